@@ -1,0 +1,155 @@
+"""Fixtures: a sealed world per test, the real `uwf` process, and a store to look into."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from uwf_git.instance import Instance
+from uwf_git.location import init, locate
+
+REPOSITORY = Path(__file__).parent.parent
+EXAMPLES = REPOSITORY / "examples"
+
+_KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
+
+
+@pytest.fixture(autouse=True)
+def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment of its own: no test can see or touch the user's world. Returns its HOME."""
+    home = tmp_path / "home"
+    work = home / "work"
+    work.mkdir(parents=True)
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    for name in list(os.environ):
+        monkeypatch.delenv(name)
+    sealed = {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}",
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local/share"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        "XDG_STATE_HOME": str(home / ".local/state"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": str(home / ".gitconfig"),
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_EDITOR": "false",
+        "EDITOR": "false",
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "UWF_STORAGE_ROOT": str(home / "root"),
+    }
+    for name, value in sealed.items():
+        monkeypatch.setenv(name, value)
+    (home / ".gitconfig").write_text("[user]\n\tname = Ada Example\n\temail = ada@example.invalid\n")
+    monkeypatch.chdir(work)
+    return home
+
+
+@pytest.fixture
+def root(hermetic: Path) -> Path:
+    """The storage root."""
+    return hermetic / "root"
+
+
+@pytest.fixture
+def instance(root: Path) -> Instance:
+    """An instance with an empty store."""
+    location = locate(None, os.environ, Path.cwd())
+    assert location.root == root
+    init(location)
+    return Instance(location)
+
+
+class Result(NamedTuple):
+    """How a process ended. `json` parses its standard output, `error` its standard error's last line."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> dict[str, str]:
+        return dict(json.loads(self.err.splitlines()[-1])["error"])
+
+
+Uwf = Callable[..., Result]
+
+
+@pytest.fixture
+def uwf() -> Uwf:
+    """Runs the real `uwf` and expects exit status 0 unless `check` says otherwise (None: any)."""
+
+    def run(
+        *args: str | Path,
+        input: str | bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        check: int | None = 0,
+        timeout: float = 60,
+    ) -> Result:
+        data = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input
+        done = subprocess.run(
+            [sys.executable, "-m", "uwf_cli.main", *map(str, args)],
+            input=data,
+            stdin=subprocess.DEVNULL if data is None else None,
+            capture_output=True,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            timeout=timeout,
+            check=False,
+        )
+        result = Result(
+            done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        )
+        assert "Traceback" not in result.err, result.err
+        if check is not None:
+            assert result.code == check, (
+                f"uwf {' '.join(map(str, args))}: {result.code}\n{result.out}{result.err}"
+            )
+        return result
+
+    return run
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Writes an executable Python program, which a configuration or --agent can name."""
+
+    def write(name: str, body: str) -> Path:
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!{sys.executable}\n{body}")
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def config(root: Path) -> Callable[[str], Path]:
+    """Writes config.yaml."""
+
+    def write(text: str) -> Path:
+        root.mkdir(exist_ok=True)
+        path = root / "config.yaml"
+        path.write_text(text)
+        return path
+
+    return write

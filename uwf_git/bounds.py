@@ -1,0 +1,110 @@
+"""Hard limits on what code from a workflow may take: expressions, templates, patterns.
+
+Time is limited by a timer signal, which also ends what checks no clock itself, such as a regular
+expression that backtracks. Memory is limited twice: the same timer samples it, which catches growth in
+small pieces, and the kernel refuses a single piece that is far too large. (The kernel alone won't do:
+when not even a small object can be had, CPython 3.11 loops for ever on its way to an error handler.)
+
+All of this belongs to the whole process, hence only the main thread sets limits; in other threads
+those of the libraries have to do, and these do nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+AGAIN = 0.25
+SAMPLE = 0.02
+
+
+class TimeExceeded(BaseException):
+    """The time limit ran out. Internal: callers turn it into an error that names what ran.
+
+    No Exception, for the libraries it interrupts have places that swallow every one of those.
+    """
+
+
+class MemoryExceeded(BaseException):
+    """The memory limit ran out. Internal, as TimeExceeded."""
+
+
+_deadlines: list[float] = []
+
+
+@contextmanager
+def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
+    """Raises TimeExceeded inside the block after so many seconds of wall-clock time, and again and
+    again for as long as the block goes on. With `memory`, raises MemoryExceeded when the process has
+    mapped so many more bytes than at the start, and Python raises MemoryError where a single
+    allocation would take more than twice that. Limits nest; of two deadlines the earlier counts."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    left, interval = signal.getitimer(signal.ITIMER_REAL)
+    if 0 < left <= seconds and not _deadlines:
+        yield  # a limit that isn't ours, and ends this earlier
+        return
+    begun = time.monotonic()
+    deadline = min([begun + seconds, *_deadlines])
+    start = None if memory is None else mapped_memory()
+    armed = True
+
+    def ring(_number: int, _frame: object) -> None:
+        if not armed:
+            return
+        if time.monotonic() >= deadline:
+            raise TimeExceeded
+        if start is not None and memory is not None and (mapped_memory() or 0) > start + memory:
+            raise MemoryExceeded
+
+    before = signal.signal(signal.SIGALRM, ring)
+    pause = AGAIN if start is None else SAMPLE
+    _deadlines.append(deadline)
+    signal.setitimer(signal.ITIMER_REAL, max(deadline - begun, 0.001) if start is None else pause, pause)
+    try:
+        if start is not None and memory is not None:
+            with _at_most(start + 2 * memory):
+                yield
+        else:
+            yield
+    finally:
+        armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        _deadlines.pop()
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001), interval)
+
+
+@contextmanager
+def _at_most(size: int) -> Iterator[None]:
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY and soft <= size:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def mapped_memory() -> int | None:
+    """The bytes this process has mapped, or None where the kernel doesn't tell."""
+    try:
+        descriptor = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return int(os.read(descriptor, 64).split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None
+    finally:
+        os.close(descriptor)

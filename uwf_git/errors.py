@@ -1,0 +1,93 @@
+"""The errors a caller can meet: one class an outcome, each with a stable code and exit status.
+
+Every message names the id at fault; every hint says what to do next. The command turns them into
+one line on stderr in one place; the library only raises them.
+"""
+
+from __future__ import annotations
+
+
+class UwfError(Exception):
+    """Something a user can act on. `code` and `exit_status` are published and stable."""
+
+    code = "failure"
+    exit_status = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Invalid(UwfError):
+    """A value breaks the format: a node against its schema, a workflow, a configuration."""
+
+    code = "invalid"
+
+
+class Usage(UwfError):
+    """The call itself can't be carried out as given."""
+
+    code = "usage"
+    exit_status = 2
+
+
+class NotFound(UwfError):
+    """No workflow, thread, node or file of that name."""
+
+    code = "not_found"
+    exit_status = 3
+
+
+class HeadMoved(UwfError):
+    """A ref is no longer where the caller read it; nothing was written to it."""
+
+    code = "head_moved"
+    exit_status = 4
+
+
+class Busy(UwfError):
+    """Somebody else holds the thread or a lock file of the repository."""
+
+    code = "busy"
+    exit_status = 4
+
+
+class Waiting(UwfError):
+    """The thread asks a human, so no role can go next."""
+
+    code = "waiting"
+    exit_status = 5
+
+
+class AgentFailed(UwfError):
+    """An agent broke the protocol, failed or ran out of time. The head is where it was."""
+
+    code = "agent_failed"
+    exit_status = 6
+
+
+class NoTransition(UwfError):
+    """The graph has no edge for what a role produced."""
+
+    code = "no_transition"
+
+
+class StoreDamaged(UwfError):
+    """An object the store needs is missing, truncated or not what its id says."""
+
+    code = "store_damaged"
+    exit_status = 7
+
+
+class HashCollision(StoreDamaged):
+    """Two different contents have one XXH64 hash; the first is kept, the second refused."""
+
+    code = "hash_collision"
+
+
+class RemoteFailed(UwfError):
+    """The git program could not talk to a remote."""
+
+    code = "remote"
+    exit_status = 8

@@ -1,0 +1,82 @@
+"""Identifiers: node hashes and thread ids, both Crockford Base32, both parsed here and only here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NewType
+
+from uwf_git.errors import Invalid, NotFound, Usage
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+HASH_LENGTH = 13
+THREAD_LENGTH = 26
+
+Hash = NewType("Hash", str)
+ThreadId = NewType("ThreadId", str)
+
+# 64 bits fill 13 characters less one bit, and a ULID's 128 bits fill 26 less two: the first
+# character of either has leading zero bits, so not every string of the alphabet is an id.
+_HASH = re.compile(f"[0-9A-F][{ALPHABET}]{{12}}", re.ASCII)
+_THREAD = re.compile(f"[0-7][{ALPHABET}]{{25}}", re.ASCII)
+_PREFIX = re.compile(f"[{ALPHABET}]+", re.ASCII)
+
+
+def crockford13(digest: int) -> Hash:
+    """The 13 characters of a 64-bit number, most significant first."""
+    return Hash("".join(ALPHABET[(digest >> shift) & 31] for shift in range(60, -1, -5)))
+
+
+def is_hash(text: object) -> bool:
+    """Whether text is a node hash as it is written: 13 upper-case characters."""
+    return isinstance(text, str) and _HASH.fullmatch(text) is not None
+
+
+def parse_hash(text: str) -> Hash:
+    """A hash from outside, any case. Raises Invalid."""
+    upper = text.strip().upper()
+    if not _HASH.fullmatch(upper):
+        raise Invalid(f"{text!r} is not a node hash", "a hash is 13 characters of Crockford Base32")
+    return Hash(upper)
+
+
+def is_thread_id(text: object) -> bool:
+    """Whether text is a ULID as it is written: 26 upper-case characters, the first at most 7."""
+    return isinstance(text, str) and _THREAD.fullmatch(text) is not None
+
+
+def parse_thread_id(text: str) -> ThreadId:
+    """A thread id from outside, any case. Raises Invalid."""
+    upper = text.strip().upper()
+    if not _THREAD.fullmatch(upper):
+        raise Invalid(f"{text!r} is not a thread id", "see the ids with: uwf thread list --all")
+    return ThreadId(upper)
+
+
+def new_thread_id() -> ThreadId:
+    """A fresh ULID: 48 bits of Unix milliseconds, 80 random bits."""
+    from ulid import ULID  # 58 ms to import, and only a start or a fork needs it
+
+    return ThreadId(str(ULID()))
+
+
+def thread_time(thread: ThreadId) -> int:
+    """When the thread was started or forked, in Unix milliseconds: the ULID's first 48 bits."""
+    value = 0
+    for character in thread[:10]:
+        value = value * 32 + ALPHABET.index(character)
+    return value
+
+
+def complete(prefix: str, known: Iterable[str], what: str) -> str:
+    """The one id in `known` that begins with `prefix`, any case. Raises NotFound or Usage."""
+    upper = prefix.strip().upper()
+    if not _PREFIX.fullmatch(upper):
+        raise NotFound(f"no {what} {prefix!r}", f"a {what} id has only digits and letters without I, L, O, U")
+    matches = sorted({name for name in known if name.startswith(upper)})
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise NotFound(f"no {what} {prefix}", "")
+    shown = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
+    raise Usage(f"{what} {prefix} is ambiguous: {shown}", "give more characters")
