@@ -1,0 +1,181 @@
+"""What fields a role's schema asks for: its variants, each a flat list of fields.
+
+A schema may spread one object over `$ref`, `allOf`, `oneOf` and `if`. People, commands and models who
+fill it in want a list. The list describes and suggests; whether a value is valid the schema alone says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+MOST_VARIANTS = 24
+_DEEPEST = 20
+
+
+class Field(NamedTuple):
+    """One property. `schema` has its references resolved one level deep."""
+
+    name: str
+    schema: Mapping[str, Any]
+    required: bool
+
+    @property
+    def description(self) -> str:
+        """What the author of the schema says about it, on one line; may be empty."""
+        text = self.schema.get("description", "")
+        return " ".join(text.split()) if isinstance(text, str) else ""
+
+
+class Variant(NamedTuple):
+    """One way to fill the object. `closed` means that no other field is allowed."""
+
+    title: str
+    fields: tuple[Field, ...]
+    closed: bool
+
+    def field(self, name: str) -> Field | None:
+        """The field of that name, if the variant has it."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+class _Object(NamedTuple):
+    title: str
+    properties: dict[str, dict[str, Any]]
+    required: tuple[str, ...]
+    closed: bool
+
+
+def variants(payload: Any) -> tuple[Variant, ...]:
+    """The ways to fill an object of that schema, at least one; no more than 24 are looked at."""
+    return variants_of(payload, payload)
+
+
+def variants_of(root: Any, schema: Any) -> tuple[Variant, ...]:
+    """As `variants`, for a subschema of `root`, which its references are resolved in."""
+    return tuple(Variant(each.title, _fields(each), each.closed) for each in _flatten(root, schema, 0))
+
+
+def _fields(found: _Object) -> tuple[Field, ...]:
+    """In the order of `required`, then the others: a stored object has its keys sorted, so a list is the
+    only place where the author's order is left."""
+    order = dict.fromkeys([*(name for name in found.required if name in found.properties), *found.properties])
+    return tuple(Field(name, found.properties[name], name in found.required) for name in order)
+
+
+def resolve(root: Any, schema: Any) -> dict[str, Any]:
+    """A subschema with its own `$ref` replaced by what it points at. Siblings of the `$ref` win.
+    What can't be resolved is an empty schema."""
+    for _ in range(_DEEPEST):
+        if not isinstance(schema, Mapping):
+            return {}
+        target = schema.get("$ref")
+        if not isinstance(target, str):
+            return dict(schema)
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        found = _pointed(root, target)
+        schema = {**found, **rest} if isinstance(found, Mapping) else rest
+    return {}
+
+
+def choices(root: Any, schema: Any) -> tuple[Any, ...] | None:
+    """The values a subschema allows where it lists them (const, enum, or variants of these)."""
+    schema = resolve(root, schema)
+    if "const" in schema:
+        return (schema["const"],)
+    if isinstance(schema.get("enum"), list):
+        return tuple(schema["enum"])
+    for keyword in ("oneOf", "anyOf"):
+        branches = schema.get(keyword)
+        if isinstance(branches, list) and branches:
+            listed = [choices(root, branch) for branch in branches]
+            if all(each is not None for each in listed):
+                return tuple(value for each in listed for value in each or ())
+    return None
+
+
+def types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """The type names of a resolved subschema; guessed from its keywords where it names none."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    if isinstance(kind, list):
+        return tuple(str(name) for name in kind)
+    if "properties" in schema:
+        return ("object",)
+    if "items" in schema or "prefixItems" in schema:
+        return ("array",)
+    return ()
+
+
+def _pointed(root: Any, target: str) -> Any:
+    """The subschema a local JSON Pointer points at, or None."""
+    if not target.startswith("#"):
+        return None
+    found = root
+    for part in target[1:].split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isascii() and part.isdigit() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            return None
+    return found
+
+
+def _flatten(root: Any, schema: Any, depth: int) -> list[_Object]:
+    schema = resolve(root, schema)
+    properties = schema.get("properties")
+    required = schema.get("required")
+    title = schema.get("title")
+    found = [
+        _Object(
+            title if isinstance(title, str) else "",
+            {str(name): resolve(root, item) for name, item in properties.items()}
+            if isinstance(properties, Mapping)
+            else {},
+            tuple(name for name in required if isinstance(name, str)) if isinstance(required, list) else (),
+            schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False,
+        )
+    ]
+    if depth >= _DEEPEST:
+        return found
+    branches = schema.get("allOf")
+    for branch in branches if isinstance(branches, list) else ():
+        found = _combine(found, _flatten(root, branch, depth + 1))
+    for keyword in ("oneOf", "anyOf"):
+        branches = schema.get(keyword)
+        if isinstance(branches, list):
+            others = [
+                each
+                for branch in branches
+                if _object_like(root, branch)
+                for each in _flatten(root, branch, depth + 1)
+            ]
+            found = _combine(found, others) if others else found
+    if "if" in schema:
+        taken = _combine(
+            _flatten(root, schema["if"], depth + 1), _flatten(root, schema.get("then"), depth + 1)
+        )
+        found = _combine(found, taken + _flatten(root, schema.get("else"), depth + 1))
+    return found
+
+
+def _object_like(root: Any, branch: Any) -> bool:
+    kinds = types(resolve(root, branch))
+    return not kinds or "object" in kinds
+
+
+def _combine(left: Iterable[_Object], right: Iterable[_Object]) -> list[_Object]:
+    right = list(right)
+    pairs = [(one, other) for one in left for other in right]
+    return [_merge(one, other) for one, other in pairs[:MOST_VARIANTS]]
+
+
+def _merge(one: _Object, other: _Object) -> _Object:
+    properties = dict(one.properties)
+    for name, item in other.properties.items():
+        properties[name] = {**properties.get(name, {}), **item}
+    required = tuple(dict.fromkeys((*one.required, *other.required)))
+    return _Object(other.title or one.title, properties, required, one.closed or other.closed)

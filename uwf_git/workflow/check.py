@@ -1,0 +1,345 @@
+"""Every problem of a workflow at once, with its place: what the language forbids, and what it allows
+but can't work when it runs.
+
+An error keeps the workflow from being registered, because a thread would get stuck or never get
+anywhere. A warning is probably a slip, but a run may well end without meeting it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from uwf_git.protocol import DEFAULT_STATUS, END, START, SUSPEND, USER
+from uwf_git.workflow.answers import HUMAN, Answers, answers_of
+from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
+from uwf_git.workflow.finding import Finding, Findings
+from uwf_git.workflow.reach import can_end, reachable
+from uwf_git.workflow.schemas import schema_problems
+from uwf_git.workflow.source import Source, read_source
+from uwf_git.yaml12 import InvalidYaml, one_line
+
+__all__ = ["Finding", "check", "check_path", "examine"]
+
+_START_VARIABLES = ("prompt", "workflow")
+_ROLE_LITERAL = re.compile(r"""\brole\s*=\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
+
+
+def check(source: Source) -> list[Finding]:
+    """All findings about a workflow, in the order of its lines; empty when it is flawless."""
+    return examine(source)[1]
+
+
+def check_path(path: Path) -> list[Finding]:
+    """As `check`, for a file: text that isn't YAML is a finding too. Raises NotFound, or Invalid for
+    what isn't readable text at all."""
+    try:
+        source = read_source(path)
+    except InvalidYaml as error:
+        return [Finding(error.mark.line, error.mark.column, "error", "not-yaml", error.problem, error.hint)]
+    return check(source)
+
+
+def examine(source: Source) -> tuple[Draft, list[Finding]]:
+    """The draft of a source and all findings about it."""
+    findings = Findings(source.marks)
+    draft = read_draft(source.data, findings)
+    _Checker(draft, findings).run()
+    return draft, findings.sorted()
+
+
+class _Checker:
+    def __init__(self, draft: Draft, findings: Findings) -> None:
+        self._draft = draft
+        self._findings = findings
+        self._answers: dict[str, Answers] = {}
+        self._used: set[str] = set()
+
+    def run(self) -> None:
+        self._schemas()
+        live: dict[str, set[str]] = {}
+        for source, edges in self._draft.graph.items():
+            if not self._source(source, edges):
+                continue
+            for edge in edges.edges:
+                self._target(edge)
+                self._templates(source, edge)
+            taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
+            live[source] = {edge.role for edge in taken}
+        self._conditions()
+        self._graph(live)
+
+    def _schemas(self) -> None:
+        for role in self._draft.roles.values():
+            problems = schema_problems(role.schema)
+            for problem in problems:
+                path = (*role.schema_path, *problem.path)
+                message = f'role "{role.name}": {problem.message}'
+                if problem.is_error:
+                    self._findings.error(path, "bad-schema", message, problem.hint)
+                else:
+                    self._findings.warning(path, "odd-schema", message, problem.hint)
+            if any(problem.is_error for problem in problems):
+                continue
+            self._answers[role.name] = answers_of(role.schema)
+            kind = role.schema.get("type", "object")
+            if kind != "object" and "object" not in kind:
+                self._findings.error(
+                    (*role.schema_path, "type"),
+                    "bad-schema",
+                    f'role "{role.name}": its answer must be an object, as fields are what an agent fills in',
+                    "wrap it: {type: object, properties: {result: …}}",
+                )
+
+    def _source(self, source: str, edges: DraftEdges) -> bool:
+        """Whether something can leave from there."""
+        if source in (END, USER, SUSPEND) or (source.startswith("$") and source != START):
+            hint = (
+                self._findings.nearest(source, [START]) if source not in (END, USER, SUSPEND) else "remove it"
+            )
+            self._findings.key_error(edges.path, "reserved-name", f'graph: nothing leaves "{source}"', hint)
+            return False
+        if source != START and source not in self._draft.declared:
+            self._findings.key_error(
+                edges.path,
+                "unknown-role",
+                f'graph: role "{source}" is not defined',
+                self._findings.nearest(source, self._draft.declared),
+            )
+            return False
+        if not edges.edges and edges.whole:
+            self._findings.key_error(
+                edges.path,
+                "stuck-role",
+                f'"{source}" has no edge, so a thread would be stuck after it',
+                f"write {source}: [{{role: {END}}}]",
+            )
+        return True
+
+    def _target(self, edge: DraftEdge) -> None:
+        role = edge.role
+        if role == END or role in self._draft.declared:
+            return
+        if role.startswith("$"):
+            hint = "to ask a human, a role answers status: needs_input" if role in (USER, SUSPEND) else ""
+            self._findings.error(
+                edge.role_path,
+                "unknown-role",
+                f'an edge can\'t lead to "{role}"',
+                hint or self._findings.nearest(role, [END]),
+            )
+        else:
+            self._findings.error(
+                edge.role_path,
+                "unknown-role",
+                f'role "{role}" is not defined',
+                self._findings.nearest(role, [*self._draft.declared, END]),
+            )
+
+    def _templates(self, source: str, edge: DraftEdge) -> None:
+        for key, template in (("prompt", edge.prompt), ("location", edge.location)):
+            if template is None:
+                continue
+            from uwf_git.template import check_template, variables_of
+
+            path = (*edge.path, key)
+            if (reason := check_template(template)) is not None:
+                self._findings.error(path, "bad-template", f"{key} is no template: {reason}")
+                continue
+            for variable in sorted(variables_of(template)):
+                if not self._has_variable(source, edge, variable):
+                    name = ".".join(variable)
+                    known = [f"start.{each}" for each in _START_VARIABLES]
+                    if source == START:
+                        known.append("prompt")
+                    elif source in self._answers:
+                        known += self._answers[source].fields()
+                    who = "the start" if source == START else f'the schema of "{source}"'
+                    self._findings.error(
+                        path,
+                        "unknown-variable",
+                        f"{key} uses {{{{ {name} }}}}, which {who} doesn't have",
+                        self._findings.nearest(name, known),
+                    )
+
+    def _has_variable(self, source: str, edge: DraftEdge, variable: tuple[str, ...]) -> bool:
+        if not variable or (
+            variable[0] == "start" and (len(variable) == 1 or variable[1] in _START_VARIABLES)
+        ):
+            return True
+        if source == START:
+            return variable[0] == "prompt"
+        answers = self._answers.get(source)
+        # Without a schema that could be read, its own finding says enough.
+        return answers is None or answers.has(variable, edge.status)
+
+    def _by_condition(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
+        """Checks a list of transitions; returns those that can be taken."""
+        seen: set[str] = set()
+        live: list[DraftEdge] = []
+        fallback: DraftEdge | None = None
+        for edge in edges.edges:
+            if edge.condition is not None:
+                self._used.add(edge.condition)
+                if edge.condition not in self._draft.conditions:
+                    self._findings.error(
+                        (*edge.path, "condition"),
+                        "unknown-condition",
+                        f'condition "{edge.condition}" is not defined',
+                        self._findings.nearest(edge.condition, self._draft.conditions)
+                        or "declare it under conditions:",
+                    )
+            if fallback is not None:
+                self._findings.warning(
+                    edge.path,
+                    "never-taken",
+                    f'"{source}": this edge comes after the fallback and is never taken',
+                    "put the edge without a condition last",
+                )
+            elif edge.condition in seen:
+                self._findings.warning(
+                    edge.path,
+                    "never-taken",
+                    f'"{source}": condition "{edge.condition}" already has an edge above, so this is never taken',
+                )
+            else:
+                live.append(edge)
+            if edge.condition is None:
+                fallback = fallback or edge
+            else:
+                seen.add(edge.condition)
+        if fallback is None and edges.edges and edges.whole:
+            self._findings.warning(
+                edges.path,
+                "no-fallback",
+                f'"{source}": where no condition holds, a thread is stuck',
+                "end the list with an edge without a condition",
+            )
+        return live
+
+    def _by_status(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
+        """Checks the edges of a mapping of statuses; returns those that can be taken."""
+        default = any(edge.status is None for edge in edges.edges)
+        if source == START:
+            return self._start_by_status(edges, default)
+        answers = self._answers.get(source)
+        if answers is None or not answers.known:
+            return edges.edges
+        live = [edge for edge in edges.edges if edge.status is None or self._can_come(source, edge, answers)]
+        named = {edge.status for edge in edges.edges}
+        if edges.whole and not default:
+            for status in answers.statuses:
+                if status not in named and status not in HUMAN:
+                    self._findings.key_error(
+                        edges.path,
+                        "status-without-edge",
+                        f'"{source}" can answer "{status}", which has no edge',
+                        f"add {one_line(status, 40)}: …, or {DEFAULT_STATUS}: … for all others",
+                    )
+            if edges.edges and (answers.free or (answers.silent and answers.statuses)):
+                what = "any text as its status" if answers.free else "without its status"
+                self._findings.warning(
+                    edges.path,
+                    "no-fallback",
+                    f'"{source}" can answer {what}, and there is no "{DEFAULT_STATUS}" edge',
+                    f"add {DEFAULT_STATUS}: …"
+                    if answers.free
+                    else f"make the status required, or add {DEFAULT_STATUS}: …",
+                )
+        return live
+
+    def _start_by_status(self, edges: DraftEdges, default: bool) -> list[DraftEdge]:
+        for edge in edges.edges:
+            if edge.status is not None:
+                self._findings.key_error(
+                    edge.path,
+                    "edge-without-status",
+                    f'{START} has no status, so "{edge.status}" never comes',
+                    f"write {START}: {{{DEFAULT_STATUS}: …}}",
+                )
+        return [edge for edge in edges.edges if edge.status is None]
+
+    def _can_come(self, source: str, edge: DraftEdge, answers: Answers) -> bool:
+        status = edge.status
+        if status in HUMAN:
+            self._findings.warning(
+                edge.path,
+                "never-taken",
+                f'"{source}": "{status}" asks a human, so this edge is never taken',
+                "after the answer the same role goes again",
+            )
+            return False
+        if status in answers.statuses or answers.free:
+            return True
+        if answers.statuses:
+            message, hint = (
+                f'"{source}" never answers "{status}"',
+                self._findings.nearest(str(status), answers.statuses),
+            )
+        else:
+            message = f'"{source}" is routed by status, but its schema has none'
+            hint = "add $status: {enum: […]} to its properties, and to required"
+        self._findings.key_error(edge.path, "edge-without-status", message, hint)
+        return False
+
+    def _conditions(self) -> None:
+        for name, condition in self._draft.conditions.items():
+            path = (*condition.path, "expression")
+            if condition.expression:
+                from uwf_git.expression import check_expression
+
+                if (reason := check_expression(condition.expression)) is not None:
+                    self._findings.error(path, "bad-condition", f'condition "{name}": {reason}')
+                else:
+                    self._roles_in(name, condition.expression, path)
+            if name not in self._used:
+                self._findings.warning(
+                    condition.path, "unused-condition", f'condition "{name}" is used by no edge', "remove it"
+                )
+
+    def _roles_in(self, name: str, expression: str, path: tuple[str | int, ...]) -> None:
+        for match in _ROLE_LITERAL.finditer(expression):
+            role = match.group(1) if match.group(1) is not None else match.group(2)
+            if role != USER and role not in self._draft.declared:
+                self._findings.warning(
+                    path,
+                    "unknown-role",
+                    f'condition "{name}" looks for role "{role}", which is not defined',
+                    self._findings.nearest(role, self._draft.declared),
+                )
+
+    def _graph(self, live: dict[str, set[str]]) -> None:
+        graph = self._draft.graph
+        if not graph:
+            return
+        if START not in graph:
+            self._findings.key_error(
+                ("graph",), "no-start", f"graph has no {START}", f"add {START}: [{{role: <the first role>}}]"
+            )
+        for role in self._draft.roles.values():
+            if role.name not in graph:
+                self._findings.key_error(
+                    role.path,
+                    "stuck-role",
+                    f'role "{role.name}" has no edges in graph, so a thread would be stuck',
+                    f"add to graph: {role.name}: [{{role: {END}}}]",
+                )
+        if START not in live or not all(edges.whole for edges in graph.values()):
+            return  # what can't be read could be the way that seems to be missing
+        reached = reachable(live)
+        ending = can_end(live)
+        for role in self._draft.roles.values():
+            if role.name not in reached:
+                self._findings.key_error(
+                    role.path,
+                    "unreachable-role",
+                    f'role "{role.name}" is never reached from {START}',
+                    "add an edge to it, or remove it",
+                )
+            elif role.name in graph and graph[role.name].edges and role.name not in ending:
+                self._findings.key_error(
+                    graph[role.name].path,
+                    "no-way-to-end",
+                    f'from "{role.name}" there is no way to {END}',
+                    f"give one of its edges role: {END}",
+                )

@@ -1,0 +1,174 @@
+"""A workflow to look at: Mermaid and Graphviz text, and the Markdown page a forge shows.
+
+Names and texts come from whoever wrote the workflow, so each is escaped for the language it is put
+into: none can end a label, a table cell or a fence, become HTML, or colour a terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from uwf_git.ids import Hash
+from uwf_git.protocol import END, START, Role, Transition, Workflow
+
+OTHERWISE = "otherwise"
+
+_LONGEST_LABEL = 80
+_LONGEST_CELL = 300
+_MOST_SHOWN = 12
+# Mermaid gives meaning to most punctuation, also inside quotes; a number entity is always text.
+_MERMAID_PLAIN = re.compile(r"[^\w .,:/()-]")
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~$!&@]")
+_LINE_START = re.compile(r"^(\s*)([-+=>]|\d+(?=[.)]))")
+_WORD = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
+
+
+def mermaid(workflow: Workflow) -> str:
+    """The graph as a Mermaid flowchart, without a fence. Ends in a newline."""
+    ids = _ids(workflow)
+    lines = ["flowchart TD"]
+    for name, id_ in ids.items():
+        if name in (START, END):
+            lines.append(f'    {id_}(["{name}"])')
+        else:
+            lines.append(f'    {id_}["{_mermaid(name)}"]')
+    for source, edge, label in _edges(workflow):
+        arrow = f'-->|"{_mermaid(label)}"|' if label else "-->"
+        lines.append(f"    {ids[source]} {arrow} {ids[edge.role]}")
+    return "\n".join(lines) + "\n"
+
+
+def dot(workflow: Workflow) -> str:
+    """The graph in Graphviz' language. Ends in a newline."""
+    ids = _ids(workflow)
+    lines = [f"digraph {_dot(workflow.name)} {{", "    node [shape=box, style=rounded];"]
+    for name, id_ in ids.items():
+        shape = ", shape=oval" if name in (START, END) else ""
+        lines.append(f"    {id_} [label={_dot(name)}{shape}];")
+    for source, edge, label in _edges(workflow):
+        lines.append(
+            f"    {ids[source]} -> {ids[edge.role]}" + (f" [label={_dot(label)}];" if label else ";")
+        )
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
+    """The workflow's page: description, diagram, roles, conditions. `schemas` holds the payloads of
+    the roles' schemas by hash; a role whose schema is missing is listed without its answer."""
+    parts = [f"# {inline(workflow.name)}"]
+    if workflow.description.strip():
+        parts.append(paragraphs(workflow.description))
+    parts.append(f"```mermaid\n{mermaid(workflow)}```")
+    rows = [
+        (code(role.name), inline(_purpose(role)), _answer(schemas.get(role.schema)))
+        for role in workflow.roles.values()
+    ]
+    parts.append("## Roles\n\n" + _table(("role", "what it does", "answers"), rows))
+    if workflow.conditions:
+        rows = [
+            (code(condition.name), inline(condition.description), code(condition.expression))
+            for condition in workflow.conditions.values()
+        ]
+        parts.append("## Conditions\n\n" + _table(("condition", "holds when", "expression"), rows))
+    return "\n\n".join(parts) + "\n"
+
+
+def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
+    """Markdown that shows a text as it is, on one line; also for the inside of a table."""
+    escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), _flat(text, at_most))
+    escaped = _MARKDOWN.sub(_escape_markdown, escaped)
+    escaped = _LINE_START.sub(lambda match: match.group(1) + _shield(match.group(2)), escaped)
+    return escaped.replace("\0", "_")
+
+
+def paragraphs(text: str) -> str:
+    """Markdown that shows a text as it is, its paragraphs kept and its lines filled."""
+    return "\n\n".join(inline(part, 4000) for part in re.split(r"\n\s*\n", text) if part.strip())
+
+
+def code(text: str, at_most: int = _LONGEST_CELL) -> str:
+    """A text as a Markdown code span on one line; also for the inside of a table."""
+    flat = _flat(text, at_most) or " "
+    longest = max((len(run) for run in re.findall("`+", flat)), default=0)
+    fence = "`" * (longest + 1)
+    padding = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{padding}{flat}{padding}{fence}".replace("|", "\\|")
+
+
+def _ids(workflow: Workflow) -> dict[str, str]:
+    """Every node of the drawing with an id that no name can break: $START, the roles, $END."""
+    names = [*workflow.roles]
+    for source, edges in workflow.graph.items():
+        names += [source, *(edge.role for edge in edges)]
+    roles = [name for name in dict.fromkeys(names) if name not in (START, END)]
+    return {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
+
+
+def _edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
+    for source, edges in workflow.graph.items():
+        for edge in edges:
+            label = edge.status or edge.condition or (OTHERWISE if len(edges) > 1 else "")
+            yield source, edge, label
+
+
+def _purpose(role: Role) -> str:
+    return role.description or role.goal or role.system_prompt.strip().split("\n")[0]
+
+
+def _answer(schema: Any) -> str:
+    """The statuses and fields of an answer, as code spans."""
+    from uwf_git.workflow.answers import answers_of
+
+    if schema is None:
+        return ""
+    answers = answers_of(schema)
+    said = []
+    if answers.statuses:
+        said.append(_some(answers.statuses))
+    fields = [name for name in answers.fields() if name not in ("$status", "status")]
+    if fields:
+        said.append(_some(fields))
+    return "; ".join(said)
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    shown = ", ".join(code(name, 60) for name in listed[:_MOST_SHOWN])
+    return shown + (", …" if len(listed) > _MOST_SHOWN else "")
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _flat(text: str, at_most: int) -> str:
+    """On one line, without control characters: neither a break nor a colour survives."""
+    words = " ".join(text.split())
+    shown = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in words
+    )
+    return shown if len(shown) <= at_most else shown[: at_most - 1] + "…"
+
+
+def _mermaid(text: str) -> str:
+    flat = _flat(text, _LONGEST_LABEL) or " "
+    return _MERMAID_PLAIN.sub(lambda found: f"#{ord(found.group())};", flat)
+
+
+def _dot(text: str) -> str:
+    # `\N` and its like mean something in labels, so the backslash is doubled for both levels.
+    return '"' + _flat(text, _LONGEST_LABEL).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escape_markdown(found: re.Match[str]) -> str:
+    character = found.group()
+    entity = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(character)
+    # A backslash keeps forges from naming nobody and from linking issues; GitHub ignores it before @ and #.
+    return entity or (f"&#{ord(character)};" if character in "@#" else "\\" + character)
+
+
+def _shield(start: str) -> str:
+    return start + "\\" if start.isdigit() else "\\" + start

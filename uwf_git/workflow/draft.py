@@ -1,0 +1,372 @@
+"""The workflow language: what may stand where, read into a draft that knows where everything stands.
+
+Reading never stops at a mistake: it is noted, the part is left out, and the rest is read. A draft
+without errors has all that a Workflow node needs; whether it makes sense is for `check`.
+
+A key that begins with `x-` is no part of the workflow at any level of the language: it is the place
+for anchors and notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from uwf_git.protocol import DEFAULT_STATUS, END, START
+from uwf_git.workflow.finding import Findings
+from uwf_git.workflow.names import name_problem
+from uwf_git.yaml12 import ValuePath, one_line
+
+VERSION = 1
+
+_TOP = ("version", "name", "description", "roles", "conditions", "graph")
+_PROMPT_FORM = ("description", "systemPrompt", "outputSchema")
+_GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter")
+_GOAL_ONLY = ("capabilities", "procedure", "output")
+_SCHEMAS = ("outputSchema", "frontmatter")
+_CONDITION = ("description", "expression")
+_TRANSITION = ("role", "condition", "prompt", "location")
+_TARGET = ("role", "prompt", "location")
+
+
+class DraftRole(NamedTuple):
+    """`fields` is the role's payload without its schema, which goes under `schema_key` as a hash."""
+
+    name: str
+    path: ValuePath
+    fields: dict[str, Any]
+    schema: Any
+    schema_key: str
+    schema_path: ValuePath
+
+
+class DraftCondition(NamedTuple):
+    name: str
+    path: ValuePath
+    description: str
+    expression: str
+
+
+class DraftEdge(NamedTuple):
+    """An edge in either form. With neither a condition nor a status it is the fallback."""
+
+    path: ValuePath
+    role: str
+    role_path: ValuePath
+    condition: str | None = None
+    status: str | None = None
+    prompt: str | None = None
+    location: str | None = None
+
+
+class DraftEdges(NamedTuple):
+    """The edges that leave one role or $START, in the order written. `whole` is False where some of
+    them could not be read, so that nobody reports as missing what is only misspelt."""
+
+    path: ValuePath
+    by_status: bool
+    edges: list[DraftEdge]
+    whole: bool
+
+
+class Draft(NamedTuple):
+    name: str
+    description: str
+    roles: dict[str, DraftRole]
+    conditions: dict[str, DraftCondition]
+    graph: dict[str, DraftEdges]
+    declared: frozenset[str]  # every role's name, also of those that could not be read
+
+
+def read_draft(data: Any, findings: Findings) -> Draft:
+    """The draft of a source's data; what is wrong goes to findings."""
+    return _Reader(findings).draft(data)
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of YAML."""
+    if value is None:
+        return "nothing"
+    for kind, word in ((bool, "a boolean"), (str, "text"), (dict, "a mapping"), (list, "a list")):
+        if isinstance(value, kind):
+            return word
+    return "a number"
+
+
+class _Reader:
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+
+    def draft(self, data: Any) -> Draft:
+        top = self._mapping(data, (), "a workflow", _TOP)
+        if top is None:
+            return Draft("", "", {}, {}, {}, frozenset())
+        self._version(top)
+        name = self._text(top, (), "name", "the workflow") or ""
+        if name and (problem := name_problem(name)):
+            self._findings.error(("name",), "bad-name", f'workflow name "{name}" {problem}')
+        roles_data = self._section(top, "roles")
+        roles = self._roles(roles_data)
+        conditions = self._conditions(self._section(top, "conditions", required=False))
+        graph = self._graph(self._section(top, "graph"))
+        declared = frozenset(role for role in roles_data if not role.startswith("x-"))
+        description = self._description(top, (), "the workflow")
+        return Draft(name, description, roles, conditions, graph, declared)
+
+    def _version(self, top: dict[str, Any]) -> None:
+        version = top.get("version", VERSION)
+        if type(version) is not int or version != VERSION:
+            shown = one_line(self._findings.raw(("version",)) or kind_of(version), 40)
+            known = isinstance(version, str) and version == str(VERSION)
+            self._findings.error(
+                ("version",),
+                "bad-version",
+                f"version must be the number {VERSION}" if known else f"version {shown} is not supported",
+                f"write version: {VERSION}",
+            )
+
+    def _section(self, top: dict[str, Any], key: str, required: bool = True) -> dict[str, Any]:
+        if key not in top or (top[key] is None and not required):
+            if required:
+                self._findings.error((), "missing-key", f"the workflow has no {key}", f"add {key}:")
+            return {}
+        section = top[key]
+        if not isinstance(section, dict):
+            self._wrong_type((key,), key, "a mapping", section)
+            return {}
+        if not section and required:
+            self._findings.key_error((key,), "missing-key", f"{key} is empty")
+        return section
+
+    def _roles(self, section: dict[str, Any]) -> dict[str, DraftRole]:
+        roles: dict[str, DraftRole] = {}
+        for name, value in _own(section):
+            path: ValuePath = ("roles", name)
+            if name.startswith("$"):
+                self._findings.key_error(
+                    path, "reserved-name", f'role "{name}": names with $ are reserved', "rename the role"
+                )
+                continue
+            if problem := name_problem(name):
+                self._findings.key_error(path, "bad-name", f'role name "{name}" {problem}')
+            role = self._role(name, value, path)
+            if role is not None:
+                roles[name] = role
+        return roles
+
+    def _role(self, name: str, value: Any, path: ValuePath) -> DraftRole | None:
+        what = f'role "{name}"'
+        role = self._mapping(value, path, what, (*_PROMPT_FORM, *_GOAL_FORM))
+        if role is None:
+            return None
+        by_goal = "goal" in role or (
+            "systemPrompt" not in role and any(key in role for key in ("procedure", "capabilities"))
+        )
+        fields: dict[str, Any] = {"description": self._description(role, path, what)}
+        if by_goal and "systemPrompt" in role:
+            self._findings.key_error(
+                (*path, "systemPrompt"),
+                "two-forms",
+                f"{what} has both goal and systemPrompt",
+                "keep one of them",
+            )
+        if by_goal:
+            fields["goal"] = self._text(role, path, "goal", what) or ""
+            for key in ("procedure", "output"):
+                if key in role:
+                    fields[key] = self._text(role, path, key, what) or ""
+            if "capabilities" in role:
+                fields["capabilities"] = self._texts(role, path, "capabilities", what)
+        else:
+            prompt = self._text(
+                role, path, "systemPrompt", what, "a role has systemPrompt, or goal with procedure and output"
+            )
+            fields["systemPrompt"] = prompt or ""
+            for key in _GOAL_ONLY:
+                if key in role:
+                    self._findings.key_error(
+                        (*path, key),
+                        "two-forms",
+                        f"{what}: {key} goes with goal, not with systemPrompt",
+                        "say it in systemPrompt, or write goal instead of it",
+                    )
+        return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
+
+    def _with_schema(
+        self, name: str, role: dict[str, Any], path: ValuePath, fields: dict[str, Any], schema_key: str
+    ) -> DraftRole | None:
+        what = f'role "{name}"'
+        given = [key for key in _SCHEMAS if key in role]
+        if not given:
+            self._findings.key_error(
+                path, "missing-key", f"{what} has no {schema_key}", "give the JSON Schema of what it answers"
+            )
+            return None
+        if len(given) == 2:
+            self._findings.key_error(
+                (*path, given[1]),
+                "two-forms",
+                f"{what} has both outputSchema and frontmatter",
+                "keep one of them",
+            )
+        schema_path = (*path, given[0])
+        if not isinstance(role[given[0]], dict):
+            self._wrong_type(schema_path, f"{what}: {given[0]}", "an inline JSON Schema", role[given[0]])
+            return None
+        return DraftRole(name, path, fields, role[given[0]], schema_key, schema_path)
+
+    def _conditions(self, section: dict[str, Any]) -> dict[str, DraftCondition]:
+        conditions: dict[str, DraftCondition] = {}
+        for name, value in _own(section):
+            path: ValuePath = ("conditions", name)
+            what = f'condition "{name}"'
+            if not name.strip() or not name.isprintable():
+                self._findings.key_error(path, "bad-name", f"{what} has no readable name")
+            condition = self._mapping(value, path, what, _CONDITION)
+            expression = self._text(condition, path, "expression", what) if condition is not None else None
+            description = ""
+            if condition is not None and "description" in condition:
+                description = self._text(condition, path, "description", what, may_be_empty=True) or ""
+            # Kept without an expression: an edge that names it is not the mistake.
+            conditions[name] = DraftCondition(name, path, description, expression or "")
+        return conditions
+
+    def _graph(self, section: dict[str, Any]) -> dict[str, DraftEdges]:
+        graph: dict[str, DraftEdges] = {}
+        for source, value in _own(section):
+            path: ValuePath = ("graph", source)
+            if isinstance(value, list):
+                made = [self._transition(item, (*path, number), source) for number, item in enumerate(value)]
+                by_status, count = False, len(value)
+            elif isinstance(value, dict):
+                items = list(_own(value))
+                made = [self._target(item, (*path, status), source, status) for status, item in items]
+                by_status, count = True, len(items)
+            else:
+                self._wrong_type(
+                    path,
+                    f'graph: "{source}"',
+                    "a list of transitions or a mapping of statuses",
+                    value,
+                    f"write {source}: [{{role: {one_line(value, 40) if isinstance(value, str) else END}}}]",
+                )
+                graph[source] = DraftEdges(path, False, [], False)
+                continue
+            edges = [edge for edge in made if edge is not None]
+            graph[source] = DraftEdges(path, by_status, edges, len(edges) == count)
+        return graph
+
+    def _transition(self, value: Any, path: ValuePath, source: str) -> DraftEdge | None:
+        what = (
+            f'graph: transition {path[-1]} of "{source}"'
+            if source != START
+            else f"graph: a transition of {START}"
+        )
+        edge = self._mapping(value, path, what, _TRANSITION)
+        if edge is None:
+            return None
+        condition = edge.get("condition")
+        if condition is not None and not isinstance(condition, str):
+            self._wrong_type(
+                (*path, "condition"), f"{what}: condition", "the name of a condition, or null", condition
+            )
+            return None
+        return self._edge(edge, path, what, condition=condition)
+
+    def _target(self, value: Any, path: ValuePath, source: str, status: str) -> DraftEdge | None:
+        what = f'graph: "{source}" on "{status}"'
+        named = None if status == DEFAULT_STATUS else status
+        if isinstance(value, str):
+            return DraftEdge(path, value, path, status=named)
+        edge = self._mapping(value, path, what, _TARGET, "a role's name or a mapping")
+        return None if edge is None else self._edge(edge, path, what, status=named)
+
+    def _edge(
+        self,
+        edge: dict[str, Any],
+        path: ValuePath,
+        what: str,
+        condition: str | None = None,
+        status: str | None = None,
+    ) -> DraftEdge | None:
+        role = self._text(edge, path, "role", what)
+        texts = {
+            key: self._text(edge, path, key, what)
+            for key in ("prompt", "location")
+            if edge.get(key) is not None
+        }
+        if role is None:
+            return None
+        return DraftEdge(
+            path, role, (*path, "role"), condition, status, texts.get("prompt"), texts.get("location")
+        )
+
+    def _mapping(
+        self, value: Any, path: ValuePath, what: str, known: tuple[str, ...], wanted: str = "a mapping"
+    ) -> dict[str, Any] | None:
+        if not isinstance(value, dict):
+            self._wrong_type(path, what, wanted, value)
+            return None
+        for key, _ in _own(value):
+            if key not in known:
+                self._findings.key_error(
+                    (*path, key),
+                    "unknown-key",
+                    f'{what} has no key "{key}"',
+                    self._findings.nearest(key, known) or "known: " + ", ".join(known),
+                )
+        return value
+
+    def _text(
+        self,
+        data: dict[str, Any],
+        path: ValuePath,
+        key: str,
+        what: str,
+        hint: str = "",
+        may_be_empty: bool = False,
+    ) -> str | None:
+        """The text under key, which must be there. None, and a finding, where it isn't."""
+        if key not in data:
+            self._findings.key_error(path, "missing-key", f"{what} has no {key}", hint or f"add {key}:")
+            return None
+        value = data[key]
+        if not isinstance(value, str):
+            self._wrong_type((*path, key), f"{what}: {key}", "text", value)
+            return None
+        if not value.strip() and not may_be_empty:
+            self._findings.error((*path, key), "empty-text", f"{what}: {key} is empty", hint)
+            return None
+        return value
+
+    def _texts(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> list[str]:
+        value = data[key]
+        if not isinstance(value, list):
+            self._wrong_type((*path, key), f"{what}: {key}", "a list of texts", value)
+            return []
+        for number, item in enumerate(value):
+            if not isinstance(item, str):
+                self._wrong_type((*path, key, number), f"{what}: an item of {key}", "text", item)
+        return value
+
+    def _description(self, data: dict[str, Any], path: ValuePath, what: str) -> str:
+        if "description" not in data:
+            self._findings.warning(
+                path, "missing-description", f"{what} has no description", "say in a line what it is for"
+            )
+            return ""
+        return self._text(data, path, "description", what, may_be_empty=True) or ""
+
+    def _wrong_type(self, path: ValuePath, what: str, wanted: str, value: Any, hint: str = "") -> None:
+        raw = self._findings.raw(path)
+        if wanted == "text" and raw and not isinstance(value, str):
+            hint = hint or f'quote it: "{one_line(raw, 60)}"'
+        message = f"{what} must be {wanted}, not {kind_of(value)}"
+        # Of nothing there is no position of its own worth pointing at: the key says more.
+        (self._findings.key_error if value is None else self._findings.error)(
+            path, "wrong-type", message, hint
+        )
+
+
+def _own(mapping: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    return [(key, value) for key, value in mapping.items() if not key.startswith("x-")]

@@ -1,0 +1,199 @@
+"""What is wrong with a role's schema: no JSON Schema at all, references that lead nowhere, patterns
+that don't compile, and slips that JSON Schema lets pass as annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+from uwf_git import cbor
+from uwf_git.errors import Invalid
+from uwf_git.nearest import closest, nearest
+from uwf_git.schema import DIALECT, Schema, check_schema
+from uwf_git.yaml12 import ValuePath, one_line
+
+_MOST = 50
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+
+_IN_PLACE = ("if", "then", "else", "not")
+_BELOW = (
+    "additionalProperties",
+    "contains",
+    "items",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+_VOCABULARIES = (
+    "core",
+    "applicator",
+    "unevaluated",
+    "validation",
+    "meta-data",
+    "format-annotation",
+    "content",
+)
+# Legal as annotations and in wide use, so no slip of a keyword they resemble.
+_CUSTOM = frozenset(("example", "options", "title", "name", "label", "optional", "hint"))
+
+
+class SchemaProblem(NamedTuple):
+    """`path` leads from the schema's root to the place; a warning can be registered all the same."""
+
+    path: ValuePath
+    is_error: bool
+    message: str
+    hint: str = ""
+
+
+def schema_problems(schema: Any) -> list[SchemaProblem]:
+    """Everything that is wrong with a schema; empty when it can be a role's."""
+    try:
+        schema = cbor.normalise(schema)
+        broken = check_schema(schema)
+    except Invalid as error:
+        return [SchemaProblem((), True, error.message, error.hint)]
+    if broken:
+        return [_explained(schema, _path(schema, problem.path), problem.message) for problem in broken]
+    each_problem = (
+        problem for path, each in _subschemas(schema, ()) for problem in _in_one(schema, path, each)
+    )
+    found = list(islice(each_problem, _MOST))
+    if not any(problem.is_error for problem in found):
+        try:
+            Schema(schema).problems({})  # the only way to notice references that go round in circles
+        except Invalid as error:
+            found.append(SchemaProblem((), True, error.message, error.hint))
+    return found
+
+
+def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[SchemaProblem]:
+    for keyword in ("$ref", "$dynamicRef"):
+        if isinstance(target := schema.get(keyword), str) and not _resolves(root, target):
+            shown = one_line(target, 80)
+            if "://" in target or not target.startswith("#"):
+                yield SchemaProblem(
+                    (*path, keyword),
+                    True,
+                    f'{keyword} "{shown}" is another document, and none is fetched',
+                    "put it under $defs, or !include it",
+                )
+            else:
+                hint = nearest(target, [f"#/$defs/{name}" for name in _definitions(root)])
+                yield SchemaProblem((*path, keyword), True, f'{keyword} "{shown}" leads nowhere', hint)
+    patterns = [((*path, "pattern"), schema.get("pattern"))]
+    patterns += [((*path, "patternProperties", name), name) for name in schema.get("patternProperties", ())]
+    for where, pattern in patterns:
+        if isinstance(pattern, str) and (reason := _pattern_problem(pattern)):
+            yield SchemaProblem(where, True, f'pattern "{one_line(pattern, 60)}": {reason}')
+    known = _keywords()
+    for key in schema:
+        if key not in known and key not in _CUSTOM and not key.startswith("x-"):
+            meant = _meant(key)
+            if meant is not None:
+                message = f'"{one_line(key, 40)}" is no keyword of JSON Schema and has no effect'
+                yield SchemaProblem((*path, key), False, message, f'did you mean "{meant}"?')
+    required, properties = schema.get("required"), schema.get("properties")
+    if required and properties is not None and schema.get("additionalProperties") is False:
+        for number, name in enumerate(required):
+            if name not in properties and not schema.get("patternProperties"):
+                message = f'"{one_line(name, 40)}" is required, yet neither declared nor allowed'
+                yield SchemaProblem((*path, "required", number), True, message, nearest(name, properties))
+
+
+@lru_cache(maxsize=1024)
+def _meant(key: str) -> str | None:
+    return closest(key, _keywords())
+
+
+@cache
+def _keywords() -> tuple[str, ...]:
+    """Every keyword of the dialect, as its meta-schema lists them."""
+    from jsonschema_specifications import REGISTRY
+
+    names = ["schema", *(f"meta/{name}" for name in _VOCABULARIES)]
+    documents: list[Any] = [REGISTRY.contents(DIALECT.removesuffix("schema") + name) for name in names]
+    return tuple(sorted({key for document in documents for key in document["properties"]}))
+
+
+def _explained(schema: Any, path: ValuePath, message: str) -> SchemaProblem:
+    value = _at(schema, path)
+    if path and path[-1] == "type" and isinstance(value, str):
+        hint = nearest(value, TYPES) or "types: " + ", ".join(TYPES)
+        return SchemaProblem(path, True, f'type "{one_line(value, 40)}" is unknown', hint)
+    hint = ""
+    if isinstance(value, str) and value in TYPES:
+        hint = f"write {{type: {value}}}"
+    elif path and path[-1] == "required" and isinstance(value, bool):
+        hint = "required is a list of names, beside properties"
+    where = "/".join(str(part) for part in path)
+    return SchemaProblem(path, True, f"{where}: {message}" if where else message, hint)
+
+
+def _subschemas(schema: Any, path: ValuePath) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
+    """Every subschema with its path: only where keywords put one, so not in const, enum or default."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for key, value in schema.items():
+        if key in _IN_PLACE or key in _BELOW:
+            yield from _subschemas(value, (*path, key))
+        elif key in _LIST and isinstance(value, list):
+            for number, item in enumerate(value):
+                yield from _subschemas(item, (*path, key, number))
+        elif key in _NAMED and isinstance(value, dict):
+            for name, item in value.items():
+                yield from _subschemas(item, (*path, key, name))
+
+
+def _resolves(root: Any, target: str) -> bool:
+    if target.startswith("#"):
+        pointer = target[1:]
+        if pointer == "" or pointer.startswith("/"):
+            return _at(root, _path(root, pointer)) is not None
+        anchors = ("$anchor", "$dynamicAnchor")
+        return any(pointer == each.get(key) for _, each in _subschemas(root, ()) for key in anchors)
+    document = target.split("#")[0]
+    if document == DIALECT or document.startswith("https://json-schema.org/draft/2020-12/"):
+        return True
+    return any(document == each.get("$id") for _, each in _subschemas(root, ()))
+
+
+def _definitions(root: Any) -> list[str]:
+    found = root.get("$defs") if isinstance(root, dict) else None
+    return list(found) if isinstance(found, dict) else []
+
+
+def _path(root: Any, pointer: str) -> ValuePath:
+    """The path a JSON Pointer names; list positions become numbers."""
+    path: list[str | int] = []
+    value = root
+    for part in pointer.split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        step: str | int = int(part) if isinstance(value, list) and part.isascii() and part.isdigit() else part
+        path.append(step)
+        value = _at(value, (step,))
+    return tuple(path)
+
+
+def _at(root: Any, path: ValuePath) -> Any:
+    value = root
+    for step in path:
+        in_list = isinstance(value, list) and isinstance(step, int) and step < len(value)
+        if not in_list and not (isinstance(value, dict) and step in value):
+            return None
+        value = value[step]
+    return value
+
+
+def _pattern_problem(pattern: str) -> str | None:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return one_line(str(error)) or "is no regular expression"
+    return None
