@@ -365,13 +365,17 @@ class Repository:
                 change()
                 return
             except pygit2.InvalidSpecError:
-                raise Invalid(f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes") from None
+                raise Invalid(
+                    f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes"
+                ) from None
             except (KeyError, pygit2.AlreadyExistsError):
                 raise HeadMoved(f"{name} was changed by somebody else", "read it again and repeat") from None
             except (pygit2.GitError, OSError) as error:
                 reason = str(error)
                 if "does not match" in reason or "not the first parent" in reason:
-                    raise HeadMoved(f"{name} was moved by somebody else", "read it again and repeat") from None
+                    raise HeadMoved(
+                        f"{name} was moved by somebody else", "read it again and repeat"
+                    ) from None
                 if not _is_lock_failure(reason):
                     raise _unwritable(self.path, error) from None
             time.sleep(random.uniform(0.002, 0.01) * (1 + attempt / 4))
