@@ -1,0 +1,178 @@
+"""The kit makes an agent of two functions and keeps every word, whatever the functions do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Uwf
+
+WORKFLOW = """\
+name: pair
+description: Two roles
+roles:
+  a:
+    description: A
+    systemPrompt: Be A.
+    outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}
+  b:
+    description: B
+    systemPrompt: Be B.
+    outputSchema: {type: object, properties: {ok: {type: boolean}}, required: [ok]}
+conditions:
+  refused: {description: B refuses, expression: "steps[-1].output.ok = false"}
+graph:
+  $START: [{role: a}]
+  a: [{role: b, prompt: "Look at {{ n }}."}]
+  b: [{role: $END, condition: refused}, {role: a}]
+"""
+
+AGENT = """
+import json, os, sys
+from uwf_git.errors import AgentFailed
+from uwf_git.kit import Context, Reply, TurnRecord, Usage, create_agent
+
+def note(**what):
+    with open(os.environ["NOTES"], "a") as file: file.write(json.dumps(what) + "\\n")
+
+{body}
+
+agent = create_agent("noted", run, {continue_})
+if __name__ == "__main__":
+    agent.main()
+"""
+
+
+@pytest.fixture
+def thread(uwf: Uwf, hermetic: Path) -> str:
+    (hermetic / "pair.yaml").write_text(WORKFLOW)
+    uwf("workflow", "put", hermetic / "pair.yaml")
+    return str(uwf("thread", "start", "pair", "-p", "The task").json["thread"])
+
+
+@pytest.fixture
+def agent(
+    script: Callable[[str, str], Path], hermetic: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[Path, Callable[[], list[dict[str, Any]]]]]:
+    """Makes an agent of function bodies; returns it and a reader of what it noted."""
+    notes = hermetic / "notes"
+    monkeypatch.setenv("NOTES", str(notes))
+
+    def make(body: str, continue_: str = "None") -> tuple[Path, Callable[[], list[dict[str, Any]]]]:
+        path = script("noted-agent", AGENT.replace("{body}", body).replace("{continue_}", continue_))
+        return path, lambda: [json.loads(line) for line in notes.read_text().splitlines()]
+
+    return make
+
+
+GOOD = """
+def run(ctx):
+    note(prompt=ctx.prompt, session=ctx.previous_session, instruction=ctx.instruction, role=ctx.role.name)
+    n = len(ctx.history.steps)
+    text = "---\\nn: 1\\n---\\nMade it." if ctx.role.name == "a" else "---\\nok: yes\\n---\\nFine *by me*."
+    return Reply(text, session=f"s{n}", model="m", usage=Usage(10, 5, 2),
+                 turns=(TurnRecord("assistant", "thinking", usage=Usage(10, 5, 2), duration_ms=3),
+                        TurnRecord("tool", "", tool="ls", arguments={"path": "."}, result=["a"]),))
+"""
+
+
+def test_an_agent_is_told_the_history_and_everything_it_did_is_kept(uwf: Uwf, thread: str, agent: Any) -> None:
+    program, notes = agent(GOOD)
+    for _ in range(3):
+        uwf("thread", "step", thread, "--agent", program)
+    first, second, third = notes()
+    assert (first["role"], first["session"], first["instruction"]) == ("a", None, None)
+    assert second["instruction"] == "Look at 1." and "Look at 1." in second["prompt"]
+    assert "Made it." in second["prompt"] and "The task" in second["prompt"]
+    assert third["session"] == "s0" and "Fine *by me*." in third["prompt"]
+    head = uwf("thread", "show", thread).json["head"]
+    step = uwf("cas", "get", head).json["payload"]
+    detail = uwf("cas", "get", step["detail"]).json["payload"]
+    assert step["agent"] == "uwf-noted"
+    assert (detail["session"], detail["model"], detail["extraction"]) == ("s2", "m", "frontmatter")
+    assert detail["usage"] == {"input": 10, "output": 5, "cached": 2}
+    assert detail["context"] == step["prev"]
+    turns = [uwf("cas", "get", turn).json["payload"] for turn in detail["turns"]]
+    assert [turn["role"] for turn in turns] == ["assistant", "tool"]
+    assert (turns[1]["tool"], turns[1]["arguments"], turns[1]["result"]) == ("ls", {"path": "."}, ["a"])
+
+
+CORRECTED = """
+def run(ctx):
+    note(call="run")
+    return Reply("I think one.", session="here", usage=Usage(1, 1), turns=(TurnRecord("assistant", "the work"),))
+def more(ctx, session, message):
+    note(call="continue", session=session, message=message)
+    return Reply("---\\nn: 1\\n---\\n", session=session, usage=Usage(2, 2))
+"""
+
+
+def test_a_garbled_answer_is_corrected_in_the_same_session_and_no_turn_is_lost(
+    uwf: Uwf, thread: str, agent: Any
+) -> None:
+    program, notes = agent(CORRECTED, "more")
+    uwf("thread", "step", thread, "--agent", program)
+    assert [note["call"] for note in notes()] == ["run", "continue"]
+    assert notes()[1]["session"] == "here"
+    step = uwf("cas", "get", uwf("thread", "show", thread).json["head"]).json["payload"]
+    detail = uwf("cas", "get", step["detail"]).json["payload"]
+    assert detail["extraction"] == "correction"
+    assert detail["usage"]["input"] == 3
+    texts = [uwf("cas", "get", turn).json["payload"]["text"] for turn in detail["turns"]]
+    assert texts[0] == "the work" and "n: 1" in texts[-1]
+
+
+RESUMED = """
+def run(ctx):
+    note(call="run", attempt=ctx.attempt)
+    return Reply("no fields", session="first")
+def more(ctx, session, message):
+    note(call="continue", session=session, attempt=ctx.attempt)
+    return Reply("---\\nn: 4\\n---\\n" if ctx.attempt else "still none", session=session)
+"""
+
+
+def test_the_step_after_a_failed_one_goes_on_in_its_session(uwf: Uwf, thread: str, agent: Any) -> None:
+    program, notes = agent(RESUMED, "more")
+    uwf("thread", "step", thread, "--agent", program, check=6)
+    assert [note["call"] for note in notes()] == ["run", "continue", "continue"]
+    uwf("thread", "step", thread, "--agent", program)
+    assert notes()[3:] == [{"call": "continue", "session": "first", "attempt": 1}]
+    assert uwf("thread", "steps", thread).json[0]["output"] == {"n": 4}
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        ("def run(ctx): return 7", "returned int"),
+        ("def run(ctx): raise AgentFailed('out of credit', 'buy some')", "out of credit"),
+        ("def run(ctx): return Reply('x', output={'n': 'one'})", "/n"),
+        ("def run(ctx): return Reply('---\\nn: 1\\n---', output={'n': 10**20})", "outside"),
+    ],
+)
+def test_an_agent_that_breaks_its_word_fails_in_one_line(
+    uwf: Uwf, thread: str, agent: Any, body: str, complaint: str
+) -> None:
+    program, _notes = agent(body)
+    failed = uwf("thread", "step", thread, "--agent", program, check=6)
+    assert complaint in failed.error["message"] and failed.err.count("\n") == 1
+    assert uwf("thread", "show", thread).json["status"] == "failed"
+
+
+def test_a_bug_in_an_agent_is_a_failed_attempt_whose_traceback_is_kept(uwf: Uwf, thread: str, agent: Any) -> None:
+    program, _notes = agent("def run(ctx): return {}['missing']")
+    failed = uwf("thread", "step", thread, "--agent", program, check=6)
+    assert "KeyError" in failed.error["message"]
+    assert "Traceback" in uwf("thread", "attempts", thread).json[0]["stderr"]
+
+
+def test_an_answer_with_a_lone_surrogate_or_nul_is_kept_as_far_as_unicode_goes(
+    uwf: Uwf, thread: str, agent: Any
+) -> None:
+    program, _notes = agent("def run(ctx): return '---\\nn: 1\\n---\\nodd \\ud800 \\0 \\x1b[31m'")
+    uwf("thread", "step", thread, "--agent", program)
+    read = uwf("thread", "read", thread).out
+    assert "odd ?" in read and "\x1b[31m" not in uwf("--format", "text", "thread", "read", thread).out

@@ -1,0 +1,9 @@
+"""The library that makes a command an agent: give it a `run` function, it does the rest.
+
+from uwf_git.kit import Context, Reply, create_agent
+"""
+
+from uwf_git.kit.agent import Agent, create_agent
+from uwf_git.kit.context import Context, Reply, Resume, TurnRecord, Usage
+
+__all__ = ["Agent", "Context", "Reply", "Resume", "TurnRecord", "Usage", "create_agent"]

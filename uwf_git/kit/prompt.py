@@ -1,0 +1,180 @@
+"""The prompt an agent is given: one pure function from the thread's history to text.
+
+The order is fixed: deliverable format, progress, the role, the task, what happened since the role's
+last turn, the current instruction. What must be obeyed stands first and last; what may be long stands
+between, newest whole, and is cut from the oldest backwards. Prompts are never stored: a detail keeps the
+head one was built from, and the same head gives the same prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.ids import Hash
+from uwf_git.kit.format import format_instruction
+from uwf_git.protocol import USER, Role, StepContext
+
+if TYPE_CHECKING:
+    from uwf_git.thread import History
+
+QUOTA = 120_000  # characters of history, about 30,000 tokens
+_OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
+_LEAST = 400  # fewer characters than these tell nothing
+
+
+def build_prompt(
+    history: History,
+    role: Role,
+    schema: Any,
+    instruction: str | None,
+    answers: Mapping[Hash, str],
+    *,
+    remembers: bool = False,
+    quota: int = QUOTA,
+) -> str:
+    """The whole prompt for a role's next turn.
+
+    `schema` is the payload of the role's output schema, `answers` the verbatim answer by step hash; it is
+    asked for the newest first, and only as far as the quota reaches, so it may read them when asked.
+    `remembers` says that the agent resumes the session of the role's last turn: then only what happened
+    since is told. Otherwise all of it is, the newest first when room runs out. `quota` is in characters.
+    """
+    parts = [
+        f"# Deliverable format\n\n{format_instruction(schema)}",
+        f"# Progress\n\n{_progress(history, role)}",
+        f"# Your role: {role.name}\n\n{_role(role)}",
+        f"# The task\n\n{history.start.prompt.strip()}",
+    ]
+    if history.steps:
+        parts.append(_happened(history, role, answers, remembers, quota))
+    parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _progress(history: History, role: Role) -> str:
+    spoken = _turns(history.steps, role.name)
+    said = f"Thread {history.thread} of the workflow {history.workflow.name}. This is step {len(history.steps) + 1}."
+    if not spoken:
+        return f"{said} It is your first turn in it."
+    times = "once" if len(spoken) == 1 else "twice" if len(spoken) == 2 else f"{len(spoken)} times"
+    return f"{said} You have spoken {times} before, last in step {spoken[-1]}."
+
+
+def _turns(steps: Sequence[StepContext], role: str) -> list[int]:
+    """The numbers of a role's steps, counted from 1."""
+    return [number for number, step in enumerate(steps, 1) if step.role == role]
+
+
+def _role(role: Role) -> str:
+    parts = [role.description.strip()] if role.description.strip() else []
+    if role.system_prompt.strip():
+        parts.append(role.system_prompt.strip())
+    if role.goal.strip():
+        parts.append(f"## Goal\n\n{role.goal.strip()}")
+    if role.capabilities:
+        parts.append("## Capabilities\n\n" + "\n".join(f"- {each.strip()}" for each in role.capabilities))
+    if role.procedure.strip():
+        parts.append(f"## Procedure\n\n{role.procedure.strip()}")
+    if role.output.strip():
+        parts.append(f"## Output\n\n{role.output.strip()}")
+    parts.append(
+        "Focus exclusively on YOUR role's deliverable. Do not perform actions outside your role's scope."
+    )
+    return "\n\n".join(parts)
+
+
+def _instruction(history: History, instruction: str | None) -> str:
+    if instruction is not None and instruction.strip():
+        said = instruction.strip()
+    elif history.steps and history.steps[-1].role == USER:
+        said = "Your question has been answered. Carry on with your role's part."
+    else:
+        said = "Do your role's part of the task now."
+    return f"{said}\n\nBegin your answer with the block of fields described under “Deliverable format”."
+
+
+class _Told(NamedTuple):
+    """A step as it is told. `left_out` marks one that the quota had no room for."""
+
+    number: int
+    text: str
+    left_out: bool = False
+
+
+def _happened(history: History, role: Role, answers: Mapping[Hash, str], remembers: bool, quota: int) -> str:
+    last = max(_turns(history.steps, role.name), default=0)
+    told = _tell(history.steps, last if remembers else 0, role.name, answers, quota)
+    recent = [each for each in told if each.number > last]
+    earlier = [each for each in told if each.number <= last]
+    parts = []
+    if earlier:
+        parts.append(_section("# What happened up to your last turn", earlier, history))
+    if last and not recent:
+        parts.append("# What happened since your last turn\n\nNothing: you go again.")
+    elif recent:
+        heading = "# What happened since your last turn" if last else "# What happened so far"
+        parts.append(_section(heading, recent, history))
+    return "\n\n".join(parts)
+
+
+def _section(heading: str, told: Sequence[_Told], history: History) -> str:
+    out = [each.number for each in told if each.left_out]
+    parts = [heading]
+    if out:
+        which = f"Step {out[0]} is" if len(out) == 1 else f"Steps {out[0]} to {out[-1]} are"
+        parts.append(f"[{which} left out here for their size: `uwf thread read {history.thread}` has them.]")
+    parts += [each.text for each in told if not each.left_out]
+    return "\n\n".join(parts)
+
+
+def _tell(
+    steps: Sequence[StepContext], after: int, role: str, answers: Mapping[Hash, str], quota: int
+) -> list[_Told]:
+    """The steps after that number, oldest first. Room is given out from the newest backwards."""
+    told: list[_Told] = []
+    room = quota
+    for number in range(len(steps), after, -1):
+        step = steps[number - 1]
+        if room < _LEAST and told:
+            told += [_Told(older, "", True) for older in range(number, after, -1)]
+            break
+        text = _step(number, step, role, answers.get(step.hash, ""), room)
+        room -= len(text)
+        told.append(_Told(number, text))
+    return told[::-1]
+
+
+def _step(number: int, step: StepContext, role: str, answer: str, room: int) -> str:
+    if step.role == USER:
+        said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
+        return f"## Step {number}: the user answered\n\n{_cut(str(said).strip(), room)}"
+    who = f"{step.role} (you)" if step.role == role else step.role
+    output = json.dumps(step.output, ensure_ascii=False, indent=2)
+    output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))
+    text = f"## Step {number}: {who}\n\nOutput:\n\n{_fenced(output, 'json')}"
+    if answer.strip():
+        text += f"\n\nAnswer:\n\n{_fenced(_cut(answer.strip(), room - len(output)), 'markdown')}"
+    return text
+
+
+def _fenced(text: str, language: str) -> str:
+    """Text in a fence that nothing inside it can close."""
+    longest = run = 0
+    for character in text:
+        run = run + 1 if character == "`" else 0
+        longest = max(longest, run)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _cut(text: str, room: int) -> str:
+    """The beginning and the end of a text that is longer than its room, and how much is missing."""
+    if len(text) <= room:
+        return text
+    room = max(room, _LEAST)
+    if len(text) <= room:
+        return text
+    head, tail = room * 2 // 3, room // 3
+    return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"

@@ -1,0 +1,204 @@
+"""Runs a command in a process group of its own, and ends the whole group with it.
+
+Output of any size is read as it comes and only its end is kept. When the command has exited, what it
+left running in its group is ended too: a step is over when its agent is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from uwf_git.errors import AgentFailed
+
+KEEP = 256 * 1024
+GRACE = 2.0
+POLL = 0.05
+
+
+class Finished(NamedTuple):
+    """How a command ended. The tails are the last `keep` bytes; `returncode` is negative for a signal."""
+
+    returncode: int
+    stdout_tail: bytes
+    stderr_tail: bytes
+    timed_out: bool
+    stdout_size: int = 0
+    stderr_size: int = 0
+
+
+class _Tail:
+    """The end of a stream."""
+
+    def __init__(self, keep: int) -> None:
+        self._keep = keep
+        self._data = bytearray()
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self._data += data
+        if len(self._data) > 2 * self._keep:
+            del self._data[: -self._keep]
+
+    def end(self) -> bytes:
+        return bytes(self._data[-self._keep :])
+
+
+def run_command(
+    argv: Sequence[str],
+    *,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    pass_fds: Sequence[int] = (),
+    stderr_to: Path | None = None,
+    keep: int = KEEP,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> Finished:
+    """Runs a command to its end. `timeout` is in seconds; afterwards the group gets SIGTERM, and two
+    seconds later SIGKILL, as it does when this process is interrupted. `stderr_to` sends stderr to a
+    file, so that a command which outlives this process can still log. Raises AgentFailed when the
+    command can't be started."""
+    tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
+    with contextlib.ExitStack() as stack:
+        log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
+        child = _start(argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack)
+        try:
+            timed_out = _watch(child, tails, timeout, on_stderr)
+        finally:
+            _end_group(child)
+        if log:
+            _read_log(log.fileno(), tails["stderr"])
+    return Finished(
+        child.returncode,
+        tails["stdout"].end(),
+        tails["stderr"].end(),
+        timed_out,
+        tails["stdout"].size,
+        tails["stderr"].size,
+    )
+
+
+def _start(
+    argv: Sequence[str],
+    stdin: bytes | None,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    pass_fds: Sequence[int],
+    stderr: int,
+    stack: contextlib.ExitStack,
+) -> subprocess.Popen[bytes]:
+    path = (env or os.environ).get("PATH")
+    program = shutil.which(argv[0], path=path)
+    if program is None:
+        raise AgentFailed(f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path")
+    source: int | IO[bytes] = subprocess.DEVNULL
+    if stdin is not None:
+        source = stack.enter_context(tempfile.TemporaryFile())  # a file, so that nobody waits to write
+        source.write(stdin)
+        source.seek(0)
+    try:
+        return subprocess.Popen(
+            [os.path.abspath(program), *argv[1:]],  # noqa: PTH100
+            stdin=source,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            cwd=cwd,
+            env=env,
+            pass_fds=pass_fds,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise AgentFailed(
+            f"command {argv[0]!r} does not start: {error}", "check its file and arguments"
+        ) from None
+
+
+def _watch(
+    child: subprocess.Popen[bytes],
+    tails: Mapping[str, _Tail],
+    timeout: float | None,
+    on_stderr: Callable[[bytes], None] | None,
+) -> bool:
+    """Reads until the child has exited; returns whether it was ended for its time."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        for name in ("stdout", "stderr"):
+            stream = getattr(child, name)
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, name)
+        with contextlib.ExitStack() as stack:
+            if hasattr(os, "pidfd_open"):
+                descriptor = os.pidfd_open(child.pid)
+                stack.callback(os.close, descriptor)
+                selector.register(descriptor, selectors.EVENT_READ, "exit")
+            while child.poll() is None:
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return True
+                wait = POLL if not hasattr(os, "pidfd_open") else left
+                _read_ready(selector, tails, wait, on_stderr)
+            # The child is gone; something it left behind may hold the pipes open for ever.
+            while _read_ready(selector, tails, 0, on_stderr):
+                pass
+    return False
+
+
+def _read_ready(
+    selector: selectors.BaseSelector,
+    tails: Mapping[str, _Tail],
+    wait: float | None,
+    on_stderr: Callable[[bytes], None] | None,
+) -> bool:
+    got = False
+    for key, _events in selector.select(wait):
+        if key.data == "exit":
+            continue
+        try:
+            data = os.read(key.fd, 1 << 16)
+        except BlockingIOError:
+            continue
+        if not data:
+            selector.unregister(key.fileobj)
+            continue
+        got = True
+        tails[key.data].add(data)
+        if key.data == "stderr" and on_stderr:
+            on_stderr(data)
+    return got
+
+
+def _end_group(child: subprocess.Popen[bytes]) -> None:
+    """Ends whatever is left of the child's process group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline:
+            child.poll()
+            os.killpg(child.pid, 0)
+            time.sleep(0.01)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    for stream in (child.stdout, child.stderr):
+        if stream is not None:
+            stream.close()
+
+
+def _read_log(descriptor: int, tail: _Tail) -> None:
+    size = os.fstat(descriptor).st_size
+    os.lseek(descriptor, max(0, size - KEEP), os.SEEK_SET)
+    while data := os.read(descriptor, 1 << 16):
+        tail.add(data)
+    tail.size = size

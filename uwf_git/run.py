@@ -1,0 +1,126 @@
+"""The step in progress, in the private folder: what the engine asked, what the agent came to.
+
+    runs/<ULID>.json      the engine's order: head, role, agent, instruction, attempts so far
+    runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
+
+The hash that an agent prints is the protocol; the report says more, and outlives an engine that was
+killed: the next step finds it and takes the finished work over instead of doing it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.errors import StoreDamaged
+from uwf_git.ids import Hash, ThreadId
+from uwf_git.repository import StoreUnwritable
+
+
+class Order(NamedTuple):
+    """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
+    it was resolved from; `timeout` is in seconds."""
+
+    head: Hash
+    role: str
+    agent: str
+    instruction: str | None
+    timeout: float | None
+
+
+class Report(NamedTuple):
+    """What an agent of the kit came to. `nodes` maps the hashes it wrote to their blob ids, as hex, so
+    that losing the index meanwhile loses nothing."""
+
+    head: Hash
+    role: str
+    agent: str
+    step: Hash | None
+    detail: Hash | None
+    error: str
+    hint: str
+    nodes: Mapping[Hash, str]
+
+
+class Runs:
+    """The orders and reports of one store."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "runs"
+
+    def order(self, thread: ThreadId, order: Order) -> None:
+        """Writes the order and clears the last report and log."""
+        self.clear(thread)
+        self._write(self._folder / f"{thread}.json", order._asdict())
+
+    def read_order(self, thread: ThreadId) -> Order | None:
+        """The order of the step in progress, if there is one."""
+        value = self._read(self._folder / f"{thread}.json")
+        return None if value is None else Order(**value)
+
+    def report(self, thread: ThreadId, report: Report) -> None:
+        """Writes the report."""
+        self._write(self._folder / f"{thread}.result", {**report._asdict(), "nodes": dict(report.nodes)})
+
+    def read_report(self, thread: ThreadId) -> Report | None:
+        """The last report, if there is one."""
+        value = self._read(self._folder / f"{thread}.result")
+        return None if value is None else Report(**value)
+
+    def clear(self, thread: ThreadId) -> None:
+        """Forgets order, report and log."""
+        for suffix in ("json", "result", "log"):
+            with contextlib.suppress(OSError):
+                (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
+
+    def log(self, thread: ThreadId) -> Path:
+        """Where the agent's stderr goes."""
+        return self._folder / f"{thread}.log"
+
+    def _write(self, path: Path, value: object) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(path.name + ".new")
+            temporary.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+            temporary.replace(path)
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't write {path}: {error}", "check permissions and free space"
+            ) from None
+
+    def _read(self, path: Path) -> dict[str, Any] | None:
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except OSError:
+            return None
+        except ValueError:
+            raise StoreDamaged(f"{path} is not readable", "delete that file") from None
+        return value if isinstance(value, dict) else None
+
+
+class Folders:
+    """Which working directory a thread's agents get, remembered on this machine only: in
+    `<git dir>/uwf/folders/<ULID>`."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "folders"
+
+    def remember(self, thread: ThreadId, cwd: Path) -> None:
+        """Keeps a thread's working directory."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / thread).write_text(str(cwd), encoding="utf-8")
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't remember the folder of {thread}: {error}", "check free space"
+            ) from None
+
+    def recall(self, thread: ThreadId) -> Path | None:
+        """A thread's working directory, if one was given."""
+        try:
+            return Path((self._folder / thread).read_text(encoding="utf-8"))
+        except OSError:
+            return None

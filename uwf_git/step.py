@@ -1,0 +1,424 @@
+"""One step of one thread, then the process may exit: everything it knows is in the store.
+
+    lock → head → history → moderator → agent → its StepNode, checked → commit, compare-and-swap
+         → moderator again → archive where it says $END → unlock
+
+Whatever fails leaves the head where it was and what the agent produced under refs/uwf/attempts/.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git import agents
+from uwf_git.errors import AgentFailed, Invalid, NotFound, UwfError, Waiting
+from uwf_git.ids import Hash, ThreadId, is_hash
+from uwf_git.instance import Instance
+from uwf_git.maintenance import maintain
+from uwf_git.protocol import (
+    ANSWER,
+    DETAIL,
+    END,
+    QUESTION,
+    STEPNODE,
+    USER,
+    Step,
+    StepContext,
+    is_kind,
+    parse_step,
+)
+from uwf_git.repository import Oid
+from uwf_git.run import Order, Report
+from uwf_git.status import (
+    COMPLETED,
+    KILLED,
+    Outlook,
+    outlook,
+    raise_if_stuck,
+    status_of,
+    workflow_of,
+)
+from uwf_git.thread import Head, History
+
+if TYPE_CHECKING:
+    from uwf_git.config import AgentConfig
+    from uwf_git.process import Finished
+
+SHOWN = 4000  # characters of an agent's stdout and stderr kept with a failed attempt
+
+
+class Outcome(NamedTuple):
+    """Where a thread is after a step. `role` did it; None where there was nothing left to do."""
+
+    workflow: Hash
+    thread: ThreadId
+    head: Hash
+    done: bool
+    status: str
+    role: str | None
+    problem: str | None = None
+
+
+class Made(NamedTuple):
+    """What an agent left: the StepNode, or what went wrong and the detail that was kept. `agent` is the
+    name it goes by, its program's where it doesn't say."""
+
+    step: Hash | None
+    error: UwfError | None = None
+    detail: Hash | None = None
+    agent: str = ""
+    stdout: str = ""
+    stderr: str = ""
+
+
+def step(
+    instance: Instance,
+    thread: ThreadId,
+    agent: str | None = None,
+    cwd: Path | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> Outcome:
+    """Does the thread's next step. `agent` is an alias or a command that goes before the configuration;
+    `cwd` the agent's working directory, remembered for the steps to come. Moves
+    `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting,
+    AgentFailed, HeadMoved, NoTransition, Invalid for a thread that has ended."""
+    with instance.locks.hold(thread) as lock:
+        outcome = _step(instance, thread, agent, cwd, on_stderr, lock)
+    maintain(instance.store.repository, shared=instance.location.here)
+    return outcome
+
+
+def _step(
+    instance: Instance,
+    thread: ThreadId,
+    agent: str | None,
+    cwd: Path | None,
+    on_stderr: Callable[[bytes], None] | None,
+    lock: int,
+) -> Outcome:
+    head = instance.threads.active_head(thread)
+    history = instance.threads.history(head)
+    found = outlook(instance, head, history)
+    raise_if_stuck(found, thread)
+    if found.next == END:
+        return _outcome(instance, instance.threads.archive(head, COMPLETED), found, None)
+    if found.next == USER:
+        raise Waiting(
+            f"thread {thread} waits for an answer: {found.question}", f"uwf thread answer {thread} -m TEXT"
+        )
+    after, appended = _Run(instance, head, history, found, on_stderr).do(agent, cwd, lock)
+    found = outlook(instance, after, appended)
+    if found.next == END:
+        after = instance.threads.archive(after, COMPLETED)
+    return _outcome(instance, after, found, appended.steps[-1].role)
+
+
+def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None) -> Outcome:
+    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step the answer is meant
+    for. Raises Invalid when nothing is asked, or a later step asks by now."""
+    with instance.locks.hold(thread):
+        head = instance.threads.active_head(thread)
+        if not head.row.asks:
+            raise Invalid(f"thread {thread} asks nothing", f"see: uwf thread show {thread}")
+        if asked_by is not None and asked_by != head.node:
+            raise Invalid(
+                f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
+            )
+        if not text.strip():
+            raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
+        history = instance.threads.history(head)
+        store = instance.store
+        text = instance.redactor.text(text)[0]
+        with store.index.transaction():
+            output = store.put(ANSWER, {"answer": text})
+            detail = store.put(
+                DETAIL,
+                {
+                    "answer": text,
+                    "turns": [],
+                    "session": None,
+                    "model": None,
+                    "usage": None,
+                    "durationMs": 0,
+                    "instruction": None,
+                    "context": head.node,
+                    "extraction": "native",
+                },
+            )
+            made = Step(history.start_hash, history.prev, USER, output, detail, "human")
+            node = store.put(STEPNODE, made.payload())
+        after, appended = _append(instance, head, history, node, made)
+        return _outcome(instance, after, outlook(instance, after, appended), USER)
+
+
+def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
+    """Ends a thread for good, its running agent first. Makes `refs/uwf/archive/<ULID>`. Raises Invalid
+    for a thread that has ended."""
+    instance.threads.active_head(thread)
+    if instance.locks.is_held(thread):
+        instance.locks.end(thread)
+    with instance.locks.hold(thread, wait=5.0):
+        head = instance.threads.active_head(thread)
+        return instance.threads.archive(head, KILLED, reason)
+
+
+def outcome_now(instance: Instance, head: Head) -> Outcome:
+    """Where a thread is, without doing anything."""
+    return Outcome(
+        workflow_of(head.row),
+        head.thread,
+        head.node,
+        head.archive is not None,
+        status_of(instance, head),
+        head.row.role,
+    )
+
+
+def _outcome(instance: Instance, head: Head, found: Outlook, role: str | None) -> Outcome:
+    running: set[ThreadId] = set()  # the lock is ours, and gone when this is read
+    return Outcome(
+        workflow_of(head.row),
+        head.thread,
+        head.node,
+        head.archive is not None,
+        status_of(instance, head, running),
+        role,
+        found.problem,
+    )
+
+
+def _append(
+    instance: Instance, head: Head, history: History, node: Hash, made: Step, merge: Oid | None = None
+) -> tuple[Head, History]:
+    """Commits a checked StepNode; returns the new head and the history with it."""
+    store = instance.store
+    output = store.get(made.output).payload
+    detail = store.get(made.detail)
+    extraction = detail.payload["extraction"] if is_kind(detail.type, "detail") else ""
+    known = [past.hash for past in history.steps]
+    after = instance.threads.append(head, node, known, merge, extraction)
+    context = StepContext(node, made.role, output, made.detail, made.agent)
+    return after, history._replace(head=node, steps=(*history.steps, context))
+
+
+class _Run:
+    """The part of a step that involves an agent."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        head: Head,
+        history: History,
+        found: Outlook,
+        on_stderr: Callable[[bytes], None] | None,
+    ) -> None:
+        assert found.next is not None
+        self._instance = instance
+        self._head = head
+        self._history = history
+        self._role = found.next
+        self._found = found
+        self._on_stderr = on_stderr
+
+    def do(self, agent: str | None, cwd: Path | None, lock: int) -> tuple[Head, History]:
+        """Runs the agent, checks and commits what it made; keeps it as an attempt where that fails."""
+        instance, thread = self._instance, self._head.thread
+        made = self._left_behind()
+        if made is None:
+            config = self._resolve(agent)
+            folder = self._folder(cwd)
+            order = Order(self._head.node, self._role, config.alias, self._found.instruction, config.timeout)
+            instance.runs.order(thread, order)
+            made = self._perform(config, order, folder, lock)
+        try:
+            if made.error is not None:
+                raise made.error
+            assert made.step is not None
+            result = self._accept(made.step)
+        except AgentFailed as error:
+            self._keep(made, error)
+            raise
+        except NotFound as error:
+            failure = AgentFailed(
+                f"{made.agent}: {error.message}", "an agent must store all that it refers to"
+            )
+            self._keep(made, failure)
+            raise failure from None
+        finally:
+            instance.runs.clear(thread)
+        return result
+
+    def _resolve(self, override: str | None) -> AgentConfig:
+        from uwf_git.config import resolve_agent
+
+        return resolve_agent(
+            self._instance.config, self._history.workflow.name, self._role, override=override
+        )
+
+    def _folder(self, cwd: Path | None) -> Path:
+        """The edge's location, else the one given, else the one remembered, else the current one."""
+        folders, thread = self._instance.folders, self._head.thread
+        if cwd is not None:
+            folders.remember(thread, cwd.absolute())
+        base = cwd or folders.recall(thread) or Path.cwd()
+        folder = base / self._found.location if self._found.location else base
+        if not folder.is_dir():
+            raise Invalid(
+                f"the working directory of {self._role!r}, {folder}, is no folder", "create it first"
+            )
+        return folder.absolute()
+
+    def _left_behind(self) -> Made | None:
+        """The finished work of an agent whose engine was killed meanwhile."""
+        report = self._instance.runs.read_report(self._head.thread)
+        if report is None or (report.head, report.role) != (self._head.node, self._role):
+            return None
+        return self._from_report(report) if report.step else None
+
+    def _from_report(self, report: Report) -> Made:
+        store = self._instance.store
+        for node, blob in report.nodes.items():
+            oid = Oid(hex=blob)
+            if store.index.node(node) is None and store.repository.has(oid):
+                store.adopt(Hash(node), oid)
+        error = AgentFailed(report.error, report.hint) if report.error else None
+        return Made(report.step, error, report.detail, report.agent)
+
+    def _perform(self, config: AgentConfig, order: Order, folder: Path, lock: int) -> Made:
+        embedded = agents.embedded(config.command)
+        if embedded is None:
+            return self._in_child(config, folder, lock)
+        here = Path.cwd()
+        try:
+            os.chdir(folder)
+            node = embedded.perform(self._instance, self._head, order, config.args, cwd=folder)
+            return Made(node, agent=embedded.name)
+        except UwfError as error:
+            failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
+            return Made(None, failure, getattr(error, "detail", None), embedded.name)
+        except KeyboardInterrupt:
+            self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
+            raise
+        finally:
+            os.chdir(here)
+
+    def _in_child(self, config: AgentConfig, folder: Path, lock: int) -> Made:
+        from uwf_git.process import run_command
+
+        instance, thread = self._instance, self._head.thread
+        env = {
+            **instance.secrets,
+            **os.environ,
+            **instance.location.environment(),
+            "UWF_THREAD": thread,
+            "UWF_ROLE": self._role,
+        }
+        log = instance.runs.log(thread)
+        began = time.monotonic()
+        try:
+            done = run_command(
+                [config.command, *config.args, thread, self._role],
+                cwd=folder,
+                env=env,
+                timeout=config.timeout,
+                pass_fds=(lock,),
+                stderr_to=log,
+                on_stderr=self._on_stderr,
+            )
+        except AgentFailed as error:
+            return Made(None, error, agent=Path(config.command).name)
+        except KeyboardInterrupt:
+            self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
+            raise
+        return self._made(config, done, time.monotonic() - began)
+
+    def _made(self, config: AgentConfig, done: Finished, seconds: float) -> Made:
+        """What a finished child comes to: the hash in its last line, or a failure in one line."""
+        stdout = done.stdout_tail.decode("utf-8", "replace")
+        stderr = done.stderr_tail.decode("utf-8", "replace")
+        last = stdout.rstrip().rpartition("\n")[2].strip()
+        report = self._instance.runs.read_report(self._head.thread)
+        detail, agent = None, Path(config.command).name
+        if report is not None and (report.head, report.role) == (self._head.node, self._role):
+            detail, agent = self._from_report(report).detail, report.agent
+        tails = (agent, stdout[-SHOWN:], stderr[-SHOWN:])
+        name = config.command
+        complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
+        if done.timed_out:
+            error = AgentFailed(
+                f"{name} ran out of time after {seconds:.0f} s", "raise agents.<name>.timeout"
+            )
+        elif done.returncode < 0:
+            error = AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
+        elif done.returncode > 0 and report is not None and report.error:
+            error = AgentFailed(report.error, report.hint)
+        elif done.returncode > 0:
+            error = AgentFailed(
+                f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else "")
+            )
+        elif not last:
+            error = AgentFailed(f"{name} printed nothing", "its last line must be the hash of its StepNode")
+        elif not is_hash(last.upper()):
+            error = AgentFailed(
+                f"{name} printed {last[:60]!r}, which is no hash",
+                "its last line must be that of its StepNode",
+            )
+        else:
+            return Made(Hash(last.upper()), None, detail, *tails)
+        return Made(None, error, detail, *tails)
+
+    def _accept(self, node: Hash) -> tuple[Head, History]:
+        """Commits a StepNode if it is the next step of this thread and whole. Raises AgentFailed,
+        NotFound for what it refers to, HeadMoved."""
+        store = self._instance.store
+        content = store.get(node)
+        if not is_kind(content.type, "step"):
+            raise AgentFailed(f"the agent named node {node}, which is no StepNode")
+        made = parse_step(content.payload)
+        if node in {past.hash for past in self._history.steps}:
+            raise AgentFailed(f"the agent named step {node}, which this thread has already")
+        expected = (self._history.start_hash, self._history.prev, self._role)
+        for what, is_now, wanted in zip(
+            ("start", "prev", "role"), (made.start, made.prev, made.role), expected, strict=True
+        ):
+            if is_now != wanted:
+                raise AgentFailed(
+                    f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
+                )
+        output = store.get(made.output)
+        role = self._history.workflow.roles[self._role]
+        if output.type not in (role.schema, QUESTION):
+            raise AgentFailed(f"output {made.output} of step {node} is no output of role {self._role!r}")
+        if problems := store.problems(output.type, output.payload):
+            raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
+        merge = self._child_commit(made)
+        return _append(self._instance, self._head, self._history, node, made, merge)
+
+    def _child_commit(self, made: Step) -> Oid | None:
+        """The last commit of the sub-workflow's thread, where a step was done by one."""
+        detail = self._instance.store.get(made.detail)
+        return self._instance.threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
+
+    def _keep(self, made: Made, error: AgentFailed) -> None:
+        """Records a failed attempt with all there is of it."""
+        redact = self._instance.redactor.text
+        payload = {
+            "start": self._history.start_hash,
+            "prev": self._history.prev,
+            "role": self._role,
+            "agent": made.agent,
+            "error": redact(_sound(error.message))[0],
+            "detail": made.detail,
+        }
+        for name, text in (("stdout", made.stdout), ("stderr", made.stderr)):
+            if text.strip():
+                payload[name] = redact(_sound(text))[0]
+        self._instance.attempts.record(self._head, payload)
+
+
+def _sound(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
