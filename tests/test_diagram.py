@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from uwf_git.ids import Hash
-from uwf_git.protocol import Condition, Role, Transition, Workflow
+from uwf_git.protocol import Condition, Role, Transition, Workflow, parse_workflow
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.diagram import code, dot, inline, mermaid, paragraphs, readme
 from uwf_git.workflow.source import read_source
@@ -127,6 +128,15 @@ def test_the_page_has_roles_with_their_answers_and_conditions() -> None:
     assert "## Conditions" not in page
     made = compile_source(read_source(EXAMPLES / "review-loop.yaml"))
     assert '| `$count(steps[role = "critic"]) >= 4` |' in readme(made.workflow, made.schemas)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_page_of_a_node_read_back_is_the_page_of_its_file(path: Path) -> None:
+    made = compile_source(read_source(path))
+    stored = json.loads(json.dumps([made.payload, made.schemas], sort_keys=True))
+    again = parse_workflow(stored[0])
+    assert readme(again, stored[1]) == readme(made.workflow, made.schemas)
+    assert dot(again) == dot(made.workflow)
 
 
 def test_a_schema_that_is_missing_leaves_a_gap_and_not_an_error() -> None:

@@ -226,6 +226,9 @@ def test_every_problem_is_reported_at_once_in_the_order_of_lines() -> None:
 
 
 def test_one_misspelling_is_one_finding() -> None:
+    assert len(changed(("role: critic", "role: critik"))) == 1, "and not also a role that is never reached"
+    assert len(changed(("  critic:\n    good", "  critick:\n    good"))) == 1
+    assert len(changed(("good: $END", "good: $EMD"), ("role: $END", "role: $ENT"))) == 2
     assert len(changed(("      prompt: Judge", "      promt: Judge"))) == 1
     assert len(changed(("type: string", "type: strng"))) == 1
     assert len(changed(("conditon" if "conditon" in BASE else "condition: long", "condition: lng"))) == 2, (
@@ -278,8 +281,9 @@ def test_a_status_that_may_be_left_out_needs_a_default() -> None:
 
 
 @pytest.mark.parametrize("template", [
-    "{{ text | upcase }}", "{{ book.title }}", "{{ book.pages[0].x }}", "{{ book.pages.size }}", "{{ text.size }}", "{{ start.prompt }}",
-    "{{ start.workflow }}", "{% for page in book.pages %}{{ page.title }}{{ forloop.index }}{% endfor %}",
+    "{{ text | upcase }}", "{{ book.title }}", "{{ book.pages[0].x }}", "{{ book.pages.size }}", "{{ text.size }}",
+    "{{ start.prompt }}", "{{ start.workflow }}",
+    "{% for page in book.pages %}{{ page.title }}{{ forloop.index }}{% endfor %}",
     "{% assign x = text %}{{ x }}", "{% if text %}a{% else %}b{% endif %}", "no variable at all",
 ])  # fmt: skip
 def test_a_template_may_use_what_the_answer_has(template: str) -> None:
@@ -302,6 +306,35 @@ def test_an_answer_that_declares_nothing_may_hold_anything() -> None:
     )
     anything += BASE[BASE.index("  critic:\n    description") :]
     assert findings(anything.replace("{{ text }}", "{{ whatever.there.is }}")) == []
+
+
+def test_a_schema_that_fans_out_or_turns_in_circles_is_checked_all_the_same() -> None:
+    """Walked along every path it has 2^25 ends; the test's own time limit would notice."""
+    fan: dict[str, Any] = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(25)}
+    fan["d25"] = {"type": "object", "properties": {"text": {"type": "string"}}}
+    circle = {"oneOf": [{"$ref": "#/$defs/circle"}, {"const": "good"}]}
+    schema = {"type": "object", "$defs": {**fan, "circle": circle}, "$ref": "#/$defs/d0",
+              "properties": {"status": {"$ref": "#/$defs/circle"}}}  # fmt: skip
+    role = {"description": "d", "systemPrompt": "s", "outputSchema": schema}
+    graph = {
+        "$START": {"_": "r"},
+        "r": {"good": "$END", "_": {"role": "$END", "prompt": "{{ text }} {{ x.y }}"}},
+    }
+    data = {"name": "n", "description": "d", "roles": {"r": role}, "graph": graph}
+    assert {each.severity for each in findings(dump(data))} <= {"warning", "error"}
+
+
+def test_thousands_of_mistakes_are_cut_short() -> None:
+    schema = "{type: object, properties: {a: {type: string}}}"
+    roles = "\n".join(
+        f"  role-{n}: {{description: d, systemPrompt: s, outputSchema: {schema}}}" for n in range(600)
+    )
+    edges = "\n".join(f"  role-{n}: [{{role: rolle-{n}}}]" for n in range(600))
+    found = findings(
+        f"name: n\ndescription: d\nroles:\n{roles}\ngraph:\n  $START: [{{role: role-0}}]\n{edges}\n"
+    )
+    assert len(found) == 500
+    assert sum("did you mean" in each.hint for each in found) == 40
 
 
 def test_schema_words_in_data_are_no_schema() -> None:

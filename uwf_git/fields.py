@@ -6,11 +6,14 @@ fill it in want a list. The list describes and suggests; whether a value is vali
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple
 
 MOST_VARIANTS = 24
 _DEEPEST = 20
+# Subschemas looked at: references that fan out and meet again would otherwise be walked 2^20 times.
+_MOST_STEPS = 2000
 
 
 class Field(NamedTuple):
@@ -53,7 +56,8 @@ def variants(payload: Any) -> tuple[Variant, ...]:
 
 def variants_of(root: Any, schema: Any) -> tuple[Variant, ...]:
     """As `variants`, for a subschema of `root`, which its references are resolved in."""
-    return tuple(Variant(each.title, _fields(each), each.closed) for each in _flatten(root, schema, 0))
+    found = _flatten(root, schema, 0, iter(range(_MOST_STEPS)))
+    return tuple(Variant(each.title, _fields(each), each.closed) for each in found)
 
 
 def _fields(found: _Object) -> tuple[Field, ...]:
@@ -80,6 +84,12 @@ def resolve(root: Any, schema: Any) -> dict[str, Any]:
 
 def choices(root: Any, schema: Any) -> tuple[Any, ...] | None:
     """The values a subschema allows where it lists them (const, enum, or variants of these)."""
+    return _choices(root, schema, 0, iter(range(_MOST_STEPS)))
+
+
+def _choices(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> tuple[Any, ...] | None:
+    if depth >= _DEEPEST or next(steps, None) is None:
+        return None
     schema = resolve(root, schema)
     if "const" in schema:
         return (schema["const"],)
@@ -88,7 +98,7 @@ def choices(root: Any, schema: Any) -> tuple[Any, ...] | None:
     for keyword in ("oneOf", "anyOf"):
         branches = schema.get(keyword)
         if isinstance(branches, list) and branches:
-            listed = [choices(root, branch) for branch in branches]
+            listed = [_choices(root, branch, depth + 1, steps) for branch in branches]
             if all(each is not None for each in listed):
                 return tuple(value for each in listed for value in each or ())
     return None
@@ -124,7 +134,7 @@ def _pointed(root: Any, target: str) -> Any:
     return found
 
 
-def _flatten(root: Any, schema: Any, depth: int) -> list[_Object]:
+def _flatten(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> list[_Object]:
     schema = resolve(root, schema)
     properties = schema.get("properties")
     required = schema.get("required")
@@ -139,26 +149,28 @@ def _flatten(root: Any, schema: Any, depth: int) -> list[_Object]:
             schema.get("additionalProperties") is False or schema.get("unevaluatedProperties") is False,
         )
     ]
-    if depth >= _DEEPEST:
+    if depth >= _DEEPEST or next(steps, None) is None:
         return found
     branches = schema.get("allOf")
     for branch in branches if isinstance(branches, list) else ():
-        found = _combine(found, _flatten(root, branch, depth + 1))
+        found = _combine(found, _flatten(root, branch, depth + 1, steps))
     for keyword in ("oneOf", "anyOf"):
         branches = schema.get(keyword)
         if isinstance(branches, list):
-            others = [
+            each_other = (
                 each
                 for branch in branches
                 if _object_like(root, branch)
-                for each in _flatten(root, branch, depth + 1)
-            ]
+                for each in _flatten(root, branch, depth + 1, steps)
+            )
+            others = list(islice(each_other, MOST_VARIANTS))
             found = _combine(found, others) if others else found
     if "if" in schema:
         taken = _combine(
-            _flatten(root, schema["if"], depth + 1), _flatten(root, schema.get("then"), depth + 1)
+            _flatten(root, schema["if"], depth + 1, steps),
+            _flatten(root, schema.get("then"), depth + 1, steps),
         )
-        found = _combine(found, taken + _flatten(root, schema.get("else"), depth + 1))
+        found = _combine(found, taken + _flatten(root, schema.get("else"), depth + 1, steps))
     return found
 
 

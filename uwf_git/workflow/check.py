@@ -19,7 +19,9 @@ from uwf_git.workflow.schemas import schema_problems
 from uwf_git.workflow.source import Source, read_source
 from uwf_git.yaml12 import InvalidYaml, one_line
 
-__all__ = ["Finding", "check", "check_path", "examine"]
+__all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
+
+EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
 
 _START_VARIABLES = ("prompt", "workflow")
 _ROLE_LITERAL = re.compile(r"""\brole\s*=\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
@@ -54,18 +56,22 @@ class _Checker:
         self._findings = findings
         self._answers: dict[str, Answers] = {}
         self._used: set[str] = set()
+        # What a name that isn't defined probably means: one slip is one finding, and not also a role
+        # that is never reached.
+        self._meant: dict[str, str] = {}
 
     def run(self) -> None:
         self._schemas()
         live: dict[str, set[str]] = {}
         for source, edges in self._draft.graph.items():
-            if not self._source(source, edges):
+            if not self._source(source, edges) and source not in self._meant:
                 continue
             for edge in edges.edges:
                 self._target(edge)
                 self._templates(source, edge)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
-            live[source] = {edge.role for edge in taken}
+            targets = {self._meant.get(edge.role, edge.role) for edge in taken}
+            live.setdefault(self._meant.get(source, source), set()).update(targets)
         self._conditions()
         self._graph(live)
 
@@ -100,6 +106,7 @@ class _Checker:
             self._findings.key_error(edges.path, "reserved-name", f'graph: nothing leaves "{source}"', hint)
             return False
         if source != START and source not in self._draft.declared:
+            self._means(source, [role for role in self._draft.declared if role not in self._draft.graph])
             self._findings.key_error(
                 edges.path,
                 "unknown-role",
@@ -120,6 +127,7 @@ class _Checker:
         role = edge.role
         if role == END or role in self._draft.declared:
             return
+        self._means(role, [*self._draft.declared, END])
         if role.startswith("$"):
             hint = "to ask a human, a role answers status: needs_input" if role in (USER, SUSPEND) else ""
             self._findings.error(
@@ -135,6 +143,10 @@ class _Checker:
                 f'role "{role}" is not defined',
                 self._findings.nearest(role, [*self._draft.declared, END]),
             )
+
+    def _means(self, name: str, known: list[str]) -> None:
+        if (meant := self._findings.closest(name, known)) is not None:
+            self._meant[name] = meant
 
     def _templates(self, source: str, edge: DraftEdge) -> None:
         for key, template in (("prompt", edge.prompt), ("location", edge.location)):
@@ -317,7 +329,7 @@ class _Checker:
                 ("graph",), "no-start", f"graph has no {START}", f"add {START}: [{{role: <the first role>}}]"
             )
         for role in self._draft.roles.values():
-            if role.name not in graph:
+            if role.name not in live and role.name not in graph:
                 self._findings.key_error(
                     role.path,
                     "stuck-role",

@@ -14,7 +14,7 @@ from uwf_git.errors import Invalid
 from uwf_git.ids import Hash
 from uwf_git.node import hash_of
 from uwf_git.protocol import DEFAULT_STATUS, META, WORKFLOW, Workflow, parse_workflow
-from uwf_git.workflow.check import Finding, examine
+from uwf_git.workflow.check import EFFECTS, Finding, examine
 from uwf_git.workflow.draft import Draft, DraftEdge
 from uwf_git.workflow.source import Source
 from uwf_git.yaml12 import one_line
@@ -37,7 +37,8 @@ class InvalidWorkflow(Invalid):
 
     def __init__(self, path: str, findings: Sequence[Finding]) -> None:
         errors = [finding for finding in findings if finding.severity == "error"]
-        first = errors[0]
+        # A way that is missing is often only the effect of another mistake, so it isn't what is said first.
+        first = next((finding for finding in errors if finding.code not in EFFECTS), errors[0])
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         hints = [first.hint, f"uwf workflow validate {shlex.quote(one_line(path))}"]
         super().__init__(

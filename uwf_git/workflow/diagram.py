@@ -2,6 +2,9 @@
 
 Names and texts come from whoever wrote the workflow, so each is escaped for the language it is put
 into: none can end a label, a table cell or a fence, become HTML, or colour a terminal.
+
+A stored mapping has its keys sorted, so nothing here follows the order of a mapping: roles come in the
+order the graph meets them, and the page of a node read back is the page of the file it was made from.
 """
 
 from __future__ import annotations
@@ -63,13 +66,14 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
     parts.append(f"```mermaid\n{mermaid(workflow)}```")
     rows = [
         (code(role.name), inline(_purpose(role)), _answer(schemas.get(role.schema)))
-        for role in workflow.roles.values()
+        for name in _order(workflow)
+        if (role := workflow.roles.get(name)) is not None
     ]
     parts.append("## Roles\n\n" + _table(("role", "what it does", "answers"), rows))
     if workflow.conditions:
         rows = [
             (code(condition.name), inline(condition.description), code(condition.expression))
-            for condition in workflow.conditions.values()
+            for _, condition in sorted(workflow.conditions.items())
         ]
         parts.append("## Conditions\n\n" + _table(("condition", "holds when", "expression"), rows))
     return "\n\n".join(parts) + "\n"
@@ -99,18 +103,40 @@ def code(text: str, at_most: int = _LONGEST_CELL) -> str:
 
 def _ids(workflow: Workflow) -> dict[str, str]:
     """Every node of the drawing with an id that no name can break: $START, the roles, $END."""
-    names = [*workflow.roles]
-    for source, edges in workflow.graph.items():
-        names += [source, *(edge.role for edge in edges)]
-    roles = [name for name in dict.fromkeys(names) if name not in (START, END)]
+    roles = [name for name in _order(workflow) if name not in (START, END)]
     return {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
 
 
+def _order(workflow: Workflow) -> list[str]:
+    """All names of the graph: breadth first from $START, then by name what it doesn't reach."""
+    order = [START]
+    rest = sorted({*workflow.roles, *workflow.graph})
+    while True:
+        seen = set(order)
+        for name in order:  # grows while it is walked
+            for edge in _leaving(workflow, name):
+                if edge.role not in seen:
+                    seen.add(edge.role)
+                    order.append(edge.role)
+        left = next((name for name in rest if name not in seen), None)
+        if left is None:
+            return order
+        order.append(left)
+
+
+def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
+    """The edges of a source: conditions in the order they are tried, statuses by name, the default last."""
+    edges = workflow.graph.get(source, ())
+    if all(edge.status is None for edge in edges):
+        return tuple(edges)
+    return tuple(sorted(edges, key=lambda edge: (edge.status is None, edge.status or "")))
+
+
 def _edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
-    for source, edges in workflow.graph.items():
+    for source in _order(workflow):
+        edges = _leaving(workflow, source)
         for edge in edges:
-            label = edge.status or edge.condition or (OTHERWISE if len(edges) > 1 else "")
-            yield source, edge, label
+            yield source, edge, edge.status or edge.condition or (OTHERWISE if len(edges) > 1 else "")
 
 
 def _purpose(role: Role) -> str:
@@ -127,7 +153,10 @@ def _answer(schema: Any) -> str:
     said = []
     if answers.statuses:
         said.append(_some(answers.statuses))
-    fields = [name for name in answers.fields() if name not in ("$status", "status")]
+    each = [field for variant in answers.variants for field in variant.fields]
+    required = dict.fromkeys(field.name for field in each if field.required)
+    names = [*required, *sorted({field.name for field in each} - required.keys())]
+    fields = [name for name in names if name not in ("$status", "status")]
     if fields:
         said.append(_some(fields))
     return "; ".join(said)

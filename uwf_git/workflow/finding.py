@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from uwf_git.nearest import nearest
+from uwf_git.nearest import closest, nearest
 from uwf_git.yaml12 import Document, Mark, ValuePath, one_line
 
 Severity = Literal["error", "warning"]
@@ -50,6 +50,10 @@ class Findings:
         names with thousands would take minutes."""
         self._suggested += 1
         return nearest(name, known) if self._suggested <= self.SUGGESTIONS else ""
+
+    def closest(self, name: str, known: Iterable[str]) -> str | None:
+        """The name that was probably meant, within the same limit."""
+        return closest(name, known) if self._suggested < self.SUGGESTIONS else None
 
     def raw(self, path: ValuePath) -> str | None:
         """The text of the scalar at path as it was written."""

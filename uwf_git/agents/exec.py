@@ -1,0 +1,347 @@
+"""`uwf-exec`: a role is done by a command, such as the tests.
+
+The command comes from this agent's own arguments, that is from the user's configuration, and from nowhere
+else: nothing that stands in the store is ever run. It gets the context as JSON on its standard input. If
+it prints an object that obeys the role's schema, that is the output; otherwise its exit status becomes the
+status, in whatever word the schema has for it, and what it printed becomes the report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.errors import Usage
+from uwf_git.fields import Field, Variant, choices, types, variants
+from uwf_git.kit import Context, Reply, TurnRecord, create_agent
+from uwf_git.kit.extract import failed_with, judge
+from uwf_git.kit.format import render_frontmatter
+
+if TYPE_CHECKING:
+    from uwf_git.process import Finished
+
+USAGE = (
+    "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
+    "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
+)
+TAIL = 20_000  # characters of a report
+_STDIN = ("context", "prompt", "none")
+
+_STATUS = ("$status", "status")
+# What a schema may call it, in the order of preference.
+_GOOD = (
+    *("passed", "pass", "ok", "success", "succeeded", "done", "completed", "complete"),
+    *("approved", "accepted", "ready", "released", "green", "yes"),
+)
+_BAD = (
+    *("failed", "fail", "failure", "error", "rejected", "not_approved", "changes_requested"),
+    *("denied", "broken", "blocked", "red", "no"),
+)
+_VERDICTS = (
+    "passed",
+    "success",
+    "succeeded",
+    "successful",
+    "ok",
+    "approved",
+    "accepted",
+    "done",
+    "completed",
+)
+_REPORTS = (
+    "report",
+    "summary",
+    "comments",
+    "comment",
+    "output",
+    "message",
+    "details",
+    "log",
+    "result",
+    "text",
+)
+_CODES = ("exitCode", "exit_code", "exitStatus", "exit_status", "returnCode", "returncode", "code")
+
+_STEERING = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|[\x00-\x08\x0b-\x1f\x7f]"
+)
+
+
+class Options(NamedTuple):
+    """The agent's arguments. `roles` are commands for certain roles, `command` is for all others."""
+
+    command: tuple[str, ...] = ()
+    roles: Mapping[str, tuple[str, ...]] = {}
+    ok: str | None = None
+    fail: str | None = None
+    tail: int = TAIL
+    stdin: str = "context"
+
+
+class Ended(NamedTuple):
+    """How the command ended, in words too. `report` is the end of what it printed."""
+
+    ok: bool
+    code: int
+    words: str
+    report: str
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    options = Options()
+    rest = list(args)
+    while rest and rest[0].startswith("-") and rest[0] != "-":
+        name, equals, value = rest.pop(0).partition("=")
+        if name == "--" and not equals:
+            break
+        if name not in ("--role", "--ok", "--fail", "--tail", "--stdin"):
+            raise Usage(f"uwf-exec has no option {name}", USAGE)
+        if not equals:
+            if not rest:
+                raise Usage(f"uwf-exec: {name} needs a value", USAGE)
+            value = rest.pop(0)
+        options = _with_option(options, name, value)
+    return options._replace(command=tuple(rest))
+
+
+def _with_option(options: Options, name: str, value: str) -> Options:
+    if name == "--role":
+        role, equals, text = value.partition("=")
+        command = _split(text)
+        if not equals or not role or not command:
+            raise Usage(f"uwf-exec: --role {value!r} is not ROLE=COMMAND", USAGE)
+        return options._replace(roles={**options.roles, role: command})
+    if name == "--tail":
+        if not value.isdecimal() or not 0 < int(value) <= 10_000_000:
+            raise Usage(f"uwf-exec: --tail {value!r} is no number of characters", USAGE)
+        return options._replace(tail=int(value))
+    if name == "--stdin" and value not in _STDIN:
+        raise Usage(f"uwf-exec: --stdin is one of {', '.join(_STDIN)}", USAGE)
+    if name == "--stdin":
+        return options._replace(stdin=value)
+    return options._replace(ok=value) if name == "--ok" else options._replace(fail=value)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise Usage(f"uwf-exec: {text!r} can't be split into words: {error}", "check the quotes") from None
+
+
+def run(ctx: Context) -> Reply:
+    """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started,
+    runs out of time, or ends in a way that the role's schema can't say."""
+    from uwf_git.process import run_command
+
+    options: Options = ctx.options
+    argv = options.roles.get(ctx.role.name) or options.command
+    if not argv:
+        raise Usage(
+            f"uwf-exec has no command for role {ctx.role.name!r}",
+            'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
+        )
+    began = time.monotonic()
+    finished = run_command(
+        argv,
+        stdin=_stdin(ctx, options),
+        cwd=ctx.cwd,
+        env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name},
+        timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
+        pass_fds=_lock(ctx),
+        keep=max(4 * options.tail, 1 << 20),
+    )
+    return _reply(ctx, options, argv, finished, time.monotonic() - began)
+
+
+def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
+    shown = shlex.join(argv)
+    name = shown if len(shown) <= 60 else shown[:57] + "…"
+    ended = _ended(finished, options.tail)
+    turn = TurnRecord(
+        "tool",
+        ended.report,
+        tool="command",
+        arguments=list(argv),
+        result={"exitStatus": finished.returncode},
+        duration_ms=round(seconds * 1000),
+    )
+    body = f"`{shown}` {ended.words}.\n\n{_fenced(ended.report)}"
+    if finished.timed_out:
+        failed = Reply(f"`{shown}` ran out of time.\n\n{_fenced(ended.report)}\n", turns=(turn,))
+        raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
+    printed = _printed(ctx, finished)
+    if printed is not None:
+        return printed._replace(turns=(turn,))
+    output = _fill(ctx, options, ended)
+    if output is None:
+        raise failed_with(
+            Reply(body + "\n", turns=(turn,)),
+            f"{name} {ended.words}, and the output of role {ctx.role.name} can't be told from that",
+            _hint(ctx, ended),
+        )
+    return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
+
+
+def _stdin(ctx: Context, options: Options) -> bytes | None:
+    if options.stdin == "none":
+        return None
+    if options.stdin == "prompt":
+        return ctx.prompt.encode("utf-8", "replace")
+    history = ctx.history
+    context = {
+        "thread": ctx.thread,
+        "workflow": history.workflow.name,
+        "role": ctx.role.name,
+        "step": len(history.steps) + 1,
+        "instruction": ctx.instruction,
+        "start": history.start._asdict(),
+        "steps": [step._asdict() for step in history.steps],
+        "schema": ctx.schema.payload,
+        "prompt": ctx.prompt,
+    }
+    return json.dumps(context).encode("ascii")
+
+
+def _lock(ctx: Context) -> tuple[int, ...]:
+    """The thread's lock, as far as this process holds it open: handed on, so that a command which
+    outlives this process still counts as running, and can be ended."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        wanted = (ctx.store.repository.private / "locks" / ctx.thread).stat()
+        for entry in os.listdir("/dev/fd"):  # noqa: PTH208
+            with contextlib.suppress(OSError, ValueError):
+                if os.path.samestat(os.fstat(int(entry)), wanted):
+                    found.append(int(entry))
+    return tuple(found)
+
+
+def _ended(finished: Finished, tail: int) -> Ended:
+    code = finished.returncode
+    words = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
+    parts = [
+        _text(finished.stdout_tail, finished.stdout_size),
+        _text(finished.stderr_tail, finished.stderr_size),
+    ]
+    report = "\n".join(part for part in parts if part)
+    return Ended(code == 0, code, words, _end_of(report, tail) or "(it printed nothing)")
+
+
+def _text(data: bytes, size: int) -> str:
+    """Output without what steers a terminal; of a line that was overwritten the last version."""
+    text = data.decode("utf-8", "replace").replace("\r\n", "\n")
+    text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    text = _STEERING.sub("", text).strip("\n")
+    return f"[… the first {size - len(data)} bytes are left out …]\n{text}" if size > len(data) else text
+
+
+def _end_of(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _printed(ctx: Context, finished: Finished) -> Reply | None:
+    """What was printed, where that is itself an answer: nothing but an object, or frontmatter on top."""
+    if finished.stdout_size > len(finished.stdout_tail):
+        return None
+    text = finished.stdout_tail.decode("utf-8", "replace")
+    stripped = text.strip().removeprefix("\ufeff").lstrip()
+    if not stripped.startswith("---") and not (stripped.startswith("{") and stripped.endswith("}")):
+        return None
+    verdict = judge(Reply(text), ctx.role, ctx.schema)
+    return None if verdict.problems else Reply(text, output=verdict.output)
+
+
+def _fill(ctx: Context, options: Options, ended: Ended) -> dict[str, Any] | None:
+    """The first output that obeys the role's schema and says how the command ended."""
+    for variant in variants(ctx.schema.payload):
+        for said in _sayings(ctx.schema.payload, variant, options, ended.ok):
+            output = {**said, **_details(variant, ended)}
+            if ctx.schema.is_valid(output):
+                return output
+    return None
+
+
+def _sayings(root: Any, variant: Variant, options: Options, ok: bool) -> Iterator[dict[str, Any]]:
+    """The ways in which a variant can say whether it went well, best first."""
+    wanted = options.ok if ok else options.fail
+    verdicts: dict[str, Any] = {
+        field.name: ok
+        for field in variant.fields
+        if field.name in _VERDICTS and "boolean" in types(field.schema)
+    }
+    for name in _STATUS:
+        if field := variant.field(name):
+            for status in _statuses(root, field, wanted, ok):
+                yield {name: status, **verdicts}
+            return
+    if verdicts:
+        yield verdicts
+    elif not variant.closed:
+        yield {"status": wanted or (_GOOD if ok else _BAD)[0]}
+    elif ok:
+        yield {}  # nothing to say it with, and nothing to complain about
+
+
+def _statuses(root: Any, field: Field, wanted: str | None, ok: bool) -> list[Any]:
+    listed = choices(root, field.schema)
+    if wanted is not None:
+        return [wanted]
+    words = _GOOD if ok else _BAD
+    if listed is None:
+        return [words[0]]
+    known = {re.sub(r"[\s-]+", "_", each).lower(): each for each in listed if isinstance(each, str)}
+    return [known[word] for word in words if word in known]
+
+
+def _details(variant: Variant, ended: Ended) -> dict[str, Any]:
+    """The report, in every required field that is named for one or else the first optional one, and the
+    exit status."""
+    named = [field for name in _REPORTS if (field := variant.field(name)) and "string" in types(field.schema)]
+    chosen = [field for field in named if field.required] or named[:1]
+    details: dict[str, Any] = {field.name: _fitting(ended.report, field) for field in chosen}
+    if not named and not variant.closed:
+        details["report"] = ended.report
+    for name in _CODES:
+        if (field := variant.field(name)) and {"integer", "number"} & set(types(field.schema)):
+            details[name] = ended.code
+    return details
+
+
+def _fitting(report: str, field: Field) -> str:
+    most = field.schema.get("maxLength")
+    if isinstance(most, int) and len(report) > most:
+        return report[len(report) - most :] if most else ""
+    return report
+
+
+def _hint(ctx: Context, ended: Ended) -> str:
+    for variant in variants(ctx.schema.payload):
+        for name in _STATUS:
+            listed = choices(ctx.schema.payload, field.schema) if (field := variant.field(name)) else None
+            if listed:
+                option = "--ok" if ended.ok else "--fail"
+                return f"say which {name} it means with {option}, of: {', '.join(map(str, listed))}"
+    return "let the command print the fields itself, as JSON or between two lines of ---"
+
+
+agent = create_agent("uwf-exec", run, parse_args=parse_args)
+main = agent.main
+
+if __name__ == "__main__":
+    main()
