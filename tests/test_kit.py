@@ -79,7 +79,9 @@ def run(ctx):
 """
 
 
-def test_an_agent_is_told_the_history_and_everything_it_did_is_kept(uwf: Uwf, thread: str, agent: Any) -> None:
+def test_an_agent_is_told_the_history_and_everything_it_did_is_kept(
+    uwf: Uwf, thread: str, agent: Any
+) -> None:
     program, notes = agent(GOOD)
     for _ in range(3):
         uwf("thread", "step", thread, "--agent", program)
@@ -162,7 +164,9 @@ def test_an_agent_that_breaks_its_word_fails_in_one_line(
     assert uwf("thread", "show", thread).json["status"] == "failed"
 
 
-def test_a_bug_in_an_agent_is_a_failed_attempt_whose_traceback_is_kept(uwf: Uwf, thread: str, agent: Any) -> None:
+def test_a_bug_in_an_agent_is_a_failed_attempt_whose_traceback_is_kept(
+    uwf: Uwf, thread: str, agent: Any
+) -> None:
     program, _notes = agent("def run(ctx): return {}['missing']")
     failed = uwf("thread", "step", thread, "--agent", program, check=6)
     assert "KeyError" in failed.error["message"]

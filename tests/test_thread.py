@@ -20,7 +20,7 @@ from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.ids import Hash, ThreadId
 from uwf_git.instance import Instance
 from uwf_git.location import Location, init
-from uwf_git.protocol import STEPNODE, TEXT, Step, parse_step
+from uwf_git.protocol import STEPNODE, TEXT, Step
 from uwf_git.repository import Oid, walk_tree
 from uwf_git.thread import Damaged, Head, History
 from uwf_git.workflow.compile import Compiled, compile_source

@@ -8,7 +8,7 @@ by a condition over the whole history.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
@@ -85,9 +85,15 @@ def decide(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> De
     )
 
 
-def choose(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Chosen:
+def choose(
+    workflow: Workflow,
+    start: Start,
+    steps: Sequence[StepContext],
+    on_condition: Callable[[str, bool], None] | None = None,
+) -> Chosen:
     """The edge that the last output takes, or the first one's where there is no step. The last step is
-    one of a role, and asks nobody. Raises NoTransition and Invalid, as `decide`."""
+    one of a role, and asks nobody. `on_condition` is told the name and outcome of every condition that
+    is asked. Raises NoTransition and Invalid, as `decide`."""
     source = steps[-1].role if steps else START
     output = steps[-1].output if steps else None
     status = status_of(output)
@@ -98,6 +104,8 @@ def choose(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Ch
             matches = edge.status == status
         elif edge.condition is not None:
             matches = _holds(workflow, source, edge.condition, context)
+            if on_condition is not None:
+                on_condition(edge.condition, matches)
         else:
             matches = True
         if matches:

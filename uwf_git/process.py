@@ -105,7 +105,8 @@ def _start(
         raise AgentFailed(f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path")
     source: int | IO[bytes] = subprocess.DEVNULL
     if stdin is not None:
-        source = stack.enter_context(tempfile.TemporaryFile())  # a file, so that nobody waits to write
+        source = tempfile.TemporaryFile()  # noqa: SIM115 -- a file, so that nobody waits to write
+        stack.callback(source.close)
         source.write(stdin)
         source.seek(0)
     try:

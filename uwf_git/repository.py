@@ -271,11 +271,11 @@ class Repository:
 
     def configured(self, key: str) -> str:
         """A value of git's configuration, or "". GIT_CONFIG_GLOBAL, which libgit2 doesn't know, counts."""
-        configs = [self._git.config]
         if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
             paths = [self.path / "config", Path(instead)]
-            configs = [pygit2.Config(str(path)) for path in paths if path.is_file()]
-        return next((str(config[key]) for config in configs if key in config), "")
+            return next((str(c[key]) for c in map(_config_file, paths) if c and key in c), "")
+        config = self._git.config
+        return str(config[key]) if key in config else ""
 
     # Refs
 
@@ -383,6 +383,10 @@ class Repository:
         if not lock.exists():
             lock = self.path / "packed-refs.lock"
         raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
+
+
+def _config_file(path: Path) -> pygit2.Config | None:
+    return pygit2.Config(str(path)) if path.is_file() else None
 
 
 def _is_lock_failure(reason: str) -> bool:

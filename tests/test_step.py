@@ -1,0 +1,420 @@
+"""Every fault an agent can have leaves the head where it was, the work kept, and one line that says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Uwf
+
+LOOP = """\
+name: loop
+description: Counts and judges
+roles:
+  worker:
+    description: Works
+    systemPrompt: Work.
+    outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}
+  judge:
+    description: Judges
+    systemPrompt: Judge.
+    outputSchema: {type: object, properties: {approved: {type: boolean}}, required: [approved]}
+conditions:
+  rejected: {description: no, expression: "steps[-1].output.approved = false"}
+graph:
+  $START: [{role: worker}]
+  worker: [{role: judge}]
+  judge: [{role: worker, condition: rejected}, {role: $END}]
+"""
+
+Script = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def thread(uwf: Uwf, hermetic: Path) -> str:
+    (hermetic / "loop.yaml").write_text(LOOP)
+    uwf("workflow", "put", hermetic / "loop.yaml")
+    return str(uwf("thread", "start", "loop", "-p", "Do it").json["thread"])
+
+
+def head(uwf: Uwf, thread: str) -> str:
+    return str(uwf("thread", "show", thread).json["head"])
+
+
+def replies(hermetic: Path, *entries: dict[str, Any]) -> str:
+    path = hermetic / "replies.json"  # JSON is YAML
+    path.write_text(json.dumps(entries))
+    return f"uwf-rehearse --script {path}"
+
+
+def in_child(command: str) -> str:
+    """The same agent as a process of its own: a path isn't taken for an embedded agent."""
+    program, _, rest = command.partition(" ")
+    return f"{Path(sys.executable).parent / program} {rest}"
+
+
+@pytest.mark.parametrize("where", [str, in_child], ids=["in the engine", "as a process"])
+def test_a_workflow_runs_to_its_end(
+    uwf: Uwf, thread: str, hermetic: Path, where: Callable[[str], str]
+) -> None:
+    agent = where(
+        replies(
+            hermetic,
+            {"role": "worker", "output": {"n": 1}},
+            {"role": "judge", "output": {"approved": False}},
+            {"role": "worker", "answer": "---\nn: 2\n---\nBetter *now*."},
+            {"role": "judge", "output": {"approved": True}},
+        )
+    )
+    steps = uwf("thread", "run", thread, "--agent", agent).lines
+    assert [(s["role"], s["done"], s["status"]) for s in steps] == [
+        ("worker", False, "idle"),
+        ("judge", False, "idle"),
+        ("worker", False, "idle"),
+        ("judge", True, "completed"),
+    ]
+    assert "Better *now*." in uwf("thread", "read", thread).out
+    assert uwf("thread", "step", thread, check=1).error["code"] == "invalid"
+
+
+def test_a_script_that_names_another_role_fails_and_leaves_the_head(
+    uwf: Uwf, thread: str, hermetic: Path
+) -> None:
+    before = head(uwf, thread)
+    failed = uwf(
+        "thread", "step", thread, "--agent", replies(hermetic, {"role": "judge", "output": {}}), check=6
+    )
+    assert "worker" in failed.error["message"] and "judge" in failed.error["message"]
+    assert head(uwf, thread) == before
+
+
+AGENTS = {
+    "prints nothing": "",
+    "prints garbage": "print('I am done, thank you')",
+    "exits non-zero": "import sys; print('half an answer'); print('the reason', file=sys.stderr); sys.exit(3)",
+    "is killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "prints an unknown hash": "print('0000000000001')",
+    "prints bytes that are no text": "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00\\x1b[2J')",
+    "writes 100 MB and no hash": "import sys\nfor _ in range(1600): sys.stdout.write('x' * 65536)",
+}
+
+
+@pytest.mark.parametrize("fault", AGENTS)
+def test_an_agent_that(fault: str, uwf: Uwf, thread: str, script: Script) -> None:
+    before = head(uwf, thread)
+    agent = script("agent", AGENTS[fault])
+    failed = uwf("thread", "step", thread, "--agent", agent, check=6)
+    assert failed.err.count("\n") == 1 and failed.error["code"] == "agent_failed"
+    shown = uwf("thread", "show", thread).json
+    assert (shown["head"], shown["status"], shown["next"]) == (before, "failed", "worker")
+    kept = uwf("thread", "attempts", thread).json
+    assert [(a["role"], a["agent"]) for a in kept] == [("worker", "agent")]
+    if fault == "exits non-zero":
+        assert "the reason" in failed.error["message"] and "half an answer" in json.dumps(kept)
+    assert uwf("thread", "step", thread).json["status"] == "idle"
+
+
+def test_an_agent_that_is_not_on_the_path_is_named_with_a_remedy(uwf: Uwf, thread: str) -> None:
+    failed = uwf("thread", "step", thread, "--agent", "no-such-agent --fast", check=6)
+    assert "no-such-agent" in failed.error["message"] and "PATH" in failed.error["message"]
+    assert failed.error["hint"]
+
+
+FOREIGN = """
+import json, subprocess, sys
+def uwf(*args):
+    done = subprocess.run([sys.executable, "-m", "uwf_cli.main", *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+thread, role = sys.argv[-2:]
+workflow = uwf("workflow", "show", "loop")
+steps = uwf("thread", "steps", thread)
+start = uwf("cas", "get", uwf("thread", "show", thread)["head"])
+first = uwf("thread", "show", thread)["head"] if not steps else None
+"""
+
+PUT_STEP = (
+    FOREIGN
+    + """
+node = uwf("cas", "get", uwf("thread", "show", thread)["workflow"])["payload"]
+output = uwf("cas", "put", node["roles"][{output_role!r}]["outputSchema"], {output!r})["hash"]
+detail = uwf("cas", "put", "Text", json.dumps("by hand"))["hash"]
+payload = dict(start=first, prev=None, role=role, output=output, detail=detail, agent="by-hand")
+payload.update({changes!r})
+print("working on it")
+for _ in range({lines}): print("x" * 1000)
+print(uwf("cas", "put", {type!r}, json.dumps(payload))["hash"].lower())
+"""
+)
+
+
+def by_hand(**changes: Any) -> str:
+    values = {
+        "output": '{"n": 5}',
+        "output_role": "worker",
+        "changes": {},
+        "lines": 0,
+        "type": "StepNode",
+        **changes,
+    }
+    body = PUT_STEP
+    for name, value in values.items():
+        body = body.replace("{" + name + "!r}", repr(value)).replace("{" + name + "}", str(value))
+    return body
+
+
+def test_an_agent_of_any_make_needs_only_the_cas_commands(uwf: Uwf, thread: str, script: Script) -> None:
+    done = uwf("thread", "step", thread, "--agent", script("agent", by_hand(lines=3000))).json
+    assert (done["role"], done["status"]) == ("worker", "idle")
+    step = uwf("thread", "steps", thread).json[0]
+    assert (step["agent"], step["output"], step["step"]) == ("by-hand", {"n": 5}, done["head"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"changes": {"role": "judge"}}, "role judge"),
+        ({"output_role": "judge", "output": '{"approved": true}'}, "no output of role"),
+    ],
+)
+def test_a_step_that_is_not_the_one_asked_for_is_refused(
+    uwf: Uwf, thread: str, script: Script, changes: dict[str, Any], complaint: str
+) -> None:
+    before = head(uwf, thread)
+    failed = uwf("thread", "step", thread, "--agent", script("agent", by_hand(**changes)), check=6)
+    assert complaint in failed.error["message"]
+    assert head(uwf, thread) == before
+
+
+def test_the_hash_of_an_old_step_does_not_roll_the_thread_back(uwf: Uwf, thread: str, script: Script) -> None:
+    first = uwf("thread", "step", thread).json["head"]
+    second = uwf("thread", "step", thread).json["head"]
+    uwf("thread", "step", thread, check=None)
+    before = head(uwf, thread)
+    for old in (first, second, before):
+        failed = uwf("thread", "step", thread, "--agent", script("agent", f"print({old!r})"), check=None)
+        if failed.code == 1:  # the second step may have ended the thread
+            return
+        assert failed.code == 6 and "already" in failed.error["message"]
+    assert head(uwf, thread) == before
+
+
+def test_a_step_of_another_thread_is_refused(uwf: Uwf, thread: str, script: Script) -> None:
+    other = uwf("thread", "start", "loop", "-p", "Something else").json["thread"]
+    foreign = uwf("thread", "step", other).json["head"]
+    failed = uwf("thread", "step", thread, "--agent", script("agent", f"print({foreign!r})"), check=6)
+    assert "has start" in failed.error["message"]
+
+
+def test_three_invalid_answers_keep_every_answer_and_the_next_step_goes_on(
+    uwf: Uwf, thread: str, hermetic: Path
+) -> None:
+    before = head(uwf, thread)
+    garbage = replies(hermetic, {"role": "worker", "garbage": "I forgot the frontmatter \x1b[31m"})
+    failed = uwf("thread", "step", thread, "--agent", garbage, check=6)
+    assert "worker" in failed.error["message"]
+    shown = uwf("thread", "show", thread).json
+    assert (shown["head"], shown["status"]) == (before, "failed")
+    (attempt,) = uwf("thread", "attempts", thread).json
+    details = uwf("thread", "step-details", attempt["attempt"]).out
+    assert details.count("I forgot the frontmatter") >= 3
+    git = [
+        "git",
+        "--git-dir",
+        str(hermetic / "root/store.git"),
+        "log",
+        "--format=%s",
+        f"refs/uwf/attempts/{thread}",
+    ]
+    assert subprocess.run(git, capture_output=True, text=True, check=True).stdout.startswith(
+        "attempt 0001 worker"
+    )
+    assert uwf("thread", "step", thread).json["role"] == "worker"
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+
+
+def test_a_hanging_agent_dies_with_its_children_when_its_time_is_up(
+    uwf: Uwf, thread: str, script: Script, config: Callable[[str], Path], hermetic: Path
+) -> None:
+    pids = hermetic / "pids"
+    agent = script(
+        "agent",
+        "import os, signal, subprocess, sys, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(pids)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(600)\n",
+    )
+    config(f"agents:\n  slow:\n    command: {agent}\n    timeout: 1\ndefaultAgent: slow\n")
+    failed = uwf("thread", "step", thread, check=6)
+    assert "ran out of time" in failed.error["message"]
+    assert not any(alive(int(pid)) for pid in pids.read_text().split())
+    assert uwf("thread", "show", thread).json["status"] == "failed"
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+SLOW = """
+import os, sys, time
+open({started!r}, "w").write(str(os.getpid()))
+while not os.path.exists({go!r}): time.sleep(0.01)
+sys.argv[0] = "uwf-rehearse"
+from uwf_git.agents.rehearse import main
+main()
+"""
+
+
+class Slow:
+    """A step in progress: its engine's process and its agent's."""
+
+    def __init__(self, hermetic: Path, script: Script, thread: str) -> None:
+        self.started, self.go = hermetic / "started", hermetic / "go"
+        body = SLOW.replace("{started!r}", repr(str(self.started))).replace("{go!r}", repr(str(self.go)))
+        self.command = str(script("slow-agent", body))
+        self.engine = subprocess.Popen(
+            [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", self.command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.agent = int(wait_for(self.started))
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 30
+    while not (path.exists() and path.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return path.read_text()
+
+
+@pytest.fixture
+def slow(hermetic: Path, script: Script, thread: str) -> Any:
+    step = Slow(hermetic, script, thread)
+    yield step
+    step.go.touch()
+    step.engine.kill()
+    step.engine.communicate()
+    if alive(step.agent):
+        os.kill(step.agent, signal.SIGKILL)
+
+
+def test_two_steps_at_once_make_one_step_and_one_busy(uwf: Uwf, thread: str, slow: Slow) -> None:
+    assert uwf("thread", "show", thread).json["status"] == "running"
+    busy = uwf("thread", "step", thread, check=4)
+    assert busy.error["code"] == "busy"
+    slow.go.touch()
+    assert slow.engine.wait(timeout=30) == 0
+    assert len(uwf("thread", "steps", thread).json) == 1
+
+
+def test_an_agent_that_outlives_its_engine_counts_as_running_and_its_work_is_not_lost(
+    uwf: Uwf, thread: str, slow: Slow
+) -> None:
+    slow.engine.kill()
+    slow.engine.communicate()
+    assert uwf("thread", "show", thread).json["status"] == "running"
+    uwf("thread", "step", thread, check=4)
+    slow.go.touch()
+    deadline = time.monotonic() + 30
+    while uwf("thread", "show", thread).json["status"] == "running":
+        assert time.monotonic() < deadline
+    done = uwf("thread", "step", thread, "--agent", "no-such-agent").json
+    assert done["role"] == "worker"
+    (step,) = uwf("thread", "steps", thread).json
+    assert step["agent"] == "uwf-rehearse"
+
+
+def test_killing_a_running_thread_ends_its_agent_first(uwf: Uwf, thread: str, slow: Slow) -> None:
+    assert uwf("thread", "kill", thread, "--reason", "enough").json == {"thread": thread, "archived": True}
+    assert not alive(slow.agent)
+    assert slow.engine.wait(timeout=30) in (1, 6)
+    assert uwf("thread", "show", thread).json["status"] == "killed"
+    assert "Do it" in uwf("thread", "read", thread).out
+    uwf("thread", "step", thread, check=1)
+    assert uwf("thread", "list").json == []
+
+
+def test_killing_a_thread_whose_engine_is_gone_ends_the_agent_that_is_left(
+    uwf: Uwf, thread: str, slow: Slow
+) -> None:
+    slow.engine.kill()
+    slow.engine.communicate()
+    uwf("thread", "kill", thread)
+    assert not alive(slow.agent)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_the_agent_and_keeps_the_attempt(
+    uwf: Uwf, thread: str, slow: Slow, number: int, status: int
+) -> None:
+    slow.engine.send_signal(number)
+    assert slow.engine.wait(timeout=30) == status
+    assert not alive(slow.agent)
+    shown = uwf("thread", "show", thread).json
+    assert shown["status"] == "failed"
+    assert uwf("thread", "attempts", thread).json[0]["error"] == "interrupted"
+
+
+def test_something_an_agent_leaves_running_does_not_hold_the_thread(
+    uwf: Uwf, thread: str, script: Script
+) -> None:
+    body = (
+        "import subprocess, sys\nsubprocess.Popen(['sleep', '600'], close_fds=False)\n"
+        "from uwf_git.agents.rehearse import main\nmain()\n"
+    )
+    assert uwf("thread", "step", thread, "--agent", script("leaver", body)).json["status"] == "idle"
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+
+
+def test_a_role_that_asks_waits_and_the_answer_goes_to_it(uwf: Uwf, thread: str, hermetic: Path) -> None:
+    question = {"status": "needs_input", "question": "Which branch?", "options": ["main", "dev"]}
+    agent = replies(
+        hermetic,
+        {"role": "worker", "output": question},
+        {"role": "$USER", "output": {}},
+        {"role": "worker", "output": {"n": 1}},
+    )
+    asked = uwf("thread", "step", thread, "--agent", agent).json
+    assert (asked["status"], asked["done"]) == ("waiting", False)
+    shown = uwf("thread", "show", thread).json
+    assert (shown["next"], shown["question"], shown["options"]) == ("$USER", "Which branch?", ["main", "dev"])
+    assert uwf("thread", "step", thread, check=5).error["code"] == "waiting"
+    uwf("thread", "run", thread, check=5)
+    assert (
+        uwf("thread", "answer", thread, "-m", "x", "--for", "0000000000001", check=3).error["code"]
+        == "not_found"
+    )
+    answered = uwf("thread", "answer", thread, "-m", "main", "--for", shown["head"]).json
+    assert (answered["status"], answered["role"]) == ("idle", "$USER")
+    assert uwf("thread", "show", thread).json["next"] == "worker"
+    uwf("thread", "answer", thread, "-m", "late", check=1)
+    uwf("thread", "answer", thread, "-m", "late", "--for", answered["head"], check=1)
+    uwf("thread", "step", thread, "--agent", agent)
+    assert [s["role"] for s in uwf("thread", "steps", thread).json] == ["worker", "$USER", "worker"]
+
+
+def test_secrets_never_reach_the_store(uwf: Uwf, thread: str, hermetic: Path, root: Path) -> None:
+    (root / ".env").write_text("MODEL_KEY=sk-very-secret-0123456789\n")
+    said = "---\nn: 1\n---\nThe key is sk-very-secret-0123456789, keep it.\n"
+    uwf("thread", "step", thread, "--agent", replies(hermetic, {"role": "worker", "answer": said}))
+    shown = uwf("thread", "read", thread).out
+    assert "sk-very-secret" not in shown and "[redacted:MODEL_KEY]" in shown
+    git = ["git", "--git-dir", str(root / "store.git")]
+    objects = subprocess.run(
+        [*git, "cat-file", "--batch-all-objects", "--batch"], capture_output=True, check=True
+    ).stdout
+    assert b"sk-very-secret" not in objects
