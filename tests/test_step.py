@@ -385,7 +385,6 @@ def test_a_role_that_asks_waits_and_the_answer_goes_to_it(uwf: Uwf, thread: str,
     agent = replies(
         hermetic,
         {"role": "worker", "output": question},
-        {"role": "$USER", "output": {}},
         {"role": "worker", "output": {"n": 1}},
     )
     asked = uwf("thread", "step", thread, "--agent", agent).json

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 from uwf_git.bounds import TimeExceeded, time_limit
 from uwf_git.errors import Invalid
 from uwf_git.fields import resolve
+from uwf_git.hints import NO_HINTS, Hints
 from uwf_git.ids import Hash
 from uwf_git.pattern import matching
-from uwf_git.protocol import Workflow
 from uwf_git.schema import REFERENCE_FORMATS, Schema
 
 MOST_VARIANTS = 48
@@ -51,40 +51,8 @@ _FORMATS = {
     "json-pointer": "/",
     "regex": ".*",
 }
-_TEXT_IN_EXPRESSION = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""")
-_NUMBER_IN_EXPRESSION = re.compile(r"(?<![\w.$])\d{1,15}(?:\.\d{1,15})?(?![\w.])")
-
 Place = tuple[str | int, ...]
 """Where in the value; names that begin with NUL are choices that have no place of their own."""
-
-
-class Hints(NamedTuple):
-    """What a role's outputs are compared with: the statuses of its edges, and the literals of the
-    conditions of the whole workflow."""
-
-    statuses: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()
-    numbers: tuple[int | float, ...] = ()
-
-
-NO_HINTS = Hints()
-
-
-def hints_of(workflow: Workflow, role: str) -> Hints:
-    """The hints for a role of a workflow."""
-    texts: list[str] = []
-    numbers: list[float] = []
-    for condition in workflow.conditions.values():
-        for one, other in _TEXT_IN_EXPRESSION.findall(condition.expression):
-            texts.append(one or other)
-        rest = _TEXT_IN_EXPRESSION.sub('""', condition.expression)
-        numbers += [float(each) for each in _NUMBER_IN_EXPRESSION.findall(rest)]
-    known = {"", *workflow.roles}
-    return Hints(
-        tuple(edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None),
-        tuple(dict.fromkeys(text for text in texts if text not in known))[:12],
-        tuple(dict.fromkeys(_tidy(each) for each in numbers))[:12],
-    )
 
 
 def generate(schema: Schema, turn: int = 0, hints: Hints = NO_HINTS, reference: Hash | None = None) -> Any:
@@ -105,7 +73,7 @@ def variants(
 ) -> Iterator[Any]:
     """Distinct valid values, the plainest first, at least one. Raises Invalid, as `generate`."""
     limit = _PRESENCE if thorough else _ROUTING
-    waiting: list[tuple[int, int, dict[Place, int], Place]] = [(0, 0, {}, ())]
+    waiting: list[tuple[int, int, dict[Place, int], Place | None]] = [(0, 0, {}, None)]
     seen: set[str] = set()
     reason = ""
     count = 0
@@ -121,7 +89,10 @@ def variants(
         else:
             key = json.dumps(value, sort_keys=True)
             if key not in seen:
-                problems = schema.problems(value, at_most=1)
+                try:
+                    problems = schema.problems(value, at_most=1)
+                except Invalid as error:
+                    raise _unmade(error.message) from None
                 if problems:
                     reason = reason or f"at {problems[0]}"
                 else:
@@ -141,10 +112,14 @@ def variants(
                         waiting, (cost + point.cost, count, {**picks, point.place: other}, point.place)
                     )
     if not seen:
-        raise Invalid(
-            f"no valid value could be made up for the schema: {reason or 'it allows none'}",
-            "play the role by a script: uwf-rehearse --script replies.yaml",
-        )
+        raise _unmade(reason or "it allows none")
+
+
+def _unmade(reason: str) -> Invalid:
+    return Invalid(
+        f"no valid value could be made up for the schema: {reason}",
+        "play the role by a script: uwf-rehearse --script replies.yaml",
+    )
 
 
 def outputs(schema: Schema, role: str) -> tuple[Any, ...]:
@@ -324,7 +299,8 @@ class _Maker:
         most = _MOST_ITEMS if high is None else min(int(high), _MOST_ITEMS)
         if low > most:
             raise _Impossible(f"at {_pointer(place)}: it wants {low} items, and {most} are the most")
-        plain = low if len(place) > _DEEP else max(low, min(most, max(2, len(prefix))))
+        usual = 0 if len(place) > _DEEP else max(len(prefix), 2 if len(place) <= 2 else 1)
+        plain = max(low, min(most, usual))
         lengths = [plain, low, *(int(each) + 1 for each in self._hints.numbers)]
         if high is not None:
             lengths.append(most)
@@ -353,9 +329,7 @@ class _Maker:
         literals = self._hints.texts if len(place) <= 3 else ()
         if (pattern := flat.get("pattern")) is not None:
             fitting = [text for text in literals if least <= len(text) <= most and re.search(pattern, text)]
-            text = matching(pattern, least, most)
-            if text is not None:
-                fitting.insert(0, text)
+            fitting = [*_found(pattern, least, most), *fitting]
             if not fitting:
                 raise _Impossible(
                     f"at {_pointer(place)}: no text of {least} to {most} characters was found "
@@ -364,9 +338,12 @@ class _Maker:
             return fitting[self._pick((*place, "\0text"), len(fitting), _LITERAL)]
         if kind in _FORMATS:
             return _FORMATS[kind]
-        if place in (("$status",), ("status",)) and self._hints.statuses:
-            return self._hints.statuses[self._pick(place, len(self._hints.statuses), _ROUTING)]
         words = self._words(place)
+        if place in (("$status",), ("status",)) and self._hints.statuses:
+            # Any text is allowed, so one that no edge is for comes up too, among the last.
+            free = self._pick((*place, "\0free"), 2, _LITERAL) == 1
+            chosen = self._pick(place, len(self._hints.statuses), _ROUTING)
+            return words if free else self._hints.statuses[chosen]
         options = [words, *literals]
         if len(place) == 1:
             options += [
@@ -419,6 +396,15 @@ class _Maker:
         if not options:
             raise _Impossible(f"at {_pointer(place)}: no number was found in its range")
         return options[self._pick((*place, "\0number"), len(options), _LITERAL)]
+
+
+def _found(pattern: str, least: int, most: int) -> list[str]:
+    try:
+        with time_limit(SECONDS / 5):
+            text = matching(pattern, least, most)
+    except TimeExceeded:
+        return []
+    return [] if text is None else [text]
 
 
 def _kind(flat: Mapping[str, Any]) -> str:

@@ -99,6 +99,7 @@ class Index:
         db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             db.execute("PRAGMA synchronous = OFF")
+            db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; the default lets the log grow to 4 MB
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version != VERSION:
                 db.execute("PRAGMA journal_mode = WAL")

@@ -9,6 +9,7 @@ are handed the result in their environment and never decide again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -79,7 +80,10 @@ def enable(repository: Repository) -> None:
     try:
         repository.private.mkdir(exist_ok=True)
         if not marker.exists():
-            marker.write_text(FORMAT + "\n")
+            # Whole or not at all: another process may read it at this moment.
+            temporary = marker.with_name(f"format.{os.getpid()}")
+            temporary.write_text(FORMAT + "\n")
+            temporary.replace(marker)
     except OSError as error:
         raise StoreUnwritable(f"can't write {marker}: {error}", "check permissions and free space") from None
 

@@ -69,7 +69,12 @@ def decide(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> De
             return _answered(workflow, steps)
         if asks_human(last.output):
             return _question(last.role, last.output)
-    chosen = choose(workflow, start, steps)
+    return follow(workflow, choose(workflow, start, steps), start, steps)
+
+
+def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
+    """Where a chosen edge leads. Raises Invalid for a role the workflow doesn't have, and for a template
+    that fails or is empty."""
     role = chosen.edge.role
     if role == END:
         return Ended()

@@ -68,14 +68,14 @@ def run_command(
 ) -> Finished:
     """Runs a command to its end. `timeout` is in seconds; afterwards the group gets SIGTERM, and two
     seconds later SIGKILL, as it does when this process is interrupted. `stderr_to` sends stderr to a
-    file, so that a command which outlives this process can still log. Raises AgentFailed when the
+    file, so that a command which outlives this process can still log; `on_stderr` is handed it either way. Raises AgentFailed when the
     command can't be started."""
     tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
         child = _start(argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack)
         try:
-            timed_out = _watch(child, tails, timeout, on_stderr)
+            timed_out = _watch(child, tails, timeout, on_stderr, log)
         finally:
             _end_group(child)
         if log:
@@ -131,8 +131,19 @@ def _watch(
     tails: Mapping[str, _Tail],
     timeout: float | None,
     on_stderr: Callable[[bytes], None] | None,
+    log: IO[bytes] | None,
 ) -> bool:
-    """Reads until the child has exited; returns whether it was ended for its time."""
+    """Reads until the child has exited; returns whether it was ended for its time. What the child adds to
+    its log meanwhile is handed on."""
+    seen = 0
+
+    def follow() -> None:
+        nonlocal seen
+        if log is not None and on_stderr is not None:
+            while data := os.pread(log.fileno(), 1 << 16, seen):
+                seen += len(data)
+                on_stderr(data)
+
     deadline = None if timeout is None else time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for name in ("stdout", "stderr"):
@@ -149,11 +160,13 @@ def _watch(
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return True
-                wait = POLL if not hasattr(os, "pidfd_open") else left
-                _read_ready(selector, tails, wait, on_stderr)
+                polled = not hasattr(os, "pidfd_open") or (log is not None and on_stderr is not None)
+                _read_ready(selector, tails, POLL if polled else left, on_stderr)
+                follow()
             # The child is gone; something it left behind may hold the pipes open for ever.
             while _read_ready(selector, tails, 0, on_stderr):
                 pass
+            follow()
     return False
 
 

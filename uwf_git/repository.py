@@ -28,6 +28,7 @@ TREE_MODE = "40000"
 BLOB_MODE = "100644"
 LOCK_TRIES = 40
 TREES_KEPT = 256
+WRITE_TRIES = 10
 
 _KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
@@ -91,6 +92,7 @@ class Repository:
         self.private = self.path / PRIVATE
         self._objects = str(self.path / "objects")
         self._trees: dict[Oid, tuple[Entry, ...]] = {}
+        self._roots: dict[Oid, Oid] = {}
 
     @classmethod
     def create(cls, git_dir: Path) -> Repository:
@@ -242,7 +244,13 @@ class Repository:
         user = self.user
         lines.append(f"committer {user.name} <{user.email}> {stamp}")
         text = "\n".join(lines) + "\n\n" + message
-        return self._write(COMMIT, text.encode("utf-8", "replace"))
+        oid = self._write(COMMIT, text.encode("utf-8", "replace"))
+        self._roots = {oid: tree}  # the next step is built on it
+        return oid
+
+    def root(self, commit: Oid) -> Oid:
+        """A commit's tree. Raises StoreDamaged."""
+        return self._roots.get(commit) or self.commit(commit).tree
 
     def write_tag(self, name: str, target: Oid, message: str) -> Oid:
         """Stores an annotated tag object on a commit without making a ref for it."""
@@ -256,10 +264,15 @@ class Repository:
         return self._write(TAG, text.encode("utf-8", "replace"))
 
     def _write(self, kind: int, data: bytes) -> Oid:
-        try:
-            return self._git.write(kind, data)
-        except (pygit2.GitError, OSError) as error:
-            raise _unwritable(self.path, error) from None
+        for last_try in (False,) * WRITE_TRIES + (True,):
+            try:
+                return self._git.write(kind, data)
+            except (pygit2.GitError, OSError) as error:
+                # git gc removes a folder of objects that it has emptied, at times just before libgit2
+                # puts the next one there.
+                if last_try or "No such file or directory" not in str(error):
+                    raise _unwritable(self.path, error) from None
+        raise AssertionError("the last try returns or raises")
 
     @cached_property
     def user(self) -> Person:
@@ -298,13 +311,13 @@ class Repository:
 
     def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
         """The names of the refs under a prefix, unreadable ones included."""
-        return list(self._all_refs(prefix))
+        return list(self._all_refs(prefix, read=False))
 
     def broken_refs(self) -> list[str]:
         """The refs under refs/uwf/ that hold no object id."""
         return [name for name, oid in self._all_refs(NAMESPACE).items() if oid is None]
 
-    def _all_refs(self, prefix: str) -> dict[str, Oid | None]:
+    def _all_refs(self, prefix: str, read: bool = True) -> dict[str, Oid | None]:
         """Read from the files, as gitrepository-layout(5) has them: libgit2 skips a broken ref without a
         word, and walks all refs of a shared repository for a few."""
         found: dict[str, Oid | None] = {}
@@ -328,7 +341,7 @@ class Repository:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(name)
                 elif not name.endswith(".lock"):
-                    found[name] = _loose_ref(entry.path)
+                    found[name] = _loose_ref(entry.path) if read else None
         return found
 
     def create_ref(self, name: str, target: Oid) -> None:

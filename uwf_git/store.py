@@ -17,7 +17,7 @@ from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged, UwfEr
 from uwf_git.ids import Hash, complete, parse_hash
 from uwf_git.index import ArchiveRow, CommitRow, Index, Tip
 from uwf_git.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
-from uwf_git.protocol import BUILTIN, META, STARTNODE, STEPNODE, asks_human, parse_start, parse_step
+from uwf_git.protocol import BUILTIN, DETAIL, META, STARTNODE, STEPNODE, asks_human, parse_start, parse_step
 from uwf_git.repository import COMMIT, TAG, Oid, Repository
 from uwf_git.schema import Problem, Schema, check_schema
 
@@ -38,7 +38,7 @@ class Store:
         self.index = Index(repository.private)
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
-        self._present: set[Hash] = set()
+        self._blobs: dict[Hash, Oid] = {}
 
     @classmethod
     def open(cls, git_dir: Path) -> Store:
@@ -74,18 +74,20 @@ class Store:
 
     def has(self, node: Hash) -> bool:
         """Whether a node is in the store with its blob."""
-        if node in self._present:
+        if node in self._blobs:
             return True
         found = self._blob_id(node)
         if found is None:
             return node in BUILTIN
         if self.repository.has(found):
-            self._present.add(node)
+            self._blobs[node] = found
             return True
         return False
 
     def blob_of(self, node: Hash) -> Oid:
         """The id of a node's blob, which a tree then names. A built-in schema's is written if need be."""
+        if (known := self._blobs.get(node)) is not None:
+            return known
         found = self._blob_id(node)
         if found is None:
             if node not in BUILTIN:
@@ -128,6 +130,8 @@ class Store:
         if node.type == STEPNODE:
             step = parse_step(node.payload)
             return [h for h in (step.start, step.prev, step.output, step.detail) if h]
+        if node.type == DETAIL:  # as its schema says; every step has one
+            return [*node.payload["turns"], *([context] if (context := node.payload["context"]) else [])]
         return self.schema(node.type).references(node.payload)
 
     def walk(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
@@ -198,7 +202,7 @@ class Store:
         data = to_blob(content)
         oid = self.repository.write_blob(data)
         self.index.set_node(node, content.type, oid.raw)
-        self._present.add(node)
+        self._blobs[node] = oid
         self._keep_recent(node, content, len(data))
         return oid
 

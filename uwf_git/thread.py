@@ -204,7 +204,7 @@ class Threads:
         """Starts a thread of a workflow version. Makes `refs/uwf/threads/<new ULID>`."""
         node = self._store.put(STARTNODE, {"workflow": workflow, "prompt": prompt})
         row = self._store.take_in(version)
-        tree = self._repository.commit(version).tree
+        tree = self._repository.root(version)
         inside = self._repository.write_folder(
             {
                 "README.md": views.start_readme(prompt),
@@ -254,7 +254,7 @@ class Threads:
 
     def tree_with_step(self, head: Head, node: Hash, step: Step, known: Iterable[Hash]) -> Oid:
         """The tree of a thread with one more step in it."""
-        tree = self._repository.commit(head.commit).tree
+        tree = self._repository.root(head.commit)
         here = self.workflow_nodes(tree)
         stop = here | set(known) | {step.start}
         files: dict[str, bytes | Oid] = {}

@@ -19,7 +19,7 @@ from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.generate import outputs
 from uwf_git.ids import Hash
 from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.protocol import START, Role, StepContext
+from uwf_git.protocol import START, USER, Role, StepContext
 from uwf_git.schema import Schema
 from uwf_git.thread import History
 
@@ -102,7 +102,7 @@ def _edge(history: History, before: Sequence[StepContext], role: str, output: An
 
 def _play(ctx: Context, path: Path) -> Reply:
     entries = read_script(path)
-    number = len(ctx.history.steps) + ctx.attempt
+    number = sum(step.role != USER for step in ctx.history.steps) + ctx.attempts
     if number >= len(entries):
         raise AgentFailed(
             f"script {path} has {len(entries)} entries, and role {ctx.role.name!r} needs the next one",

@@ -6,7 +6,8 @@
     - {role: reviewer, exit: 3}                      ends with that status
     - {role: reviewer, sleep: 2, output: {…}}        takes its time first
 
-Which entry is next is derived, not remembered: one for each step of the thread and each failed attempt.
+Which entry is next is derived, not remembered: one for each step of a role and
+each failed attempt, of the whole thread.
 """
 
 from __future__ import annotations

@@ -158,7 +158,9 @@ class Agent:
         history = instance.threads.history(head)
         role = _role(history, order.role)
         schema = instance.store.schema(role.schema)
-        attempts = [a for a in instance.attempts.on(head) if a.role == role.name]
+        every = instance.attempts.all(head.thread)
+        prev = history.prev
+        attempts = [a for a in every if a.prev == prev and a.role == role.name]
 
         def build(remembers: bool) -> str:
             from uwf_git.kit.prompt import build_prompt
@@ -178,6 +180,7 @@ class Agent:
             previous_session=self._previous_session(instance, history, role.name),
             resume=self._resume(instance, attempts),
             attempt=len(attempts),
+            attempts=len(every),
             config=instance.config,
             cwd=cwd,
             deadline=None if order.timeout is None else began + order.timeout,

@@ -60,7 +60,7 @@ class Context(NamedTuple):
 
     `instruction` is the edge's rendered prompt; `previous_session` this role's last session with this
     agent in this thread; `resume` the failed attempt that this step carries on from; `attempt` counts
-    the failed attempts at this step; `deadline` is on time.monotonic()'s clock; `options` is what the
+    the failed attempts at this step, `attempts` those of the whole thread; `deadline` is on time.monotonic()'s clock; `options` is what the
     agent's own argument parser made of its arguments.
     """
 
@@ -73,6 +73,7 @@ class Context(NamedTuple):
     previous_session: str | None
     resume: Resume | None
     attempt: int
+    attempts: int
     config: Config
     cwd: Path
     deadline: float | None

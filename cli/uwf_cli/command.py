@@ -1,0 +1,124 @@
+"""What every command shares: `--root` and `--format` before and after its name, help that begins with
+examples, the nearest name for one that isn't known, and subcommands that are imported when called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import FORMATS
+from uwf_git.errors import Usage
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+def _keep(attribute: str) -> Any:
+    def callback(context: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            setattr(context.ensure_object(Invocation), attribute, value)
+
+    return callback
+
+
+def _shared_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--format"],
+            type=click.Choice(FORMATS),
+            expose_value=False,
+            is_eager=True,
+            callback=_keep("format_option"),
+            help="text on a terminal and JSON elsewhere, unless this or UWF_FORMAT says otherwise.",
+        ),
+        click.Option(
+            ["--root"],
+            metavar="DIR",
+            expose_value=False,
+            is_eager=True,
+            callback=_keep("root_option"),
+            help="The storage root.",
+        ),
+    ]
+
+
+class _Examples:
+    """Help in the order people read it: examples, usage, what it does, options."""
+
+    examples: Sequence[str]
+
+    def _write_examples(self, formatter: click.HelpFormatter) -> None:
+        formatter.write("Examples:\n")
+        for line in self.examples:
+            formatter.write(f"  {line}\n")
+        formatter.write_paragraph()
+
+
+class Command(_Examples, click.Command):
+    """A command with examples."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **keywords: Any) -> None:
+        super().__init__(*args, **{"context_settings": _HELP, **keywords})
+        self.examples = examples
+        self.params.extend(_shared_options())
+
+    def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        self._write_examples(formatter)
+        super().format_help(context, formatter)
+
+
+class Group(_Examples, click.Group):
+    """Commands by name, each as `module:attribute` in this package, imported when it is asked for."""
+
+    def __init__(
+        self,
+        name: str,
+        members: Mapping[str, str | click.Command],
+        examples: Sequence[str] = (),
+        **keywords: Any,
+    ) -> None:
+        super().__init__(
+            name, invoke_without_command=True, callback=_help_if_alone, context_settings=_HELP, **keywords
+        )
+        self.members = members
+        self.examples = examples
+        self.params.extend(_shared_options())
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.members)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        member = self.members.get(name)
+        if isinstance(member, str):
+            module, _, attribute = member.partition(":")
+            found = getattr(import_module(f"uwf_cli.{module}"), attribute)
+            assert isinstance(found, click.Command)
+            return found
+        return member
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        found = self.get_command(context, name)
+        if found is None and not context.resilient_parsing:
+            from uwf_git.nearest import nearest
+
+            path = context.command_path
+            raise Usage(
+                f"{path} has no command {name!r}", nearest(name, self.members) or f"see: {path} --help"
+            )
+        return name, found, args[1:]
+
+    def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        self._write_examples(formatter)
+        super().format_help(context, formatter)
+
+
+@click.pass_context
+def _help_if_alone(context: click.Context) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), color=False)

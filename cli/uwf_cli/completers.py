@@ -1,0 +1,102 @@
+"""What the tab key offers: threads, workflows, hashes, agents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+MOST = 100
+
+
+def _offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> Any:
+    """A completer that offers nothing where anything goes wrong: a shell's line is no place for errors."""
+
+    def offer(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        try:
+            invocation = context.find_object(Invocation) or Invocation()
+            return [CompletionItem(name, help=said) for name, said in find(invocation, incomplete)][:MOST]
+        except Exception:
+            return []
+
+    return offer
+
+
+def _threads(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.thread import Damaged
+
+    for head in invocation.instance.threads.all(archived=True):
+        if head.thread.startswith(incomplete.upper()):
+            yield head.thread, "" if isinstance(head, Damaged) else f"{head.row.name} step {head.row.number}"
+
+
+def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
+
+
+def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_cli.resolve import project_names
+
+    names = dict.fromkeys(name for name in project_names() if name.startswith(incomplete))
+    return [*_registered(invocation, incomplete), *((name, "") for name in names), *_files(incomplete)]
+
+
+def _files(incomplete: str) -> Iterable[tuple[str, str]]:
+    from pathlib import Path
+
+    folder, _, begin = incomplete.rpartition("/")
+    for path in sorted(Path(folder or ("/" if incomplete.startswith("/") else ".")).iterdir()):
+        if path.name.startswith(begin) and (begin or not path.name.startswith(".")):
+            if path.is_dir():
+                yield f"{path}/", ""
+            elif path.suffix in (".yaml", ".yml"):
+                yield str(path), ""
+
+
+def _hashes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    store = invocation.instance.store
+    store.sync()
+    for node in store.index.hashes_with_prefix(incomplete.upper()):
+        yield node, ""
+
+
+def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.protocol import STEPNODE
+
+    store = invocation.instance.store
+    store.sync()
+    for node in store.index.hashes_of_type(STEPNODE):
+        if node.startswith(incomplete.upper()):
+            yield node, str(store.get(node).payload["role"])
+
+
+def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.config import SHIPPED, load_config
+
+    names = [*load_config(invocation.location.root).agents, *SHIPPED]
+    return [(name, "") for name in names if name.startswith(incomplete)]
+
+
+def _settings(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.config import KEYS
+    from uwf_git.config_edit import list_values
+
+    names = dict.fromkeys([*list_values(invocation.location.root), *KEYS])
+    return [(name, "") for name in names if name.startswith(incomplete)]
+
+
+complete_thread = _offering(_threads)
+complete_name = _offering(_registered)
+complete_workflow = _offering(_workflows)
+complete_hash = _offering(_hashes)
+complete_step = _offering(_steps)
+complete_agent = _offering(_agents)
+complete_setting = _offering(_settings)

@@ -1,0 +1,117 @@
+"""One call of the command: its options, the location they lead to, and the way its result goes out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import output, terminal
+from uwf_git.errors import Usage
+
+if TYPE_CHECKING:
+    from uwf_git.instance import Instance
+    from uwf_git.location import Location
+
+
+class Invocation:
+    """What the options say. `format_option` and `root_option` are None where they were not given."""
+
+    def __init__(self) -> None:
+        self.format_option: str | None = None
+        self.root_option: str | None = None
+
+    # Where
+
+    @cached_property
+    def location(self) -> Location:
+        """The storage root and the store."""
+        from uwf_git.location import locate
+
+        return locate(self.root_option, os.environ, Path.cwd())
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The store, which must exist. Raises NotFound."""
+        from uwf_git.instance import Instance
+
+        return Instance(self.location)
+
+    def instance_for_writing(self) -> Instance:
+        """The store, made if it is a root's own and isn't there yet. Only `init --here` makes a project
+        repository a store."""
+        if not self.location.here and not self.location.git_dir.exists():
+            from uwf_git.location import init
+
+            init(self.location)
+            self.note(f"made the store {self.location.git_dir}")
+        return self.instance
+
+    # What goes out
+
+    @cached_property
+    def format(self) -> str:
+        """The format of results: the option, `UWF_FORMAT`, else text on a terminal and JSON elsewhere.
+        Raises Usage."""
+        return self.chosen_format or ("text" if terminal.is_terminal(sys.stdout) else "json")
+
+    @property
+    def chosen_format(self) -> str | None:
+        """The format somebody asked for."""
+        if self.format_option:
+            return self.format_option
+        named = os.environ.get("UWF_FORMAT")
+        if not named:
+            return None
+        if named not in output.FORMATS:
+            raise Usage(f"UWF_FORMAT is {named!r}", "it is one of " + ", ".join(output.FORMATS))
+        return named
+
+    def emit(
+        self,
+        value: Any,
+        text: Callable[[Any], str] | None = None,
+        shown: Any = None,
+        compact: bool = False,
+    ) -> None:
+        """Prints a result. `text` lays it out for people; it is called with `shown`, or else the value,
+        in which every text is escaped already. Without it people get YAML."""
+        if self.format == "json":
+            self.write(output.as_json(value, compact=compact))
+        elif self.format == "yaml":
+            document = output.as_yaml(value)
+            self.write(terminal.escape(document) if terminal.is_terminal(sys.stdout) else document)
+        elif text is None:
+            self.write(terminal.escape(output.as_yaml(value)))
+        else:
+            self.write(text(terminal.escape_value(value if shown is None else shown)))
+
+    def emit_document(self, document: str, value: Any, rich: bool = False) -> None:
+        """Prints what is a text by nature, such as Markdown or a diagram; only who asks for JSON or YAML
+        gets `value` instead. On a terminal it is escaped, and as Markdown rendered where `rich`."""
+        if self.chosen_format in ("json", "yaml"):
+            self.emit(value)
+        elif terminal.is_terminal(sys.stdout) and rich:
+            self.write(terminal.markdown(document))
+        elif self.format == "text":
+            self.write(terminal.escape(document))
+        else:
+            self.write(document)
+
+    def write(self, text: str) -> None:
+        """Prints text with one line end."""
+        sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Says something beside the result, on standard error. Programs that read JSON are spared."""
+        if self.format == "text":
+            sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
+
+    def warn(self, text: str) -> None:
+        """Says something on standard error that nobody should miss."""
+        sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
+        sys.stderr.flush()

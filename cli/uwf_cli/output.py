@@ -1,0 +1,54 @@
+"""The three forms of what a command prints: JSON for programs, YAML, and text for people."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import Any
+
+FORMATS = ("text", "json", "yaml")
+
+# JSON may hold these as they are, but not every reader of bytes or terminals survives them. Escaped
+# they are the same JSON.
+_ODD = "[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+
+
+def as_json(value: Any, *, compact: bool = False) -> str:
+    """A JSON document without its line end: indented by two, or on one line."""
+    if compact:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    elif isinstance(value, list) and value and all(map(_is_record, value)):
+        text = _records(value)
+    else:
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return re.sub(_ODD, lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def _is_record(value: Any) -> bool:
+    return (
+        type(value) is dict
+        and bool(value)
+        and not any(type(v) in (dict, list, tuple) for v in value.values())
+    )
+
+
+def _records(values: list[dict[str, Any]]) -> str:
+    """What json makes of a list of flat objects, by its C part: that can't indent, and thousands of
+    threads are listed in a third of the time."""
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",\n    ", ": ")).encode
+    return "[\n" + ",\n".join(f"  {{\n    {encode(value)[1:-1]}\n  }}" for value in values) + "\n]"
+
+
+def as_yaml(value: Any) -> str:
+    """A YAML document, its last line end included."""
+    from uwf_git.yaml12_write import dump
+
+    return dump(value)
+
+
+def iso(seconds: float) -> str:
+    """Unix seconds as ISO 8601 in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

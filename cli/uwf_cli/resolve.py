@@ -1,0 +1,171 @@
+"""What an argument means: a workflow by name, hash or file; a thread and a step by the beginning of an id.
+
+A workflow is looked for in this order, and the first that fits is taken:
+
+    1  a registered name
+    2  the hash of a Workflow node, or the unique beginning of one (four characters and more)
+    3  a file
+    4  `.workflows/NAME.yaml` (or .yml) in the current folder and those above it, up to the edge of the
+       repository; outside a repository only in the current folder
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.ids import Hash, ThreadId
+from uwf_git.nearest import nearest
+from uwf_git.protocol import WORKFLOW, Workflow, is_kind
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+    from uwf_git.instance import Instance
+    from uwf_git.repository import Oid
+    from uwf_git.workflow.compile import Compiled
+
+FOLDER = ".workflows"
+SUFFIXES = (".yaml", ".yml")
+
+
+class Found(NamedTuple):
+    """A workflow that an argument led to: registered, in the store, or in a file. `schemas` are the
+    payloads of its roles' schemas; `commit` is a version commit, None for what is only in a file."""
+
+    hash: Hash
+    workflow: Workflow
+    payload: Mapping[str, Any]
+    schemas: Mapping[Hash, Any]
+    commit: str | None
+    compiled: Compiled | None
+
+
+def find_workflow(invocation: Invocation, text: str) -> Found:
+    """The workflow that an argument names. Raises NotFound with the nearest name, Usage for an
+    ambiguous hash, InvalidWorkflow for a file with errors."""
+    if invocation.location.git_dir.exists():
+        found = _in_store(invocation.instance, text)
+        if found is not None:
+            return found
+    path = workflow_file(text)
+    if path is not None:
+        return _in_file(path)
+    known = [*_registered(invocation), *project_names()]
+    raise NotFound(
+        f"no workflow {text!r}",
+        nearest(text, known) or "see: uwf workflow list, or give a file",
+    )
+
+
+def workflow_file(text: str) -> Path | None:
+    """The file that an argument names: one of that path, else one of the project's `.workflows`."""
+    path = Path(text)
+    if path.suffix.lower() in SUFFIXES or "/" in text or path.is_file():
+        return path
+    for folder in _project_folders():
+        for suffix in SUFFIXES:
+            candidate = folder / (text + suffix)
+            if candidate.is_file():
+                return candidate
+    return None
+
+
+def version_of(instance: Instance, found: Found) -> Oid:
+    """The commit that a thread of a workflow begins on; made without a ref for what is in a file."""
+    if found.compiled is not None:
+        return instance.registry.commit_unregistered(found.compiled)
+    from uwf_git.repository import Oid
+
+    assert found.commit is not None
+    return Oid(hex=found.commit)
+
+
+def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:
+    """The StepNode, or with `attempts` also the Attempt, whose hash begins so. Raises NotFound, Usage,
+    Invalid for a node of another kind."""
+    node = instance.store.complete(text)
+    found = instance.store.get(node).type
+    if not is_kind(found, "step") and not (attempts and is_kind(found, "attempt")):
+        raise Invalid(f"node {node} is no step", "see the hashes with: uwf thread steps ID")
+    return node
+
+
+def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
+    """What a text begins: a thread's id, or a StepNode's or StartNode's hash. Raises NotFound, Usage."""
+    if len(text.strip()) == 26:
+        return instance.threads.find(text)
+    thread: ThreadId | None = None
+    node: Hash | None = None
+    problem: UwfError | None = None
+    try:
+        thread = instance.threads.find(text)
+    except UwfError as error:
+        problem = error
+    try:
+        node = instance.store.complete(text)
+        instance.store.get(node)
+    except UwfError as error:
+        node, problem = None, error if isinstance(error, Usage) else problem or error
+    if thread and node:
+        raise Usage(f"{text} is thread {thread} and node {node}", "give more characters")
+    if thread or node:
+        return thread or node  # type: ignore[return-value]
+    if isinstance(problem, Usage):
+        raise problem
+    raise NotFound(f"no thread or step {text!r}", "see: uwf thread list --all, uwf thread steps ID")
+
+
+def _in_store(instance: Instance, text: str) -> Found | None:
+    from uwf_git.ids import complete
+
+    registry = instance.registry
+    if text in registry.names():
+        version = registry.current(text)
+        return _stored(instance, version.hash, version.commit)
+    prefix = text.strip().upper()
+    if not 4 <= len(prefix) <= 13 or not prefix.isalnum():
+        return None
+    instance.store.sync()
+    try:
+        node = Hash(complete(prefix, instance.store.index.hashes_of_type(WORKFLOW), "workflow"))
+    except NotFound:
+        return None
+    return _stored(instance, node, str(registry.commit_for(node)))
+
+
+def _stored(instance: Instance, node: Hash, commit: str) -> Found:
+    workflow = instance.registry.workflow(node)
+    payload = instance.store.get(node).payload
+    schemas = {role.schema: instance.store.get(role.schema).payload for role in workflow.roles.values()}
+    return Found(node, workflow, payload, schemas, commit, None)
+
+
+def _in_file(path: Path) -> Found:
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import read_source
+
+    compiled = compile_source(read_source(path))
+    return Found(compiled.hash, compiled.workflow, compiled.payload, compiled.schemas, None, compiled)
+
+
+def _registered(invocation: Invocation) -> list[str]:
+    return invocation.instance.registry.names() if invocation.location.git_dir.exists() else []
+
+
+def _project_folders() -> Iterator[Path]:
+    """The `.workflows` folders a name is looked for in, nearest first. Outside a repository the folders
+    above may be anybody's, such as /tmp."""
+    here = Path.cwd()
+    folders = [here, *here.parents]
+    edge = next((number for number, folder in enumerate(folders) if (folder / ".git").exists()), 0)
+    for folder in folders[: edge + 1]:
+        if (folder / FOLDER).is_dir():
+            yield folder / FOLDER
+
+
+def project_names() -> list[str]:
+    return [
+        path.stem for folder in _project_folders() for path in folder.iterdir() if path.suffix in SUFFIXES
+    ]

@@ -1,0 +1,176 @@
+"""What may reach a terminal, and how it looks there.
+
+Prompts, answers and names come from whoever wrote them. None of them may move the cursor, colour what
+follows, or reorder what is read: control and bidirectional characters are shown, not sent.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any
+
+# C0 but tab and newline, DEL, C1; the marks that reorder or hide text; surrogates; tag characters.
+# Compiled when first used, which most calls never get to.
+_UNSAFE = (
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_ANSI = "\x1b\\[[0-9;]*m"
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_STATUS = {
+    "running": "blue",
+    "waiting": "yellow",
+    "failed": "red",
+    "completed": "green",
+    "killed": "dim",
+    "corrupt": "red",
+    "ok": "green",
+    "warning": "yellow",
+    "error": "red",
+}
+
+
+def escape(text: str) -> str:
+    """Text whose control and direction characters are written out, as in `\\x1b`. Tabs and line ends
+    stay; a carriage return before a line end goes."""
+    return text if text.isprintable() else re.sub(_UNSAFE, _shown, text.replace("\r\n", "\n"))
+
+
+def escape_value(value: Any) -> Any:
+    """A JSON value with every text in it escaped."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {escape(str(key)): escape_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [escape_value(item) for item in value]
+    return value
+
+
+def _shown(found: re.Match[str]) -> str:
+    number = ord(found.group())
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def is_terminal(stream: IO[Any]) -> bool:
+    """Whether somebody reads the stream on a terminal."""
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False
+
+
+def colours() -> bool:
+    """Whether standard output may be coloured."""
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def style(text: str, *names: str) -> str:
+    """Text in the styles named, where colours are wanted. The text must have been escaped."""
+    codes = ";".join(_STYLES[name] for name in names if name)
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text and colours() else text
+
+
+def status(name: str) -> str:
+    """A status in its colour."""
+    return style(name, _STATUS.get(name, ""))
+
+
+def width() -> int | None:
+    """The columns of the terminal; None where standard output is none, so that nothing is cut."""
+    if not is_terminal(sys.stdout):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def columns(text: str) -> int:
+    """How many columns a text takes, styles left out."""
+    plain = re.sub(_ANSI, "", text)
+    if plain.isascii():
+        return len(plain)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1 for c in plain)
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """Rows in aligned columns, each on one line; the last column is cut at the terminal's edge. The
+    texts must have been escaped and may be styled."""
+    lines = [[_flat(cell) for cell in row] for row in rows]
+    if header:
+        lines.insert(0, [style(cell, "dim") for cell in header])
+    if not lines:
+        return ""
+    widths = [max(columns(line[i]) for line in lines) for i in range(len(lines[0]))]
+    room = width()
+    return "\n".join(_row(line, widths, room) for line in lines) + "\n"
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], room: int | None) -> str:
+    *first, last = cells
+    begin = "".join(
+        cell + " " * (size - columns(cell) + 2) for cell, size in zip(first, widths, strict=False)
+    )
+    if room is not None:
+        last = cut(last, max(room - columns(begin), 12))
+    return (begin + last).rstrip()
+
+
+def cut(text: str, room: int) -> str:
+    """A text, shortened to so many columns. A styled one that is too long loses its style."""
+    if columns(text) <= room:
+        return text
+    taken = ""
+    for character in re.sub(_ANSI, "", text):
+        if columns(taken + character) >= room:
+            break
+        taken += character
+    return taken + "…"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split()) if "\n" in text or "\t" in text else text
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and values below each other, values of several lines indented; empty values are left out.
+    The texts must have been escaped."""
+    shown = [(name, value) for name, value in pairs if value]
+    size = max((len(name) for name, _ in shown), default=0)
+    lines = []
+    for name, value in shown:
+        first, *rest = value.split("\n")
+        lines.append(f"{style(name.ljust(size), 'dim')}  {first}")
+        lines += [" " * (size + 2) + line if line else "" for line in rest]
+    return "\n".join(lines) + "\n"
+
+
+def markdown(text: str) -> str:
+    """Markdown rendered for the terminal that standard output is."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.theme import Theme
+
+    room = min(width() or 80, 100)
+    page = StringIO()
+    # Without hyperlinks: an address that differs from its text has to be seen.
+    console = Console(
+        file=page,
+        force_terminal=True,
+        no_color=not colours(),
+        width=room,
+        legacy_windows=False,
+        theme=Theme({"markdown.code": "cyan", "markdown.code_block": "none"}),
+    )
+    console.print(Markdown(escape(text), hyperlinks=False, code_theme="ansi_dark"))
+    rendered = page.getvalue()
+    return rendered if colours() else re.sub(_ANSI, "", rendered)

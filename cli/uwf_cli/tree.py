@@ -1,0 +1,136 @@
+"""The commands and where each is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from uwf_cli.command import Group
+from uwf_git import __version__
+
+
+def _version(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not context.resilient_parsing:
+        click.echo(f"uwf {__version__}")
+        context.exit()
+
+
+_VERSION: Any = click.Option(
+    ["--version", "-V"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Print the version.",
+)
+
+workflow = Group(
+    "workflow",
+    {
+        "put": "workflow:put",
+        "show": "workflow:show",
+        "list": "workflow:list_",
+        "history": "workflow:history",
+        "rollback": "workflow:rollback",
+        "graph": "workflow:graph",
+        "validate": "workflow:validate",
+        "rehearse": "workflow:rehearse",
+        "rm": "workflow:rm",
+    },
+    examples=(
+        "uwf workflow validate solve-issue.yaml",
+        "uwf workflow put solve-issue.yaml",
+        "uwf workflow graph solve-issue",
+    ),
+    help="Register workflows, look at them, try them out.",
+)
+
+thread = Group(
+    "thread",
+    {
+        "start": "thread:start",
+        "step": "thread:step",
+        "run": "thread:run",
+        "show": "threadview:show",
+        "list": "threadview:list_",
+        "steps": "threadview:steps",
+        "read": "threadview:read",
+        "step-details": "threadview:step_details",
+        "attempts": "threadview:attempts",
+        "fork": "thread:fork",
+        "answer": "thread:answer",
+        "kill": "thread:kill",
+        "rm": "thread:rm",
+        "diff": "threadview:diff",
+        "log": "threadview:log",
+    },
+    examples=(
+        'uwf thread start solve-issue -p "Fix the login bug"',
+        "uwf thread run 01JK7M",
+        "uwf thread read 01JK7M",
+    ),
+    help="Start runs of a workflow, step them, read them.",
+)
+
+cas_schema = Group(
+    "schema",
+    {"list": "cas:schema_list", "get": "cas:schema_get"},
+    examples=("uwf cas schema list", "uwf cas schema get StepNode"),
+    help="The types of nodes.",
+)
+
+cas = Group(
+    "cas",
+    {
+        "put": "cas:put",
+        "get": "cas:get",
+        "has": "cas:has",
+        "refs": "cas:refs",
+        "walk": "cas:walk",
+        "hash": "cas:hash_",
+        "reindex": "cas:reindex",
+        "schema": cas_schema,
+    },
+    examples=(
+        "uwf cas get 4KNM2PXR3B1QW",
+        "uwf cas put Text '\"hello\"'",
+    ),
+    help="The nodes underneath, by hash.",
+)
+
+config = Group(
+    "config",
+    {"get": "configuration:get", "set": "configuration:set_", "list": "configuration:list_"},
+    examples=(
+        "uwf config list",
+        "uwf config get defaultAgent",
+        "uwf config set agents.claude.command my-agent",
+    ),
+    help="Read and change config.yaml in the storage root.",
+)
+
+uwf = Group(
+    "uwf",
+    {
+        "init": "init:init",
+        "workflow": workflow,
+        "thread": thread,
+        "cas": cas,
+        "setup": "setup:setup",
+        "config": config,
+        "doctor": "doctor:doctor",
+        "completion": "completion:completion",
+    },
+    examples=(
+        "uwf workflow put solve-issue.yaml                     register a workflow",
+        'uwf thread start solve-issue -p "Fix the login bug"   start a run; prints its id',
+        "uwf thread run 01JK7M                                 step it until it ends or asks",
+        "uwf thread read 01JK7M                                read what happened",
+        "",
+        "Nothing has to be configured: without an agent of your own, uwf-rehearse makes",
+        "up the answers. Bring a model with: uwf setup",
+    ),
+    help="Workflows for agents, kept in git. Ids and hashes may be shortened while they are unique.",
+)
+uwf.params.insert(0, _VERSION)

@@ -1,0 +1,105 @@
+"""Workflows and calls that several tests of the command share."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PAIR = """\
+version: 1
+name: pair
+description: One writes, one reviews.
+roles:
+  writer:
+    description: Writes a text.
+    systemPrompt: Write.
+    outputSchema:
+      type: object
+      properties:
+        text: { type: string }
+      required: [text]
+  critic:
+    description: Says whether the text will do.
+    systemPrompt: Review.
+    outputSchema:
+      type: object
+      properties:
+        approved: { type: boolean }
+      required: [approved]
+conditions:
+  rejected:
+    description: The critic wants another text.
+    expression: steps[-1].output.approved = false
+graph:
+  $START: [{ role: writer }]
+  writer: [{ role: critic }]
+  critic: [{ role: writer, condition: rejected }, { role: $END }]
+"""
+
+ASKS = """\
+- { role: writer, output: { status: needs_input, question: "Which \\e[31mcolour\\u202e?", options: [red, blue] } }
+"""
+
+REJECTS_ONCE = """\
+- { role: writer, output: { text: first } }
+- { role: critic, output: { approved: false } }
+- { role: writer, output: { text: second } }
+- { role: critic, output: { approved: true } }
+"""
+
+
+def write(name: str, text: str) -> Path:
+    """A file in the current folder."""
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def scripted(text: str, name: str = "replies.yaml") -> str:
+    """The --agent that plays a script."""
+    return f"uwf-rehearse --script {write(name, text).absolute()}"
+
+
+def on_terminal(
+    *args: str | Path,
+    typed: Sequence[tuple[str, str]] = (),
+    env: Mapping[str, str] | None = None,
+    columns: int = 100,
+) -> tuple[int, str]:
+    """Runs `uwf` on a pseudo-terminal and returns its exit status and all it showed. `typed` are lines to
+    type, each after something that must have been shown before."""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update({"TERM": "xterm-256color", **(env or {})})
+        os.execv(sys.executable, [sys.executable, "-m", "uwf_cli.main", *map(str, args)])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    waiting = list(typed)
+    shown, unseen = b"", b""
+    try:
+        while select.select([terminal], [], [], 30)[0]:
+            try:
+                data = os.read(terminal, 1 << 16)
+            except OSError:  # how Linux reports that the other side is closed
+                break
+            if not data:
+                break
+            shown += data
+            unseen += data
+            if waiting and waiting[0][0].encode() in unseen:
+                unseen = b""
+                os.write(terminal, waiting.pop(0)[1].encode() + b"\n")
+        else:
+            os.kill(child, signal.SIGKILL)
+    finally:
+        os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status), shown.decode("utf-8", "replace").replace("\r\n", "\n")
