@@ -272,10 +272,18 @@ def test_an_invalid_workflow_says_the_first_error_in_one_line_and_keeps_the_othe
     with pytest.raises(InvalidWorkflow) as caught:
         compiled(text)
     error = caught.value
-    assert error.message == "w.yaml:2:10: version 2 is not supported (and 2 more)"
+    assert error.message == "w.yaml:2:10: version 2 is not supported (and 1 more)"
     assert error.hint == "write version: 1 · uwf workflow validate w.yaml"
     assert error.exit_status == 1 and error.code == "invalid"
-    assert {finding.code for finding in error.findings} == {"bad-version", "unknown-role", "unreachable-role"}
+    assert {finding.code for finding in error.findings} == {"bad-version", "unknown-role"}
+
+
+def test_the_cause_is_said_before_its_effects() -> None:
+    text = MINIMAL.replace("[{role: worker}]", "[{role: somebody-else}]")
+    with pytest.raises(InvalidWorkflow) as caught:
+        compiled(text)
+    assert [finding.code for finding in caught.value.findings] == ["unreachable-role", "unknown-role"]
+    assert 'role "somebody-else" is not defined (and 1 more)' in caught.value.message
 
 
 GOOD_NAMES = ["solve-issue", "a", "v1.2", "übung", "审核", "A_b", "x" * 100]

@@ -122,15 +122,6 @@ def _unmade(reason: str) -> Invalid:
     )
 
 
-def outputs(schema: Schema, role: str) -> tuple[Any, ...]:
-    """Valid outputs of a role, as different as a graph could tell; at least one. Raises Invalid, naming
-    the role, where none could be made."""
-    try:
-        return tuple(variants(schema))
-    except Invalid as error:
-        raise Invalid(f"role {role!r}: {error.message}", error.hint) from None
-
-
 class _Impossible(Exception):
     """This combination of choices leads to no value."""
 

@@ -68,8 +68,8 @@ def run_command(
 ) -> Finished:
     """Runs a command to its end. `timeout` is in seconds; afterwards the group gets SIGTERM, and two
     seconds later SIGKILL, as it does when this process is interrupted. `stderr_to` sends stderr to a
-    file, so that a command which outlives this process can still log; `on_stderr` is handed it either way. Raises AgentFailed when the
-    command can't be started."""
+    file, so that a command which outlives this process can still log; `on_stderr` is handed it either
+    way. Raises AgentFailed when the command can't be started."""
     tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None

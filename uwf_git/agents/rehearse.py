@@ -12,18 +12,24 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from uwf_git.agents.script import Entry, read_script
-from uwf_git.errors import AgentFailed, Usage, UwfError
-from uwf_git.generate import outputs
-from uwf_git.ids import Hash
+from uwf_git.errors import AgentFailed, Invalid, Usage, UwfError
+from uwf_git.generate import variants
+from uwf_git.hints import Hints, hints_of
 from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.protocol import START, USER, Role, StepContext
+from uwf_git.protocol import USER, Role, StepContext, Workflow, asks_human
 from uwf_git.schema import Schema
 from uwf_git.thread import History
+from uwf_git.workflow.reach import reachable
 
 USAGE = "uwf-rehearse [--script FILE]"
+_REMEMBERED = 24
+_PATIENCE = 100  # steps, from which on nothing is searched for that plain outputs don't reach
+
+# What a script asked this process to end with, which it does only where it is a process of its own.
+_exits: list[int] = []
 
 
 def parse_args(args: Sequence[str]) -> Path | None:
@@ -66,38 +72,105 @@ def _frontmatter(output: Any) -> str:
     return f"---\n{''.join(lines)}---\n\n"
 
 
+class _Rank(NamedTuple):
+    """How welcome an output is: the least comes first."""
+
+    nowhere: bool
+    asks: bool
+    breaks: bool
+    odd: bool
+    worn: int
+    leaves: bool
+    position: int
+
+    @property
+    def sound(self) -> bool:
+        return not (self.nowhere or self.asks or self.breaks)
+
+
 def choose_output(history: History, role: Role, schema: Schema) -> Any:
-    """The output that takes the edge which this thread has taken least; among equals, the edge that
-    stands first. Outputs that lead nowhere are last."""
-    candidates = outputs(schema, role.name)
-    edges = history.workflow.graph.get(role.name, ())
-    if len(candidates) == 1 or len(edges) < 2:
-        turn = sum(step.role == role.name for step in history.steps)
-        return candidates[turn % len(candidates)]
+    """The output that takes the edge which this thread has taken least; among equals one that can lead
+    back here, so that loops are gone round once before they end; then the one that stands first. Outputs
+    that lead nowhere, or whose edge has a template that fails for them, are last. Raises Invalid where
+    no output can be made up."""
+    workflow, steps = history.workflow, history.steps
+    turn = sum(step.role == role.name for step in steps)
+    hints = hints_of(workflow, role.name)
+    edges = workflow.graph.get(role.name, ())
     worn = _worn(history, role.name)
-    reached = [(_edge(history, history.steps, role.name, output), output) for output in candidates]
-    best = min(reached, key=lambda pair: (pair[0] is None, worn[pair[0]], pair[0] or 0))
+    back = _returning(workflow, role.name)
+    new = {position for position in range(len(edges)) if not worn[position]}
+    wanted = {position for position in new if edges[position].role in back} or new
+    best: tuple[_Rank, Any] | None = None
+    # What leaves out fields or makes them odd is for edges that nothing plain takes.
+    for odd in (False, True):
+        made = _made(schema, turn, hints, history, role.name, odd)
+        if len(edges) < 2:  # nothing to choose: each has its turn
+            made = made[turn % len(made) :] + made[: turn % len(made)]
+        for output in made:
+            position, renders = _edge(history, steps, role.name, output)
+            rank = _Rank(
+                position is None,
+                asks_human(output),
+                not renders,
+                odd and worn[position] > 0,
+                worn[position],
+                position is None or edges[position].role not in back,
+                position or 0,
+            )
+            if best is None or rank < best[0]:
+                best = rank, output
+            if len(edges) < 2 and rank.sound:
+                return output
+        assert best is not None  # variants gives one, or raises
+        enough = best[0].position in wanted or not new or len(steps) > _PATIENCE
+        if best[0].sound and enough:
+            break
+    assert best is not None
     return best[1]
 
 
+def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, odd: bool) -> list[Any]:
+    try:
+        return list(variants(schema, turn, hints, history.start_hash, odd))
+    except Invalid as error:
+        raise Invalid(f"role {role!r}: {error.message}", error.hint) from None
+
+
+def _returning(workflow: Workflow, role: str) -> set[str]:
+    """The roles from which a way leads back to this one."""
+    graph = {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
+    return {source for source in graph if role in reachable(graph, source)}
+
+
 def _worn(history: History, role: str) -> Counter[int | None]:
-    """How often each edge of a role was taken in this thread."""
+    """How often each edge of a role was taken in this thread, by its last turns."""
     taken: Counter[int | None] = Counter()
-    for number, step in enumerate(history.steps):
-        if step.role == role:
-            taken[_edge(history, history.steps[:number], role, step.output)] += 1
+    if len(history.workflow.graph.get(role, ())) < 2:
+        return taken
+    turns = [number for number, step in enumerate(history.steps) if step.role == role]
+    for number in turns[-_REMEMBERED:]:
+        output = history.steps[number].output
+        if not asks_human(output):
+            taken[_edge(history, history.steps[:number], role, output)[0]] += 1
     return taken
 
 
-def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> int | None:
-    """The position of the edge that an output takes; None where there is none."""
-    from uwf_git.moderator import choose
+def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
+    """The position of the edge that an output takes, None where there is none, and whether its templates
+    can be rendered then."""
+    from uwf_git.moderator import choose, follow
 
-    imagined = StepContext(Hash(""), role, output, Hash(""), START)
+    steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
     try:
-        return choose(history.workflow, history.start, (*before, imagined)).position
+        chosen = choose(history.workflow, history.start, steps)
     except UwfError:
-        return None
+        return None, False
+    try:
+        follow(history.workflow, chosen, history.start, steps)
+    except UwfError:
+        return chosen.position, False
+    return chosen.position, True
 
 
 def _play(ctx: Context, path: Path) -> Reply:
@@ -116,7 +189,8 @@ def _play(ctx: Context, path: Path) -> Reply:
         )
     _sleep(entry, ctx.deadline)
     if entry.exit is not None:
-        raise SystemExit(entry.exit)
+        _exits.append(entry.exit)
+        raise AgentFailed(f"uwf-rehearse exited with {entry.exit}", f"as {path} has it")
     if entry.garbage is not None:
         return Reply(entry.garbage, session="rehearsal")
     if entry.answer is not None:
@@ -135,7 +209,17 @@ def _sleep(entry: Entry, deadline: float | None) -> None:
 
 
 agent = create_agent("uwf-rehearse", run, continue_, parse_args)
-main = agent.main
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command. Exits, with the status that a script asks for."""
+    try:
+        agent.main(argv)
+    except SystemExit:
+        if _exits:
+            raise SystemExit(_exits[-1]) from None
+        raise
+
 
 if __name__ == "__main__":
     main()

@@ -60,8 +60,8 @@ class Context(NamedTuple):
 
     `instruction` is the edge's rendered prompt; `previous_session` this role's last session with this
     agent in this thread; `resume` the failed attempt that this step carries on from; `attempt` counts
-    the failed attempts at this step, `attempts` those of the whole thread; `deadline` is on time.monotonic()'s clock; `options` is what the
-    agent's own argument parser made of its arguments.
+    the failed attempts at this step, `attempts` those of the whole thread; `deadline` is on
+    time.monotonic()'s clock; `options` is what the agent's own argument parser made of its arguments.
     """
 
     thread: ThreadId

@@ -1,0 +1,69 @@
+# Everything goes into this folder: .venv, .venv-bench, .demo. Needed: Python 3.11 or newer, git, make.
+#
+#   make demo          two workflows run to their end, nothing configured, no network besides pip
+#   make test          the whole test suite
+#   make lint          ruff and mypy
+#   make bench         the table of benchmarks; takes some minutes
+#   make bench-smoke   the same on small stores: does it run?
+#   make venv          only the virtual environment, with everything for development
+#   make clean         removes all of it
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
+	$(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+VENV ?= .venv
+BENCH_VENV ?= .venv-bench
+PYTEST_ARGS ?=
+
+PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
+SOURCES = $(shell find uwf_git cli -name '*.py')
+
+.PHONY: demo test lint bench bench-smoke venv clean
+
+demo: $(VENV)/.installed
+	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
+
+test: $(VENV)/.installed-dev
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+
+bench: $(BENCH_VENV)/.installed
+	@$(BENCH_VENV)/bin/python benchmarks/run.py
+
+bench-smoke: $(BENCH_VENV)/.installed
+	@$(BENCH_VENV)/bin/python benchmarks/run.py --quick
+
+venv: $(VENV)/.installed-dev
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Installed again only when pyproject.toml has changed: the sources are used where they stand.
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	@echo "installing uwf-git into $(VENV)"
+	@$(VENV)/bin/python $(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	@echo "installing uwf-git and its development tools into $(VENV)"
+	@$(VENV)/bin/python $(PIP_INSTALL) --editable '.[dev]'
+	@touch $(VENV)/.installed $@
+
+# What is measured is what users have, so it is a real install: an editable one costs 20 ms at each start.
+
+$(BENCH_VENV)/.installed: pyproject.toml $(SOURCES) | $(BENCH_VENV)/bin/python
+	@echo "installing uwf-git into $(BENCH_VENV)"
+	@rm -rf build
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) --upgrade --force-reinstall --no-deps .
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) .
+	@rm -rf build
+	@touch $@
+
+%/bin/python:
+	@test -n "$(PYTHON)" || { echo "uwf-git needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) can't make virtual environments: install its venv package (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@$(PYTHON) -m venv $*

@@ -1,0 +1,87 @@
+"""Measuring side by side: what is compared runs in turns, so that the machine's noise hits both alike, and
+of each the fastest turn counts, which is the one that was disturbed least."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+Turn = Callable[[], float]
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> float:
+    """The wall-clock seconds that a command takes. Raises CalledProcessError where it fails."""
+    with Path(os.devnull).open("r+b") as null:
+        files = [(os.POSIX_SPAWN_DUP2, null.fileno(), stream) for stream in (0, 1)]
+        began = time.perf_counter()
+        pid = os.posix_spawn(argv[0], argv, dict(environ), file_actions=files)
+        _, status = os.waitpid(pid, 0)
+        seconds = time.perf_counter() - began
+    code = os.waitstatus_to_exitcode(status)
+    if code:
+        raise subprocess.CalledProcessError(code, list(argv))
+    return seconds
+
+
+# Linux counts as a process's memory what the one that it was forked from had: so the one that measures
+# must be small.
+_PEAK = """
+import os, resource, sys
+null = os.open(os.devnull, os.O_RDWR)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)])
+code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(code)
+"""
+
+
+def peak(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """The bytes of memory that a command has at most. Raises CalledProcessError where it fails."""
+    command = [sys.executable, "-I", "-S", "-c", _PEAK, *argv]
+    done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, check=True)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return int(done.stdout) * unit
+
+
+def process(argv: Sequence[str], environ: Mapping[str, str]) -> Turn:
+    """A turn that runs a command."""
+    return lambda: run(argv, environ)
+
+
+def timed(function: Callable[[], object]) -> Turn:
+    """A turn that calls a function, without the garbage of whoever came before."""
+
+    def turn() -> float:
+        gc.collect()
+        began = time.perf_counter()
+        function()
+        return time.perf_counter() - began
+
+    return turn
+
+
+def fastest(turns: int, *things: Turn) -> list[float]:
+    """The seconds that each thing took in its fastest turn, after one turn that doesn't count."""
+    best = [float("inf")] * len(things)
+    for number in range(turns + 1):
+        for place, thing in enumerate(things):
+            seconds = thing()
+            if number:
+                best[place] = min(best[place], seconds)
+    return best
+
+
+def disk(folder: Path) -> tuple[int, int]:
+    """The bytes in a folder's files, and the bytes that the file system gives them."""
+    apparent = allocated = 0
+    for path in folder.rglob("*"):
+        if path.is_file():
+            status = path.stat()
+            apparent += status.st_size
+            allocated += status.st_blocks * 512
+    return apparent, allocated

@@ -1,0 +1,145 @@
+"""Stores to measure on, built with the library: thousands of processes would take an hour."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pygit2
+
+from uwf_git.ids import Hash, ThreadId
+from uwf_git.instance import Instance
+from uwf_git.location import Location, init
+from uwf_git.protocol import DETAIL, STEPNODE, Step
+from uwf_git.thread import Head
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import parse_source
+
+PAYLOAD = 4200  # bytes of an answer
+
+# Long enough never to end: what is measured is a step in the middle of a thread.
+BY_STATUS = b"""
+name: by-status
+description: Two roles in turn, routed by the status of their answers.
+roles:
+  worker: &role
+    description: Works.
+    systemPrompt: Work.
+    outputSchema:
+      type: object
+      properties: {status: {enum: [done]}, note: {type: string}}
+      required: [status, note]
+  checker: *role
+graph:
+  $START: {_: worker}
+  worker: {done: checker, _: $END}
+  checker: {done: worker}
+"""
+
+BY_CONDITION = b"""
+name: by-condition
+description: Two roles in turn, routed by a condition over the history.
+roles:
+  worker: &role
+    description: Works.
+    systemPrompt: Work.
+    outputSchema:
+      type: object
+      properties: {status: {enum: [done]}, note: {type: string}}
+      required: [status, note]
+  checker: *role
+conditions:
+  enough: {description: A hundred thousand steps are done., expression: $count(steps) >= 100000}
+graph:
+  $START: [{role: worker}]
+  worker: [{role: $END, condition: enough}, {role: checker}]
+  checker: [{role: worker}]
+"""
+
+
+class Lab:
+    """A store in a folder of its own. `environ` leads child processes to it."""
+
+    def __init__(self, folder: Path, definition: bytes = BY_STATUS) -> None:
+        self.root = folder
+        self.git_dir = folder / "store.git"
+        self.location = Location(folder, self.git_dir)
+        init(self.location)
+        self.instance = Instance(self.location, {})
+        self.environ = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": str(folder),
+            "UWF_STORAGE_ROOT": str(folder),
+        }
+        self._compiled = compile_source(parse_source(definition, "bench.yaml", None))
+        self._version = pygit2.Oid(hex=self.instance.registry.put(self._compiled).commit)
+        self._words = random.Random(20250101)
+
+    def start(self) -> ThreadId:
+        """A new thread without a step."""
+        return self.instance.threads.start(self._version, self._compiled.hash, "Measure this.")
+
+    def threads(self, count: int, steps: int) -> list[ThreadId]:
+        """New threads, each with so many steps."""
+        made = []
+        for _ in range(count):
+            thread = self.start()
+            self.grow(thread, steps)
+            made.append(thread)
+        return made
+
+    def grow(self, thread: ThreadId, steps: int) -> Head:
+        """Appends steps, as the engine does after an agent's run."""
+        head = self.instance.threads.head(thread)
+        known = [step.hash for step in self.instance.threads.history(head).steps]
+        *_, last = [head, *self.growing(head, known, steps)]
+        return last
+
+    def growing(self, head: Head, known: list[Hash], steps: int) -> Iterator[Head]:
+        """Appends steps one by one; `known` are the StepNodes so far, and grows with them."""
+        start = head.row.start
+        assert start is not None
+        store = self.instance.store
+        for _ in range(steps):
+            role = ("worker", "checker")[len(known) % 2]
+            schema = self._compiled.workflow.roles[role].schema
+            with store.index.transaction():
+                output = store.put(schema, {"status": "done", "note": f"step {len(known) + 1}"})
+                detail = store.put(DETAIL, self._detail(head.node))
+                prev = known[-1] if known else None
+                made = Step(start, prev, role, output, detail, "uwf-bench")
+                node = store.put(STEPNODE, made.payload())
+            head = self.instance.threads.append(head, node, known, None, "native")
+            known.append(node)
+            yield head
+
+    def _detail(self, context: Hash) -> dict[str, object]:
+        return {
+            "answer": self._answer(),
+            "turns": [],
+            "session": None,
+            "model": None,
+            "usage": None,
+            "durationMs": 1,
+            "instruction": None,
+            "context": context,
+            "extraction": "native",
+        }
+
+    def _answer(self) -> str:
+        """Text that compresses about as prose does: words of a vocabulary, none of it repeated whole."""
+        # Drawn at one go: making the text up must not count as appending it.
+        return " ".join(self._words.choices(_VOCABULARY, k=PAYLOAD // 3))[:PAYLOAD]
+
+
+def _vocabulary() -> list[str]:
+    letters = random.Random(7)
+    return [
+        "".join(letters.choice("etaoinshrdlucmfwypvbgkqjxz") for _ in range(letters.randint(2, 9)))
+        for _ in range(4000)
+    ]
+
+
+_VOCABULARY = _vocabulary()
