@@ -25,7 +25,7 @@ _CROCKFORD = "[0-9A-HJKMNP-TV-Z]"
 # The letters of hexadecimal are all in Crockford's alphabet too, but ours is upper case, git's lower.
 _KINDS = {
     "thread": re.compile(rf"\b0{_CROCKFORD}{{25}}\b"),
-    "node": re.compile(rf"\b(?=[A-Z]*[0-9])(?=[0-9]*[A-Z])[0-9A-F]{_CROCKFORD}{{12}}\b"),
+    "node": re.compile(rf"\b(?=[0-9]*[A-Z])[0-9A-F]{_CROCKFORD}{{12}}\b"),
     "commit": re.compile(r"\b(?=[a-f]*[0-9])(?=[0-9]*[a-f])(?:[0-9a-f]{40}|[0-9a-f]{10}|[0-9a-f]{7})\b"),
     "time": re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
 }

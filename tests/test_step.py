@@ -280,10 +280,10 @@ main()
 class Slow:
     """A step in progress: its engine's process and its agent's."""
 
-    def __init__(self, hermetic: Path, script: Script, thread: str) -> None:
+    def __init__(self, hermetic: Path, script: Script, thread: str, *arguments: str) -> None:
         self.started, self.go = hermetic / "started", hermetic / "go"
         body = SLOW.replace("{started!r}", repr(str(self.started))).replace("{go!r}", repr(str(self.go)))
-        self.command = str(script("slow-agent", body))
+        self.command = " ".join([str(script("slow-agent", body)), *arguments])
         self.engine = subprocess.Popen(
             [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", self.command],
             stdout=subprocess.PIPE,
@@ -336,6 +336,22 @@ def test_an_agent_that_outlives_its_engine_counts_as_running_and_its_work_is_not
     assert done["role"] == "worker"
     (step,) = uwf("thread", "steps", thread).json
     assert step["agent"] == "uwf-rehearse"
+
+
+def test_what_an_agent_failed_at_after_its_engine_was_gone_is_kept_too(
+    uwf: Uwf, thread: str, hermetic: Path, script: Script
+) -> None:
+    garbage = replies(hermetic, {"role": "worker", "garbage": "all that work"})
+    orphan = Slow(hermetic, script, thread, *garbage.split()[1:])
+    orphan.engine.kill()
+    orphan.engine.communicate()
+    orphan.go.touch()
+    deadline = time.monotonic() + 30
+    while uwf("thread", "show", thread).json["status"] == "running":
+        assert time.monotonic() < deadline
+    assert uwf("thread", "step", thread).json["role"] == "worker"
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert "all that work" in uwf("thread", "step-details", attempt["attempt"]).out
 
 
 def test_killing_a_running_thread_ends_its_agent_first(uwf: Uwf, thread: str, slow: Slow) -> None:

@@ -69,11 +69,6 @@ class Attempts:
             tip = parents[0] if parents else None
         return [self._attempt(commit, number) for number, commit in enumerate(reversed(commits), 1)]
 
-    def on(self, head: Head) -> list[Attempt]:
-        """The attempts at the step that comes next, oldest first."""
-        prev = head.node if head.row.kind == "step" else None
-        return [attempt for attempt in self.all(head.thread) if attempt.prev == prev]
-
     def failed(self, head: Head) -> bool:
         """Whether the last thing that happened on this head was a failed attempt."""
         tip = self._repository.ref(layout.ATTEMPTS + head.thread)

@@ -9,8 +9,6 @@ from typing import NewType
 from uwf_git.errors import Invalid, NotFound, Usage
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-HASH_LENGTH = 13
-THREAD_LENGTH = 26
 
 Hash = NewType("Hash", str)
 ThreadId = NewType("ThreadId", str)

@@ -276,10 +276,6 @@ class Index:
         """Remembers a decision."""
         self._run("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (head, decision))
 
-    def decisions(self) -> dict[Hash, str]:
-        """Every remembered decision."""
-        return dict(self._run("SELECT hash, decision FROM decisions").fetchall())
-
 
 def _commit_row(row: Sequence[Any]) -> CommitRow:
     return CommitRow(*row)

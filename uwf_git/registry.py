@@ -81,11 +81,6 @@ class Registry:
             raise NotFound(f"no workflow {name!r}", nearest(name, self.names()) or "see: uwf workflow list")
         return self._version(oid)
 
-    def all(self) -> list[Version]:
-        """The newest version of every workflow, by name."""
-        self._store.sync()
-        return [self.current(name) for name in self.names()]
-
     def history(self, name: str) -> list[Version]:
         """Every version of a workflow, newest first."""
         oid: Oid | None = Oid(hex=self.current(name).commit)

@@ -68,7 +68,7 @@ class Made(NamedTuple):
     name it goes by, its program's where it doesn't say."""
 
     step: Hash | None
-    error: UwfError | None = None
+    error: AgentFailed | None = None
     detail: Hash | None = None
     agent: str = ""
     stdout: str = ""
@@ -166,18 +166,6 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
         return instance.threads.archive(head, KILLED, reason)
 
 
-def outcome_now(instance: Instance, head: Head) -> Outcome:
-    """Where a thread is, without doing anything."""
-    return Outcome(
-        workflow_of(head.row),
-        head.thread,
-        head.node,
-        head.archive is not None,
-        status_of(instance, head),
-        head.row.role,
-    )
-
-
 def _outcome(instance: Instance, head: Head, found: Outlook, role: str | None) -> Outcome:
     running: set[ThreadId] = set()  # the lock is ours, and gone when this is read
     return Outcome(
@@ -273,11 +261,16 @@ class _Run:
         return folder.absolute()
 
     def _left_behind(self) -> Made | None:
-        """The finished work of an agent whose engine was killed meanwhile."""
+        """The finished work of an agent whose engine was killed meanwhile. What it failed at becomes an
+        attempt, which the agent that is asked now can carry on from."""
         report = self._instance.runs.read_report(self._head.thread)
         if report is None or (report.head, report.role) != (self._head.node, self._role):
             return None
-        return self._from_report(report) if report.step else None
+        made = self._from_report(report)
+        if made.error is not None:
+            self._keep(made, made.error)
+            return None
+        return made
 
     def _from_report(self, report: Report) -> Made:
         store = self._instance.store
@@ -285,7 +278,7 @@ class _Run:
             oid = Oid(hex=blob)
             if store.index.node(node) is None and store.repository.has(oid):
                 store.adopt(Hash(node), oid)
-        error = AgentFailed(report.error, report.hint) if report.error else None
+        error = None if report.step else AgentFailed(report.error, report.hint)
         return Made(report.step, error, report.detail, report.agent)
 
     def _perform(self, config: AgentConfig, order: Order, folder: Path, lock: int) -> Made:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from uwf_git.kit import Agent
 
-DEFAULT = "uwf-rehearse"
-
 _EMBEDDED = {
     "uwf-rehearse": "uwf_git.agents.rehearse",
     "uwf-human": "uwf_git.agents.human",
