@@ -144,6 +144,7 @@ def appending(folder: Path, size: Size) -> Iterator[Row]:
     def append() -> float:
         before = lab.instance.threads.head(thread)
         known = [step.hash for step in lab.instance.threads.history(before).steps]
+        lab.prepare(size.batch)
         seconds = timed(lambda: list(lab.growing(before, known, size.batch)))()
         written[:] = _objects(lab, f"{before.commit}..{lab.instance.threads.head(thread).commit}")
         return seconds / size.batch
@@ -165,6 +166,7 @@ def appending(folder: Path, size: Size) -> Iterator[Row]:
         def turn() -> float:
             fork = lab.instance.threads.head(lab.instance.threads.fork(commit))
             known = [step.hash for step in steps[:after]]
+            lab.prepare(10)
             return timed(lambda: list(lab.growing(fork, known, 10)))() / 10
 
         return turn

@@ -91,7 +91,7 @@ class Repository:
         self.path = _common_dir(Path(self._git.path))
         self.private = self.path / PRIVATE
         self._objects = str(self.path / "objects")
-        self._trees: dict[Oid, tuple[Entry, ...]] = {}
+        self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
         self._roots: dict[Oid, Oid] = {}
 
     @classmethod
@@ -148,15 +148,21 @@ class Repository:
 
     def tree(self, oid: Oid) -> tuple[Entry, ...]:
         """A tree's entries in git's order. Raises StoreDamaged."""
-        known = self._trees.get(oid)
-        return self._remember(oid, _parse_tree(self._of_kind(oid, TREE), oid)) if known is None else known
+        return self._tree(oid)[0]
 
-    def _remember(self, oid: Oid, entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _tree(self, oid: Oid) -> tuple[tuple[Entry, ...], bytes]:
+        known = self._trees.get(oid)
+        if known is None:
+            data = self._of_kind(oid, TREE)
+            known = self._remember(oid, _parse_tree(data, oid), data)
+        return known
+
+    def _remember(self, oid: Oid, entries: tuple[Entry, ...], data: bytes) -> tuple[tuple[Entry, ...], bytes]:
         """Trees are read again and again while a thread grows; the newest are kept parsed."""
         if len(self._trees) >= TREES_KEPT:
             self._trees.clear()
-        self._trees[oid] = entries
-        return entries
+        self._trees[oid] = entries, data
+        return entries, data
 
     def commit(self, oid: Oid) -> Commit:
         """A commit. Raises StoreDamaged, also when the object is something else."""
@@ -192,11 +198,12 @@ class Repository:
 
     def write_tree(self, entries: Iterable[Entry]) -> Oid:
         """Stores a tree of entries in any order."""
-        # git sorts a folder as if its name ended in a slash.
         ordered = tuple(sorted(entries, key=_sort_key))
-        data = b"".join([b"%s %s\0%s" % (e.mode.encode(), e.name.encode(), e.oid.raw) for e in ordered])
+        return self._write_ordered(ordered, b"".join(map(_tree_row, ordered)))
+
+    def _write_ordered(self, entries: tuple[Entry, ...], data: bytes) -> Oid:
         oid = self._write(TREE, data)
-        self._remember(oid, ordered)
+        self._remember(oid, entries, data)
         return oid
 
     def file(self, root: Oid, path: str) -> Oid | None:
@@ -226,11 +233,13 @@ class Repository:
     def graft(self, root: Oid | None, folders: Sequence[str], tree: Oid) -> Oid:
         """A root tree with another tree put at a path of folders; siblings stay."""
         name, *rest = folders
-        entries = self.tree(root) if root else []
+        entries, data = self._tree(root) if root else ((), b"")
         old = next((entry.oid for entry in entries if entry.name == name and entry.is_tree), None)
-        inner = self.graft(old, rest, tree) if rest else tree
-        kept = [entry for entry in entries if entry.name != name]
-        return self.write_tree([*kept, Entry(TREE_MODE, name, inner)])
+        new = Entry(TREE_MODE, name, self.graft(old, rest, tree) if rest else tree)
+        if old is None and (not entries or _sort_key(entries[-1]) < _sort_key(new)):
+            # A new step comes last: nothing before it needs to be written again.
+            return self._write_ordered((*entries, new), data + _tree_row(new))
+        return self.write_tree([*(entry for entry in entries if entry.name != name), new])
 
     def write_commit(
         self, tree: Oid, parents: Sequence[Oid], author: Person, message: str, when: int | None = None
@@ -443,7 +452,12 @@ def _unwritable(path: Path, error: Exception) -> StoreUnwritable:
     return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
 
 
+def _tree_row(entry: Entry) -> bytes:
+    return b"%s %s\0%s" % (entry.mode.encode(), entry.name.encode("utf-8", "surrogateescape"), entry.oid.raw)
+
+
 def _sort_key(entry: Entry) -> bytes:
+    """git sorts a folder as if its name ended in a slash."""
     return (entry.name + "/" if entry.mode == TREE_MODE else entry.name).encode("utf-8", "surrogateescape")
 
 
