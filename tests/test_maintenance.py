@@ -22,7 +22,7 @@ def counted(instance: Instance) -> dict[str, int]:
 
 def test_a_heap_of_loose_objects_is_packed_and_every_node_still_read(instance: Instance) -> None:
     store = instance.store
-    nodes = [store.put(TEXT, f"text {number}") for number in range(500)]
+    nodes = [store.put(TEXT, f"text {number}") for number in range(2500)]
     for node in nodes[:20]:
         pin(store, node)
     assert loose_objects(store.repository) > 100
@@ -40,7 +40,7 @@ def test_nothing_is_started_below_the_limit_or_without_git(
     instance: Instance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert not maintain(instance.store.repository, shared=False)
-    for number in range(300):
+    for number in range(2500):
         instance.store.put(TEXT, f"text {number}")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not maintain(instance.store.repository, shared=False, limit=10)

@@ -82,7 +82,14 @@ def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
         return _guarded(work)
     except _Unusable as error:
         reason = error.reason
-    raise Invalid(f"expression {_shown(text)}: {reason}", "try it with: uwf workflow validate FILE")
+    kind = RunsAway if reason.startswith("takes ") or reason.startswith("recurses ") else Invalid
+    raise kind(
+        f"expression {_shown(text)}: {reason}", "see which step brings it about: uwf workflow rehearse NAME"
+    )
+
+
+class RunsAway(Invalid):
+    """An expression that exceeds its limits, and would again."""
 
 
 class _Unusable(Exception):

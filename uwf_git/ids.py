@@ -34,7 +34,9 @@ def parse_hash(text: str) -> Hash:
     """A hash from outside, any case. Raises Invalid."""
     upper = text.strip().upper()
     if not _HASH.fullmatch(upper):
-        raise Invalid(f"{text!r} is not a node hash", "a hash is 13 characters of Crockford Base32")
+        raise Invalid(
+            f"{text!r} is not a node hash", "a hash is 13 characters of Crockford Base32, the first at most F"
+        )
     return Hash(upper)
 
 

@@ -76,7 +76,7 @@ def parse_json(text: str) -> Any:
     try:
         return cbor.normalise(json.loads(text, parse_constant=_not_json, object_pairs_hook=_unique))
     except json.JSONDecodeError as error:
-        raise Invalid(f"not JSON: {error}") from None
+        raise Invalid(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
     except RecursionError:
         raise Invalid(f"value is nested deeper than {cbor.MAX_DEPTH} levels") from None
     except ValueError as error:  # an integer literal of thousands of digits

@@ -55,7 +55,7 @@ class Store:
         if found is None:
             if node in BUILTIN:
                 return Node(META, BUILTIN[node], 0)
-            raise NotFound(f"no node {node} in the store", "see: uwf doctor, or pull it from a remote")
+            raise NotFound(f"no node {node} in the store", "check with: uwf doctor")
         data = self.repository.blob(found)
         return self._keep_recent(node, _trusted(data, node), len(data))
 
@@ -188,7 +188,8 @@ class Store:
         elif problems := self.problems(type_hash, value):
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise Invalid(
-                f"payload breaks its type {type_hash}: {problems[0]}{more}", "see: uwf cas schema get"
+                f"payload breaks its type {type_hash}: {problems[0]}{more}",
+                f"see: uwf cas schema get {type_hash}",
             )
         for target in self.references(Node(type_hash, value, 0)):
             if not self.has(target):

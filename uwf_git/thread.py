@@ -122,8 +122,15 @@ class Threads:
         """Where an active thread is. Raises Invalid for one that has ended."""
         head = self.head(thread)
         if head.archive:
+            # At its very end a completed thread has nowhere to go.
+            before = (
+                f" --from-role {head.row.role}"
+                if head.archive.status == "completed" and head.row.role
+                else ""
+            )
             raise Invalid(
-                f"thread {thread} is {head.archive.status}", f"go on from it with: uwf thread fork {thread}"
+                f"thread {thread} is {head.archive.status}",
+                f"go on from it with: uwf thread fork {thread}{before}",
             )
         return head
 

@@ -10,7 +10,7 @@ from uwf_cli import arguments
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_hash
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import NotFound
+from uwf_git.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from uwf_git.ids import Hash
@@ -171,7 +171,7 @@ def _type(store: Store, text: str) -> Hash:
         return builtin
     try:
         return store.complete(text)
-    except NotFound as error:
+    except (NotFound, Invalid) as error:  # too short for a hash, or unknown
         titles = [_title(payload) or "" for payload in BUILTIN.values()]
         raise NotFound(f"no type {text!r}", nearest(text, titles) or error.hint) from None
 

@@ -41,9 +41,13 @@ def get(invocation: Invocation, key: str) -> None:
 @click.pass_obj
 def set_(invocation: Invocation, key: str, value: str) -> None:
     """Change a setting. Comments stay. Keys of services don't belong here: uwf setup puts them into .env."""
+    from uwf_git.config import check_config
     from uwf_git.config_edit import set_value
 
     written = set_value(invocation.location.root, key, value)
+    for problem in check_config(invocation.location.root):
+        hint = f" — {problem.hint}" if problem.hint else ""
+        invocation.warn(f"config.yaml:{problem.line}:{problem.column}: {problem.message}{hint}")
     invocation.emit({"key": key, "value": written}, lambda shown: f"{shown['key']}: {_plain(shown['value'])}")
 
 

@@ -82,7 +82,8 @@ class Invocation:
         if self.format == "json":
             self.write(output.as_json(value, compact=compact))
         elif self.format == "yaml":
-            document = output.as_yaml(value)
+            # Of several results each is a document of its own.
+            document = ("---\n" if compact else "") + output.as_yaml(value)
             self.write(terminal.escape(document) if terminal.is_terminal(sys.stdout) else document)
         elif text is None:
             self.write(terminal.escape(output.as_yaml(value)))

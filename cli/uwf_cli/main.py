@@ -152,12 +152,16 @@ def _report(
         text = output.as_json({"error": found}, compact=True)
     else:
         lines = [f"uwf: {_one_line(message)}" + (f" — {_one_line(hint)}" if hint else "")]
-        lines += [
-            _one_line(f"{each.line}:{each.column}: {each.severity}: {each.message}") for each in findings
-        ]
+        if len(findings) > 1:  # one alone is in the message
+            lines += [_finding(each) for each in findings]
         text = terminal.escape("\n".join(lines))
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def _finding(found: Any) -> str:
+    hint = f" — {found.hint}" if found.hint else ""
+    return _one_line(f"{found.line}:{found.column}: {found.severity}: {found.message}{hint}")
 
 
 def _one_line(text: str) -> str:

@@ -185,7 +185,7 @@ def _ask(root: Path) -> Wishes:
             hide_input=True,
             err=True,
         )
-    name = _prompt("Model", model.name if model else None)
+    name = _prompt("Model, as the provider calls it", model.name if model else None)
     agent = _prompt("Default agent", config.default_agent or "uwf-llm")
     return Wishes(provider, base_url, api_key or None, name, agent)
 

@@ -358,7 +358,9 @@ def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str |
         before, row = _parent(instance, row)
         return row.node, before
     if at is not None and at > row.number:
-        raise NotFound(f"thread {head.thread} has {row.number} steps, not {at}", "see: uwf thread steps ID")
+        raise NotFound(
+            f"thread {head.thread} has {row.number} steps, not {at}", f"see: uwf thread steps {head.thread}"
+        )
     while at is not None and row.number > at:
         commit, row = _parent(instance, row)
     return row.node, commit

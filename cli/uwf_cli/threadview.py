@@ -113,6 +113,7 @@ def list_(
     if status is not None:
         items = [item for item in items if item["status"] == status]
     if workflow is not None:
+        _known(invocation.instance, workflow)
         begin = workflow.upper() if len(workflow) >= 4 else None
         items = [
             item
@@ -121,6 +122,23 @@ def list_(
         ]
     end = None if limit is None else offset + limit
     invocation.emit(items[offset:end], _list_text)
+
+
+def _known(instance: Instance, workflow: str) -> None:
+    """Raises NotFound, with the nearest name, for a workflow that no version and no thread has."""
+    from uwf_git.errors import NotFound
+    from uwf_git.nearest import nearest
+    from uwf_git.thread import Head
+
+    heads = [head for head in instance.threads.all(archived=True) if isinstance(head, Head)]
+    names = {*instance.registry.names(), *(head.row.name or "" for head in heads)}
+    begin = workflow.upper()
+    if workflow not in names and not (
+        len(begin) >= 4 and any((head.row.workflow or "").startswith(begin) for head in heads)
+    ):
+        raise NotFound(
+            f"no workflow {workflow!r}", nearest(workflow, sorted(names)) or "see: uwf workflow list"
+        )
 
 
 def _items(instance: Instance, archived: bool) -> Iterator[dict[str, Any]]:
@@ -183,7 +201,7 @@ def _list_text(value: Any) -> str:
         for each in value
     ]
     if not rows:
-        return "no threads; uwf thread start WORKFLOW -p TEXT"
+        return "no such threads; uwf thread list --all shows every one"
     return terminal.table(rows, ("thread", "status", "steps", "updated", "workflow: last role"))
 
 

@@ -340,7 +340,7 @@ def _hint(ctx: Context, ended: Ended) -> str:
     return "let the command print the fields itself, as JSON or between two lines of ---"
 
 
-agent = create_agent("uwf-exec", run, parse_args=parse_args)
+agent = create_agent("uwf-exec", run, parse_args=parse_args, usage=USAGE)
 main = agent.main
 
 if __name__ == "__main__":

@@ -350,7 +350,7 @@ def _open_editor(terminal: Terminal, path: Path) -> None:
         )
 
 
-agent = create_agent("uwf-human", run, parse_args=parse_args)
+agent = create_agent("uwf-human", run, parse_args=parse_args, usage=USAGE)
 main = agent.main
 
 if __name__ == "__main__":

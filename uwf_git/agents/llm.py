@@ -104,7 +104,7 @@ def _model(ctx: Context, options: Options) -> str:
     return model.alias
 
 
-agent = create_agent("uwf-llm", run, continue_, parse_args)
+agent = create_agent("uwf-llm", run, continue_, parse_args, USAGE)
 main = agent.main
 
 if __name__ == "__main__":

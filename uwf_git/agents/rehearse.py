@@ -19,7 +19,7 @@ from uwf_git.errors import AgentFailed, Invalid, Usage, UwfError
 from uwf_git.generate import variants
 from uwf_git.hints import Hints, hints_of
 from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.protocol import USER, Role, StepContext, Workflow, asks_human
+from uwf_git.protocol import END, USER, Role, StepContext, Workflow, asks_human
 from uwf_git.schema import Schema
 from uwf_git.thread import History
 from uwf_git.workflow.reach import reachable
@@ -81,6 +81,7 @@ class _Rank(NamedTuple):
     odd: bool
     worn: int
     leaves: bool
+    ends: bool
     position: int
 
     @property
@@ -90,7 +91,8 @@ class _Rank(NamedTuple):
 
 def choose_output(history: History, role: Role, schema: Schema) -> Any:
     """The output that takes the edge which this thread has taken least; among equals one that can lead
-    back here, so that loops are gone round once before they end; then the one that stands first. Outputs
+    back here, so that loops are gone round once before they end; then one that doesn't end the thread; then
+    the one that stands first. Outputs
     that lead nowhere, or whose edge has a template that fails for them, are last. Raises Invalid where
     no output can be made up."""
     workflow, steps = history.workflow, history.steps
@@ -100,7 +102,8 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
     worn = _worn(history, role.name)
     back = _returning(workflow, role.name)
     new = {position for position in range(len(edges)) if not worn[position]}
-    wanted = {position for position in new if edges[position].role in back} or new
+    wanted = {position for position in new if edges[position].role in back}
+    wanted = wanted or {position for position in new if edges[position].role != END} or new
     best: tuple[_Rank, Any] | None = None
     # What leaves out fields or makes them odd is for edges that nothing plain takes.
     for odd in (False, True):
@@ -116,6 +119,7 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
                 odd and worn[position] > 0,
                 worn[position],
                 position is None or edges[position].role not in back,
+                position is not None and edges[position].role == END,
                 position or 0,
             )
             if best is None or rank < best[0]:
@@ -159,11 +163,14 @@ def _worn(history: History, role: str) -> Counter[int | None]:
 def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
     """The position of the edge that an output takes, None where there is none, and whether its templates
     can be rendered then."""
+    from uwf_git.expression import RunsAway
     from uwf_git.moderator import choose, follow
 
     steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
     try:
         chosen = choose(history.workflow, history.start, steps)
+    except RunsAway:
+        raise  # trying the other outputs would take as long each
     except UwfError:
         return None, False
     try:
@@ -208,7 +215,7 @@ def _sleep(entry: Entry, deadline: float | None) -> None:
     time.sleep(entry.sleep)
 
 
-agent = create_agent("uwf-rehearse", run, continue_, parse_args)
+agent = create_agent("uwf-rehearse", run, continue_, parse_args, USAGE)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -54,8 +54,11 @@ class Agent:
         run: RunFunction,
         continue_: ContinueFunction | None,
         parse_args: ParseFunction | None,
+        usage: str,
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
+        self.usage = usage or self.name
+        self._about = getattr(sys.modules.get(run.__module__), "__doc__", None) or ""
         self._run = run
         self._continue = continue_
         self._parse = parse_args
@@ -67,9 +70,12 @@ class Agent:
     def _command(self, argv: Sequence[str]) -> int:
         from uwf_git.instance import Instance
 
+        if argv and argv[0] in ("-h", "--help"):
+            print(self._help())
+            return 0
         try:
             if len(argv) < 2:
-                raise Usage(f"usage: {self.name} [args…] <thread-id> <role>", "uwf thread step calls it so")
+                raise Usage(f"usage: {self.name} [args…] <thread-id> <role>", f"see: {self.name} --help")
             *args, thread_text, role = argv
             instance = Instance.open()
             thread = parse_thread_id(thread_text)
@@ -85,6 +91,14 @@ class Agent:
         except KeyboardInterrupt:
             return 130
         return 0
+
+    def _help(self) -> str:
+        from inspect import cleandoc
+
+        return (
+            f"Examples:\n  uwf thread step ID --agent {self.name}\n  uwf config set defaultAgent {self.name}\n\n"
+            f"Usage: {self.usage} <thread-id> <role>\n\n{cleandoc(self._about)}"
+        )
 
     def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
         """Performs a step and leaves the report for an engine that may be gone by then."""
@@ -231,11 +245,13 @@ def create_agent(
     run: RunFunction,
     continue_: ContinueFunction | None = None,
     parse_args: ParseFunction | None = None,
+    usage: str = "",
 ) -> Agent:
     """An agent of that name. `run(ctx)` does a step and returns a Reply or just its text. `continue_(ctx,
     session, message)` says one more thing in the same session; without it a garbled answer can't be
-    corrected. `parse_args(args)` makes `ctx.options` of what stands before the thread id."""
-    return Agent(name, run, continue_, parse_args)
+    corrected. `parse_args(args)` makes `ctx.options` of what stands before the thread id; `usage` and the module's
+    docstring are what `--help` shows."""
+    return Agent(name, run, continue_, parse_args, usage)
 
 
 class _Said(NamedTuple):

@@ -228,7 +228,9 @@ def _failed(role: Role, said: _Said, problems: Sequence[str], hint: str = "") ->
     message = f"role {role.name} gave {times} without a valid output: {problems[0] if problems else '?'}"
     if len(problems) > 1:
         message += f" (and {len(problems) - 1} more)"
-    return ExtractionFailed(message, hint or "all that was said is kept: uwf thread attempts", said, problems)
+    return ExtractionFailed(
+        message, hint or "all that was said is kept: uwf thread attempts ID", said, problems
+    )
 
 
 def _by_model(said: _Said, role: Role, schema: Schema, model: Ask, problems: Sequence[str]) -> Extraction:
