@@ -311,7 +311,9 @@ class Repository:
             raise StoreDamaged(
                 f"ref {name} can't be read: {error}", "restore or delete it with git"
             ) from None
-        return target if isinstance(target, Oid) else None
+        if not isinstance(target, Oid):
+            raise StoreDamaged(f"ref {name} points at another ref, {target}", "restore or delete it with git")
+        return target
 
     def refs(self, prefix: str = NAMESPACE) -> dict[str, Oid]:
         """Every ref under a prefix of refs/uwf/ and what it points at. Unreadable ones are left out:
@@ -347,6 +349,9 @@ class Repository:
                 continue
             for entry in entries:
                 name = f"{folder}/{entry.name}"
+                if not name.isascii() and name != name.encode("utf-8", "replace").decode("utf-8"):
+                    found[name.encode("utf-8", "backslashreplace").decode("ascii", "replace")] = None
+                    continue  # no text, so none of ours
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(name)
                 elif not name.endswith(".lock"):

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.errors import StoreDamaged
-from uwf_git.ids import Hash, ThreadId
+from uwf_git.ids import Hash, ThreadId, is_hash
 from uwf_git.repository import StoreUnwritable
 
 
@@ -58,7 +58,7 @@ class Runs:
 
     def read_order(self, thread: ThreadId) -> Order | None:
         """The order of the step in progress, if there is one."""
-        value = self._read(self._folder / f"{thread}.json")
+        value = self._read(self._folder / f"{thread}.json", Order)
         return None if value is None else Order(**value)
 
     def report(self, thread: ThreadId, report: Report) -> None:
@@ -67,8 +67,14 @@ class Runs:
 
     def read_report(self, thread: ThreadId) -> Report | None:
         """The last report, if there is one."""
-        value = self._read(self._folder / f"{thread}.result")
-        return None if value is None else Report(**value)
+        value = self._read(self._folder / f"{thread}.result", Report)
+        if value is None or not isinstance(value["nodes"], dict):
+            return None
+        if not all(is_hash(node) and _is_oid(blob) for node, blob in value["nodes"].items()):
+            return None
+        if not all(value[name] is None or is_hash(value[name]) for name in ("step", "detail")):
+            return None
+        return Report(**value)
 
     def clear(self, thread: ThreadId) -> None:
         """Forgets order, report and log."""
@@ -84,21 +90,24 @@ class Runs:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             temporary = path.with_name(path.name + ".new")
-            temporary.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+            temporary.write_text(json.dumps(value), encoding="ascii")
             temporary.replace(path)
         except OSError as error:
             raise StoreUnwritable(
                 f"can't write {path}: {error}", "check permissions and free space"
             ) from None
 
-    def _read(self, path: Path) -> dict[str, Any] | None:
+    def _read(self, path: Path, kind: type[Order] | type[Report]) -> dict[str, Any] | None:
+        """A file's fields; None where there is no such file or a power cut left half of one."""
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
-        except OSError:
+        except (OSError, ValueError, RecursionError):
             return None
-        except ValueError:
-            raise StoreDamaged(f"{path} is not readable", "delete that file") from None
-        return value if isinstance(value, dict) else None
+        return value if isinstance(value, dict) and value.keys() == set(kind._fields) else None
+
+
+def _is_oid(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 40 and all(c in "0123456789abcdef" for c in text)
 
 
 class Folders:
@@ -112,7 +121,7 @@ class Folders:
         """Keeps a thread's working directory."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / thread).write_text(str(cwd), encoding="utf-8")
+            (self._folder / thread).write_bytes(os.fsencode(cwd))
         except OSError as error:
             raise StoreUnwritable(
                 f"can't remember the folder of {thread}: {error}", "check free space"
@@ -121,6 +130,6 @@ class Folders:
     def recall(self, thread: ThreadId) -> Path | None:
         """A thread's working directory, if one was given."""
         try:
-            return Path((self._folder / thread).read_text(encoding="utf-8"))
+            return Path(os.fsdecode((self._folder / thread).read_bytes()))
         except OSError:
             return None

@@ -18,7 +18,7 @@ from uwf_git.ids import Hash, complete, parse_hash
 from uwf_git.index import ArchiveRow, CommitRow, Index, Tip
 from uwf_git.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.protocol import BUILTIN, DETAIL, META, STARTNODE, STEPNODE, asks_human, parse_start, parse_step
-from uwf_git.repository import COMMIT, TAG, Oid, Repository
+from uwf_git.repository import COMMIT, TAG, Oid, Repository, StoreUnwritable
 from uwf_git.schema import Problem, Schema, check_schema
 
 __all__ = ["Store"]
@@ -39,6 +39,7 @@ class Store:
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
         self._blobs: dict[Hash, Oid] = {}
+        self._taking_in = False
 
     @classmethod
     def open(cls, git_dir: Path) -> Store:
@@ -233,6 +234,8 @@ class Store:
     def sync(self) -> bool:
         """Takes in the commits of every ref under refs/uwf/ that moved since it was last seen.
         Returns whether anything did. A damaged ref is remembered as such and stops nothing."""
+        if self._taking_in:  # a commit that names a node which isn't there: looking again would not help
+            return False
         refs = self.repository.refs()
         seen = self.index.tips()
         moved = {
@@ -255,17 +258,22 @@ class Store:
         row = self.index.commit(commit.raw)
         if row is None:
             with self.index.transaction():
-                self._take_in(commit)
+                self._take_in_checked(commit)
             row = self.index.commit(commit.raw)
             if row is None:
-                raise StoreDamaged(f"commit {commit} could not be taken in", "repair with: uwf cas reindex")
+                raise StoreUnwritable(
+                    f"the index can't keep commit {commit}", "check free space and permissions"
+                )
         return row
 
     def take_in_tag(self, tag: Oid) -> ArchiveRow:
         """What an archive tag says. Raises StoreDamaged."""
         row = self.index.archive(tag.raw)
         if row is None:
-            self._peel(tag)
+            try:
+                self._peel(tag)
+            except (ValueError, LookupError, OverflowError) as error:
+                raise StoreDamaged(f"tag {tag} is not what uwf writes: {error}", "delete the ref") from None
             row = self.index.archive(tag.raw)
             if row is None:
                 raise StoreDamaged(f"object {tag} is no archive tag", "delete the ref that names it")
@@ -274,11 +282,16 @@ class Store:
     def _take_in_ref(self, name: str, oid: Oid) -> Tip:
         tip = Tip(name, oid.raw, None, None)
         try:
-            target = self._peel(oid)
+            target = self._peel(oid) if name.startswith(layout.ARCHIVE) else oid
             self._take_in(target)
             tip = tip._replace(tip=target.raw)
         except UwfError as error:
             tip = tip._replace(problem=error.message)
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            # What a ref leads to may be anybody's making, and one must never hide the others.
+            tip = tip._replace(
+                problem=f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
+            )
         self.index.set_tip(tip)
         return tip
 
@@ -304,8 +317,26 @@ class Store:
         self.index.add_archive(ArchiveRow(oid.raw, target.raw, status, reason, when))
         return target
 
+    def _take_in_checked(self, commit: Oid) -> None:
+        try:
+            self._take_in(commit)
+        except NotFound as error:
+            raise StoreDamaged(f"commit {commit} names what is not there: {error.message}", error.hint) from None
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            raise StoreDamaged(
+                f"commit {commit} is not what uwf writes: {type(error).__name__}",
+                "restore the ref that leads to it",
+            ) from None
+
     def _take_in(self, tip: Oid) -> None:
         """Takes in a commit and those of its ancestors that are new, oldest first."""
+        outermost, self._taking_in = not self._taking_in, True
+        try:
+            self._take_in_all(tip)
+        finally:
+            self._taking_in = not outermost
+
+    def _take_in_all(self, tip: Oid) -> None:
         pending = [tip]
         while pending:
             oid = pending[-1]

@@ -31,7 +31,8 @@ def main() -> None:
     if arguments in (["--version"], ["-V"]):
         from uwf_git import __version__
 
-        sys.stdout.write(f"uwf {__version__}\n")
+        if sys.stdout is not None:  # it was closed
+            sys.stdout.write(f"uwf {__version__}\n")
         sys.exit(0)
     sys.exit(_run(arguments))
 
