@@ -221,3 +221,27 @@ def test_a_store_in_a_project_touches_only_its_own_refs_and_folder(uwf: Uwf, her
         "--root", hermetic / "named", "thread", "list", "--all", cwd=inside, env=environment, check=None
     )
     assert thread not in named.out
+
+
+def test_a_folder_that_is_gone_keeps_nobody_from_reading_and_is_named_for_a_step(
+    uwf: Uwf, hermetic: Path, thread: str
+) -> None:
+    gone = hermetic / "gone"
+    command = f"mkdir {gone}; cd {gone}; rmdir {gone}; "
+    for arguments, status in (("thread show " + thread, 0), ("thread step " + thread, 1)):
+        program = command + " ".join([*UWF, arguments])
+        done = subprocess.run(["sh", "-c", program], capture_output=True, text=True, check=False)
+        assert done.returncode == status, done.stderr
+    assert "current folder is gone" in done.stderr
+    assert uwf("thread", "step", thread, "--cwd", hermetic).json["done"]
+
+
+@pytest.mark.parametrize("content", [b"A=a\0b\n", b"A=" + b"x" * 100_000])
+def test_an_env_file_that_no_process_could_be_given_is_named(
+    uwf: Uwf, root: Path, thread: str, content: bytes
+) -> None:
+    (root / ".env").write_bytes(content)
+    assert ".env" in uwf("thread", "step", thread, check=1).error["message"]
+    (root / ".env").write_bytes(b"garbage\n=x\n")
+    done = uwf("thread", "step", thread)
+    assert done.json["done"] and done.err == ""

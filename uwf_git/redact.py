@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
+DOTENV_LIMIT = 64 * 1024  # bytes; all of it goes into an environment
 
 _COMMON = frozenset(
     ("changeme", "development", "localhost", "password", "postgres", "production", "undefined")
@@ -54,6 +55,10 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
 def _read_dotenv(path: Path) -> dict[str, str]:
     if not path.exists():
         return {}
+    if not path.is_dir() and (not path.is_file() or path.stat().st_size > DOTENV_LIMIT):
+        raise Invalid(
+            f"{path} is no file of at most {DOTENV_LIMIT // 1024} KiB", "it holds lines of NAME=value"
+        )
     from io import StringIO
 
     from dotenv import dotenv_values
@@ -63,6 +68,12 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise Invalid(f"{path} can't be read: {reason}", "it holds lines of NAME=value") from None
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise Invalid(f"{path}:{line}: holds a NUL, which no environment can", "remove that line")
+    import logging
+
+    logging.getLogger("dotenv").setLevel(logging.ERROR)  # it warns of odd lines on its own
     # Without interpolation: a `$` in a key is a character of it.
     return {
         name: value

@@ -252,7 +252,7 @@ class _Run:
         folders, thread = self._instance.folders, self._head.thread
         if cwd is not None:
             folders.remember(thread, cwd.absolute())
-        base = cwd or folders.recall(thread) or Path.cwd()
+        base = cwd or folders.recall(thread) or _current_folder()
         folder = base / self._found.location if self._found.location else base
         if not folder.is_dir():
             raise Invalid(
@@ -285,7 +285,7 @@ class _Run:
         embedded = agents.embedded(config.command)
         if embedded is None:
             return self._in_child(config, folder, lock)
-        here = Path.cwd()
+        here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
         try:
             os.chdir(folder)
             node = embedded.perform(self._instance, self._head, order, config.args, cwd=folder)
@@ -297,7 +297,8 @@ class _Run:
             self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
             raise
         finally:
-            os.chdir(here)
+            os.fchdir(here)
+            os.close(here)
 
     def _in_child(self, config: AgentConfig, folder: Path, lock: int) -> Made:
         from uwf_git.process import run_command
@@ -411,6 +412,13 @@ class _Run:
             if text.strip():
                 payload[name] = redact(_sound(text))[0]
         self._instance.attempts.record(self._head, payload)
+
+
+def _current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise Invalid("the current folder is gone", "cd to one that exists, or give one with --cwd") from None
 
 
 def _sound(text: str) -> str:

@@ -321,7 +321,9 @@ class Store:
         try:
             self._take_in(commit)
         except NotFound as error:
-            raise StoreDamaged(f"commit {commit} names what is not there: {error.message}", error.hint) from None
+            raise StoreDamaged(
+                f"commit {commit} names what is not there: {error.message}", error.hint
+            ) from None
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
             raise StoreDamaged(
                 f"commit {commit} is not what uwf writes: {type(error).__name__}",

@@ -31,7 +31,11 @@ class Invocation:
         """The storage root and the store."""
         from uwf_git.location import locate
 
-        return locate(self.root_option, os.environ, Path.cwd())
+        try:
+            here = Path.cwd()
+        except OSError:  # it was deleted; what it is needed for says so
+            here = Path("/")
+        return locate(self.root_option, os.environ, here)
 
     @cached_property
     def instance(self) -> Instance:
