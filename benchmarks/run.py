@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import exchange
 import pygit2
 from measure import Turn, disk, fastest, peak, process, timed
 from stores import BY_CONDITION, BY_STATUS, PAYLOAD, Lab
@@ -40,10 +41,22 @@ class Size(NamedTuple):
     long: int
     batch: int
     disk: int
+    shared: int
+    archived: tuple[int, ...]
 
 
-FULL = Size(turns=15, threads=1000, many=5000, few=50, long=1000, batch=50, disk=500)
-QUICK = Size(turns=2, threads=20, many=60, few=10, long=40, batch=5, disk=20)
+FULL = Size(
+    turns=15,
+    threads=1000,
+    many=5000,
+    few=50,
+    long=1000,
+    batch=50,
+    disk=500,
+    shared=200,
+    archived=(100, 5000, 50_000),
+)
+QUICK = Size(turns=2, threads=20, many=60, few=10, long=40, batch=5, disk=20, shared=5, archived=(5, 20))
 
 
 class Row(NamedTuple):
@@ -69,12 +82,12 @@ class Row(NamedTuple):
         verdict = ("PASS" if self.holds else "OVER") if judged else ""
         if self.ratio is None:
             figures = f"{self.figure:9.2f} {self.unit}{'':23}"
-            return f"{self.what:<58}{figures}{self.limit:8.0f} {self.unit:<4}{verdict}"
+            return f"{self.what:<66}{figures}{self.limit:8.0f} {self.unit:<4}{verdict}"
         figures = f"{self.figure:9.2f} {self.unit}{self.against:11.2f} {self.unit}{self.ratio:8.2f} ×"
-        return f"{self.what:<58}{figures}{self.limit:8.1f} ×   {verdict}"
+        return f"{self.what:<66}{figures}{self.limit:8.1f} ×   {verdict}"
 
 
-HEADER = f"{'':<58}{'measured':>12}{'yardstick':>14}{'ratio':>10}{'at most':>10}"
+HEADER = f"{'':<66}{'measured':>12}{'yardstick':>14}{'ratio':>10}{'at most':>10}"
 
 
 def main() -> None:
@@ -88,7 +101,7 @@ def main() -> None:
         folder = Path(name)
         print(_machine(folder), HEADER, sep="\n")
         over = 0
-        for group in (start_up, on_many_threads, listing, appending, walking, sizes, memory):
+        for group in (*ALONE, *SHARING):
             if options.only not in group.__name__:
                 continue
             lab = folder / group.__name__
@@ -221,6 +234,41 @@ def memory(folder: Path, size: Size) -> Iterator[Row]:
         most = max(peak([UWF, "thread", command, thread], lab.environ) for _ in range(3))
         what = f"memory of uwf thread {command}, {size.long:,} steps"
         yield Row(what, most / MEGABYTE, "MB", None, 100)
+
+
+def pushing(folder: Path, size: Size) -> Iterator[Row]:
+    """A push against plain git's, of everything and of one step."""
+    yield from _compared(exchange.pushing(folder, size.shared, 5, _few(size)))
+
+
+def pulling(folder: Path, size: Size) -> Iterator[Row]:
+    """A pull among many known threads against plain git's fetch."""
+    yield from _compared(exchange.pulling(folder, size.many, 1, _few(size)))
+
+
+def verifying(folder: Path, size: Size) -> Iterator[Row]:
+    """How long a thousand nodes take."""
+    for each in exchange.verifying(folder, size.long, _few(size)):
+        yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
+
+
+def archived(folder: Path, size: Size) -> Iterator[Row]:
+    """A push to a remote that holds more and more that has ended."""
+    yield from _compared(exchange.crowded(folder, size.archived, _few(size)))
+
+
+ALONE = (start_up, on_many_threads, listing, appending, walking, sizes, memory)
+SHARING = (pushing, pulling, verifying, archived)
+
+
+def _few(size: Size) -> int:
+    """Turns for what takes seconds each."""
+    return max(size.turns // 3, 1)
+
+
+def _compared(found: Iterator[exchange.Compared]) -> Iterator[Row]:
+    for each in found:
+        yield _milliseconds(each.what, each.seconds, each.yardstick, each.limit)
 
 
 def _uwf(lab: Lab, command: str, thread: str) -> Turn:

@@ -20,6 +20,17 @@ EXAMPLES = REPOSITORY / "examples"
 
 _KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
+# What git 3 announced as its defaults. Older versions of git ignore what they don't know.
+_GIT_3 = """\
+[safe]
+\tbareRepository = explicit
+[init]
+\tdefaultObjectFormat = sha256
+\tdefaultRefFormat = reftable
+\tdefaultBranch = main
+"""
+_GIT_DEFAULTS = {"3": _GIT_3, "": ""}[os.environ.get("UWF_TEST_GIT_DEFAULTS", "")]
+
 
 @pytest.fixture(autouse=True)
 def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -49,7 +60,9 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     }
     for name, value in sealed.items():
         monkeypatch.setenv(name, value)
-    (home / ".gitconfig").write_text("[user]\n\tname = Ada Example\n\temail = ada@example.invalid\n")
+    (home / ".gitconfig").write_text(
+        "[user]\n\tname = Ada Example\n\temail = ada@example.invalid\n" + _GIT_DEFAULTS
+    )
     monkeypatch.chdir(work)
     return home
 

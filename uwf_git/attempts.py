@@ -7,13 +7,15 @@ when the head has moved since, it is the second parent. Its tree is the head's w
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 from uwf_git import layout, views
-from uwf_git.errors import HeadMoved
+from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.ids import Hash, ThreadId
+from uwf_git.index import CommitRow
 from uwf_git.protocol import ATTEMPT
-from uwf_git.repository import Oid, Person
+from uwf_git.repository import Entry, Oid, Person
 from uwf_git.store import Store
 from uwf_git.thread import Head
 
@@ -62,12 +64,61 @@ class Attempts:
     def all(self, thread: ThreadId) -> list[Attempt]:
         """Every attempt of a thread, oldest first."""
         tip = self._repository.ref(layout.ATTEMPTS + thread)
+        if tip is None and (folded := self._store.folded(thread)) and folded.attempts:
+            tip = Oid(raw=folded.attempts)
         commits: list[Oid] = []
         while tip is not None and self._store.take_in(tip).kind == "attempt":
             commits.append(tip)
             parents = self._repository.commit(tip).parents
             tip = parents[0] if parents else None
         return [self._attempt(commit, number) for number, commit in enumerate(reversed(commits), 1)]
+
+    def rows(self, tip: Oid) -> list[CommitRow]:
+        """The attempts that a commit leads to, oldest first."""
+        found: list[CommitRow] = []
+        row = self._store.take_in(tip)
+        while row.kind == "attempt":
+            found.append(row)
+            if row.parent is None:
+                break
+            row = self._store.take_in(Oid(raw=row.parent))
+        return found[::-1]
+
+    def put_on(self, tip: Oid, row: CommitRow) -> Oid:
+        """An attempt once more, after another one: a commit without a ref."""
+        oid = Oid(raw=row.oid)
+        old = self._repository.commit(oid)
+        added = [
+            entry
+            for entry in self._folders(old.tree)
+            if entry.name.endswith(f"-{layout.slug(row.role or '')}")
+        ]
+        if not added:
+            raise StoreDamaged(f"commit {oid} has no folder for its attempt", "see: uwf verify")
+        number = self._count(tip) + 1
+        before = self._repository.file(self._repository.commit(tip).tree, "attempts")
+        assert before is not None
+        tree = self._repository.graft(old.tree, ["attempts"], before)
+        folder = layout.attempt_folder(number, row.role or "")
+        tree = self._repository.graft(tree, folder, added[-1].oid)
+        message = re.sub(r"^attempt \d+", f"attempt {number:04d}", old.message)
+        head = self._head_of(oid)
+        parents = (tip,) if self._head_of(tip) == head else (tip, head)
+        commit = self._repository.rewrite_commit(oid, tree, parents, message)
+        self._store.take_in(commit)
+        return commit
+
+    def _folders(self, tree: Oid) -> tuple[Entry, ...]:
+        folder = self._repository.file(tree, "attempts")
+        return self._repository.tree(folder) if folder else ()
+
+    def _head_of(self, attempt: Oid) -> Oid:
+        """The head that an attempt was made on: its own last parent, or that of the attempt before."""
+        while True:
+            parents = self._repository.commit(attempt).parents
+            if len(parents) > 1 or self._store.take_in(parents[0]).kind != "attempt":
+                return parents[-1]
+            attempt = parents[0]
 
     def failed(self, head: Head) -> bool:
         """Whether the last thing that happened on this head was a failed attempt."""
@@ -79,8 +130,7 @@ class Attempts:
         return row.kind == "attempt" and bool(self._store.get(row.node).payload["prev"] == prev)
 
     def _count(self, tip: Oid | None) -> int:
-        tree = self._repository.file(self._repository.commit(tip).tree, "attempts") if tip else None
-        return len(self._repository.tree(tree)) if tree else 0
+        return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
 
     def _commit(self, head: Head, node: Hash, payload: dict[str, Any], number: int, tip: Oid | None) -> Oid:
         detail = self._store.get(payload["detail"]) if payload["detail"] else None
@@ -96,16 +146,16 @@ class Attempts:
             files[f"nodes/{layout.node_file(found)}"] = self._store.blob_of(found)
         folder = self._repository.write_folder(files)
         tree = self._repository.graft(tree, layout.attempt_folder(number, payload["role"]), folder)
-        text = layout.message(
-            f"attempt {number:04d} {layout.one_line(payload['role'], 40)}: {payload['error']}",
-            {"Uwf-Attempt": node, "Uwf-Role": payload["role"], "Uwf-Agent": payload["agent"]},
-        )
+        text = layout.attempt_message(number, node, payload)
         parents = [tip] if tip is not None else []
-        if tip is None or self._repository.commit(tip).parents[-1] != head.commit:
+        if tip is None or self._head_of(tip) != head.commit:
             parents.append(head.commit)
         agent = layout.one_line(payload["agent"], 60)
         author = Person(agent, f"{layout.slug(agent)}@agents.invalid")
-        return self._repository.write_commit(tree, parents, author, text)
+        try:
+            return self._repository.write_commit(tree, parents, author, text)
+        except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it
+            return self._repository.write_commit(tree, parents, author, text, sign=False)
 
     def _attempt(self, commit: Oid, number: int) -> Attempt:
         row = self._store.take_in(commit)

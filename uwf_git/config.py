@@ -3,6 +3,7 @@
     providers: {<alias>: {baseUrl, apiKeyEnv}}       models: {<alias>: {provider, name}}
     agents: {<alias>: {command, args, timeout}}      defaultAgent, defaultModel: <alias>
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
+    forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
 
 Keys of services are never in it: `apiKeyEnv` names the variable, and `.env` or the environment holds it.
 What is misspelt or of the wrong type is refused when the file is read. What is merely missing, such as a
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 from uwf_git import yaml12
 from uwf_git.errors import Invalid, NotFound, Usage
+from uwf_git.forges import KINDS as FORGES
 from uwf_git.nearest import nearest
 from uwf_git.yaml12 import Document, ValuePath, one_line
 
@@ -33,7 +35,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 OVERRIDES = ("agentOverrides", "modelOverrides")
 DEFAULTS = ("defaultAgent", "defaultModel")
-KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES)
+FLAT = ("modelOverrides", "forges")
+KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges")
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))+", re.ASCII)
@@ -78,6 +81,7 @@ class Config(NamedTuple):
     agent_overrides: Mapping[str, Mapping[str, str]]
     default_model: str | None
     model_overrides: Mapping[str, str]
+    forges: Mapping[str, str]
     path: Path
 
 
@@ -253,6 +257,7 @@ class _Reader:
             self._agent_overrides(data.get("agentOverrides")),
             self._text((), data, "defaultModel") or None,
             self._names(("modelOverrides",), data.get("modelOverrides")),
+            self._forges(data.get("forges")),
             path,
         )
 
@@ -336,6 +341,17 @@ class _Reader:
     def _agent_overrides(self, value: Any) -> dict[str, dict[str, str]]:
         section = self._mapping(("agentOverrides",), value, "agentOverrides")
         return {name: self._names(("agentOverrides", name), roles) for name, roles in section.items()}
+
+    def _forges(self, value: Any) -> dict[str, str]:
+        kinds = self._names(("forges",), value)
+        for host, kind in kinds.items():
+            if kind not in FORGES:
+                self._refuse(
+                    ("forges", host),
+                    f'forge "{one_line(kind, 40)}" of {one_line(host, 60)} is not known',
+                    nearest(kind, FORGES) or "one of: " + ", ".join(FORGES),
+                )
+        return {host.lower(): kind for host, kind in kinds.items() if kind in FORGES}
 
     def _names(self, path: ValuePath, value: Any) -> dict[str, str]:
         entries = self._mapping(path, value, ".".join(map(str, path)))

@@ -23,6 +23,7 @@ from uwf_git.config import (
     DEFAULTS,
     FIELDS,
     FILE,
+    FLAT,
     KEYS,
     SECRET_HINT,
     SECRET_KEYS,
@@ -130,7 +131,7 @@ def _split(key: str, data: Any) -> ValuePath:
     rest = parts[1:]
     if section in DEFAULTS and rest:
         raise Usage(f"{section} holds one name, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
-    if section == "modelOverrides" or len(rest) < 2:
+    if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
     entries = _at(data, (section,))
     whole = ".".join(rest)
@@ -161,7 +162,7 @@ def _value(path: ValuePath, text: str) -> Any:
             return yaml12.load(text, "args").data if text.lstrip().startswith("[") else shlex.split(text)
         except ValueError as error:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
-    is_text = section in DEFAULTS or len(path) == 3 or (section == "modelOverrides" and len(path) == 2)
+    is_text = section in DEFAULTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data
     if not is_text and not isinstance(value, dict):
         raise Invalid(f"{dotted(path)} holds a mapping, so that is what it can be set to", "{command: …}")

@@ -86,6 +86,12 @@ class HashCollision(StoreDamaged):
     code = "hash_collision"
 
 
+class SigningFailed(UwfError):
+    """The user's configuration asks for signatures, and there was none to be had. Nothing was written."""
+
+    code = "signing_failed"
+
+
 class RemoteFailed(UwfError):
     """The git program could not talk to a remote."""
 

@@ -49,7 +49,8 @@ def check_expression(text: str) -> str | None:
 
 def evaluate(text: str, context: Any) -> Any:
     """The value of an expression over a JSON value, as plain JSON; None also where JSONata says
-    "undefined". Raises Invalid, naming the expression and the reason. The context is left untouched."""
+    "undefined". Raises Invalid, naming the expression and the reason. The context, which may be Frozen, is
+    left untouched."""
     return _run(text, context, _plain)
 
 
@@ -64,6 +65,22 @@ def holds(text: str, context: Any) -> bool:
 
 
 def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
+    if isinstance(context, Frozen):
+        guard = context.guard
+        guard.touched = False
+        try:
+            found = _evaluated(text, lambda: context.value, use)
+        except Invalid:
+            if not guard.touched:
+                raise
+        else:
+            if not guard.touched:
+                return found
+        return _evaluated(text, lambda: _thawed(context.value), use)
+    return _evaluated(text, lambda: _copied(context), use)
+
+
+def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) -> _T:
     def work() -> _T:
         jsonata = _library()
         parsed = copy.copy(_parse(text))
@@ -74,7 +91,7 @@ def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
         # The evaluator looks itself up here: without this, what was parsed last would run.
         jsonata.Jsonata.CURRENT.jsonata = parsed
         try:
-            return use(parsed.evaluate(_copied(context)))
+            return use(parsed.evaluate(given()))
         finally:
             del jsonata.Jsonata.CURRENT.jsonata
 
@@ -296,6 +313,62 @@ def _copied(value: Any) -> Any:
         return item
 
     return walk(value)
+
+
+class _Guard:
+    """Tells whether an expression tried to alter what it was given."""
+
+    touched = False
+
+
+class Frozen:
+    """A JSON value made ready for expressions once, for many of them. What would alter it is kept from
+    doing so, and that expression is given a copy of its own instead: the outcome is the same."""
+
+    def __init__(self) -> None:
+        self.guard = _Guard()
+        self.value: Any = None
+
+    def freeze(self, value: Any) -> Any:
+        """A copy of a JSON value that can stand in `value`."""
+        null = _library().Utils.NULL_VALUE
+        array, mapping = _frozen_types()
+
+        def walk(item: Any) -> Any:
+            if item is None:
+                return null
+            made: Any
+            if isinstance(item, dict):
+                made = mapping((key, walk(each)) for key, each in item.items())
+            elif isinstance(item, list | tuple):
+                made = array(map(walk, item))
+            else:
+                return item
+            made.guard = self.guard
+            return made
+
+        return walk(value)
+
+
+@cache
+def _frozen_types() -> tuple[type[list[Any]], type[dict[str, Any]]]:
+    def refuse(self: Any, *_arguments: object, **_named: object) -> Any:
+        self.guard.touched = True
+        raise TypeError("the history can't be altered")
+
+    arrays = "append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__"
+    mappings = "pop popitem clear update setdefault __setitem__ __delitem__ __ior__"
+    return (
+        type("_Array", (list,), dict.fromkeys(arrays.split(), refuse) | {"guard": _Guard()}),
+        type("_Mapping", (dict,), dict.fromkeys(mappings.split(), refuse) | {"guard": _Guard()}),
+    )
+
+
+def _thawed(value: Any) -> Any:
+    """A copy of what was frozen, the library's own null kept."""
+    if isinstance(value, dict):
+        return {key: _thawed(item) for key, item in value.items()}
+    return [_thawed(item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
     nodes      node hash -> type, blob id
     commits    commit id -> what the commit records: a workflow version, a start, a step, an attempt, a pin
     archives   tag id -> the commit it ends, completed or killed, why
+    folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
     tips       ref name -> the id it was seen at, and what was wrong with it
     decisions  StepNode or StartNode hash -> what the moderator said, as JSON
 
@@ -18,9 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.ids import Hash
+from uwf_git.ids import Hash, ThreadId
 
-VERSION = 1
+VERSION = 2
 BUSY_SECONDS = 30
 
 _TABLES = """
@@ -32,6 +33,9 @@ CREATE TABLE commits (
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
+CREATE TABLE folded (
+    thread TEXT, ref TEXT, tag BLOB NOT NULL, attempts BLOB, fork BLOB, problem TEXT, PRIMARY KEY (thread, ref)
+) WITHOUT ROWID;
 CREATE TABLE tips (name TEXT PRIMARY KEY, oid BLOB NOT NULL, tip BLOB, problem TEXT) WITHOUT ROWID;
 CREATE TABLE decisions (hash TEXT PRIMARY KEY, decision TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -63,6 +67,18 @@ class ArchiveRow(NamedTuple):
     status: str
     reason: str
     time: int
+
+
+class FoldedRow(NamedTuple):
+    """A thread in the fold that a ref leads to: the id of its archive tag, of its newest attempt, and the
+    content of its fork tag; `problem` is None when its commits were taken in."""
+
+    thread: ThreadId
+    ref: str
+    tag: bytes
+    attempts: bytes | None
+    fork: bytes | None
+    problem: str | None
 
 
 class Tip(NamedTuple):
@@ -189,6 +205,27 @@ class Index:
         ).fetchone()
         return row
 
+    def blobs(self) -> list[tuple[Hash, bytes]]:
+        """Every node with the id of its blob."""
+        return self._run("SELECT hash, blob FROM nodes").fetchall()
+
+    def commit_ids(self) -> list[bytes]:
+        """Every commit that was taken in."""
+        return [row[0] for row in self._run("SELECT oid FROM commits")]
+
+    def forget(self, nodes: Iterable[Hash], commits: Iterable[bytes]) -> None:
+        """Forgets what is gone from the repository."""
+        with self.transaction():
+            for node in nodes:
+                self._run("DELETE FROM nodes WHERE hash = ?", (node,))
+            for oid in commits:
+                self._run("DELETE FROM commits WHERE oid = ?", (oid,))
+
+    def node_of_blob(self, blob: bytes) -> Hash | None:
+        """The node that a blob holds. Looks at every node."""
+        row = self._run("SELECT hash FROM nodes WHERE blob = ?", (blob,)).fetchone()
+        return row[0] if row else None
+
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
         """Takes in (hash, type, blob id); a hash that is there keeps its first blob."""
         for row in rows:
@@ -240,9 +277,10 @@ class Index:
         """Takes in an archive tag."""
         self._run("INSERT OR REPLACE INTO archives VALUES (?,?,?,?,?)", row)
 
-    def tips(self) -> dict[str, Tip]:
-        """Every ref as last seen."""
-        return {row[0]: Tip(*row) for row in self._run("SELECT * FROM tips")}
+    def tips(self, prefix: str = "") -> dict[str, Tip]:
+        """Every ref under a prefix as last seen."""
+        sql = "SELECT * FROM tips WHERE name >= ? AND name < ?"
+        return {row[0]: Tip(*row) for row in self._run(sql, (prefix, prefix + "~"))}
 
     def set_tip(self, tip: Tip) -> None:
         """Remembers where a ref was seen."""
@@ -264,6 +302,43 @@ class Index:
     def archives(self) -> dict[bytes, ArchiveRow]:
         """Every archive tag taken in, by its id."""
         return {row[0]: ArchiveRow(*row) for row in self._run("SELECT * FROM archives")}
+
+    # Folded threads
+
+    def folded(self, thread: str) -> FoldedRow | None:
+        """Where a thread is folded; of several folds, the first by month."""
+        sql = "SELECT * FROM folded WHERE thread = ? ORDER BY ref LIMIT 1"
+        row = self._run(sql, (thread,)).fetchone()
+        return FoldedRow(*row) if row else None
+
+    def folded_threads(self) -> set[ThreadId]:
+        """Every thread that is folded."""
+        return {row[0] for row in self._run("SELECT thread FROM folded")}
+
+    def folded_heads(self, damaged: bool) -> list[tuple[FoldedRow, ArchiveRow | None, CommitRow | None]]:
+        """What is folded, with what the tag says and the commit it is on; `damaged`: only what has a
+        problem. The first fold of a thread comes last, so that it counts."""
+        rows = self._run(
+            "SELECT folded.*, archives.*, commits.* FROM folded"
+            " LEFT JOIN archives ON archives.oid = folded.tag"
+            " LEFT JOIN commits ON commits.oid = archives.target"
+            + (" WHERE folded.problem IS NOT NULL" if damaged else "")
+            + " ORDER BY folded.ref DESC"
+        )
+        return [
+            (
+                FoldedRow(*row[:6]),
+                ArchiveRow(*row[6:11]) if row[6] is not None else None,
+                _commit_row(row[11:]) if row[11] is not None else None,
+            )
+            for row in rows
+        ]
+
+    def set_folded(self, ref: str, rows: Iterable[FoldedRow]) -> None:
+        """Remembers what the fold holds that a ref leads to, in place of what it held before."""
+        self._run("DELETE FROM folded WHERE ref = ?", (ref,))
+        for row in rows:
+            self._run("INSERT INTO folded VALUES (?,?,?,?,?,?)", row)
 
     # Decisions: pure functions of a head, so a cached one never goes stale
 

@@ -19,6 +19,7 @@ from uwf_git.thread import Threads
 if TYPE_CHECKING:
     from uwf_git.config import Config
     from uwf_git.redact import Redactor
+    from uwf_git.remotes import Remotes
 
 
 class Instance:
@@ -49,6 +50,13 @@ class Instance:
         from uwf_git.config import load_config
 
         return load_config(self.location.root)
+
+    @cached_property
+    def remotes(self) -> Remotes:
+        """The remotes that threads are shared with."""
+        from uwf_git.remotes import Remotes
+
+        return Remotes(self.store.repository, self.location.here)
 
     @cached_property
     def secrets(self) -> Mapping[str, str]:

@@ -13,22 +13,71 @@ stranger with plain git sees.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.ids import Hash, is_hash
+from uwf_git.ids import Hash, is_hash, is_thread_id
 from uwf_git.protocol import status_of
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 
+NAMESPACE = "refs/uwf/"
 WORKFLOWS = "refs/uwf/workflows/"
 THREADS = "refs/uwf/threads/"
 ARCHIVE = "refs/uwf/archive/"
 ATTEMPTS = "refs/uwf/attempts/"
 PINS = "refs/uwf/nodes/"
+FORKS = "refs/uwf/forks/"
+FOLDED = "refs/uwf/folded/"
+PROPOSALS = "refs/uwf/proposals/"
+REMOTES = "refs/uwf/remotes/"
+
+# What travels. Workflows and starts before the threads that stand on them, archives before the active
+# refs they end, so that whoever is cut off in between has something that makes sense.
+SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, THREADS, ATTEMPTS, PINS)
+# Where a remote's published branches are, and where those of workflows are tracked.
+BRANCHES = "refs/heads/uwf/"
+WORKFLOW_BRANCHES = BRANCHES + "workflows/"
 
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
 _UNSAFE = re.compile(r"[^\w.-]+")
+_MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
 _TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
+
+
+def is_shared_ref(name: str) -> bool:
+    """Whether a ref is one that travels, and its name one that uwf makes. Others are never fetched."""
+    for prefix in SHARED:
+        if name.startswith(prefix):
+            rest = name.removeprefix(prefix)
+            if prefix == WORKFLOWS:
+                from uwf_git.workflow.names import name_problem
+
+                return name_problem(rest) is None
+            if prefix == FOLDED:
+                return _MONTH.fullmatch(rest) is not None
+            return is_hash(rest) if prefix == PINS else is_thread_id(rest)
+    return False
+
+
+def is_thread_ref(name: str) -> bool:
+    """Whether a ref belongs to one thread: the last part of its name is the thread's id."""
+    return name.startswith((THREADS, ARCHIVE, ATTEMPTS, FORKS))
+
+
+def tracking(remote: str, name: str) -> str:
+    """Where a remote's shared ref, or its branch of a published workflow, is tracked."""
+    if name.startswith(WORKFLOW_BRANCHES):
+        return f"{REMOTES}{remote}/branches/workflows/{name.removeprefix(WORKFLOW_BRANCHES)}"
+    return f"{REMOTES}{remote}/{name.removeprefix(NAMESPACE)}"
+
+
+def tracked(remote: str, name: str) -> str:
+    """The remote's name of what a tracking ref tracks: the inverse of `tracking`."""
+    rest = name.removeprefix(f"{REMOTES}{remote}/")
+    if rest.startswith("branches/"):
+        return BRANCHES + rest.removeprefix("branches/")
+    return NAMESPACE + rest
 
 
 def node_file(node: Hash) -> str:
@@ -80,6 +129,9 @@ _KIND_TRAILERS = {
 }
 
 
+FOLD_TRAILER = "Uwf-Fold"
+
+
 def message(subject: str, trailers: dict[str, str], body: str = "") -> str:
     """A commit message whose last paragraph are trailers."""
     parts = [one_line(subject, 100)]
@@ -87,6 +139,39 @@ def message(subject: str, trailers: dict[str, str], body: str = "") -> str:
         parts.append(body.strip())
     parts.append("\n".join(f"{key}: {one_line(value, 200)}" for key, value in trailers.items() if value))
     return "\n\n".join(parts) + "\n"
+
+
+def workflow_message(name: str, node: Hash) -> str:
+    """The message of a workflow version."""
+    return message(f"workflow {name} {node}", {"Uwf-Workflow": node})
+
+
+def start_message(workflow: str, prompt: str, node: Hash) -> str:
+    """The message of a thread's beginning: its subject is the workflow and the task's first line."""
+    first = next((line for line in prompt.splitlines() if line.strip()), "start")
+    return message(f"start {workflow}: {first}", {"Uwf-Start": node})
+
+
+def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, extraction: str) -> str:
+    """The message of a step. `verdict` is the `summary` of its output, `extraction` "" where the detail has
+    none."""
+    return message(
+        f"{number:04d} {one_line(role, 40)}" + (f": {verdict}" if verdict else ""),
+        {"Uwf-Step": node, "Uwf-Role": role, "Uwf-Agent": agent, "Uwf-Extraction": extraction},
+    )
+
+
+def attempt_message(number: int, node: Hash, payload: Mapping[str, Any]) -> str:
+    """The message of a failed attempt, from the Attempt's payload."""
+    return message(
+        f"attempt {number:04d} {one_line(payload['role'], 40)}: {payload['error']}",
+        {"Uwf-Attempt": node, "Uwf-Role": payload["role"], "Uwf-Agent": payload["agent"]},
+    )
+
+
+def pin_message(node: Hash) -> str:
+    """The message of a commit that keeps a node put by hand."""
+    return message(f"node {node}", {"Uwf-Node": node})
 
 
 def parse_message(text: str) -> Trailers | None:
@@ -99,6 +184,15 @@ def parse_message(text: str) -> Trailers | None:
     return None
 
 
+def folded_month(text: str) -> str | None:
+    """The month that a message says a fold is of; None where it is that of another commit."""
+    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
+    match = _TRAILER.match(last.split("\n", 1)[0])
+    if match and match.group(1) == FOLD_TRAILER and _MONTH.fullmatch(match.group(2)):
+        return match.group(2)
+    return None
+
+
 def one_line(text: str, at_most: int) -> str:
     """Text on one line without control characters, shortened."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -108,17 +202,20 @@ def one_line(text: str, at_most: int) -> str:
 def summary(output: Any) -> str:
     """What an output comes to, in a few words for a commit's subject: its status, else its first
     verdict (a boolean), else its first short text."""
+    return next(summaries(output), "")
+
+
+def summaries(output: Any) -> Iterator[str]:
+    """What `summary` could say of an output: its fields have an order only for who writes it, a node has
+    them sorted."""
     status = status_of(output)
     if status:
-        return one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
-    if isinstance(output, str):
-        return one_line(output, 60)
-    if not isinstance(output, dict):
-        return ""
-    for key, value in output.items():
-        if isinstance(value, bool):
-            return one_line(key if value else f"not {key}", 60)
-    for value in output.values():
-        if isinstance(value, str) and value.strip():
-            return one_line(value, 60)
-    return ""
+        yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
+    elif isinstance(output, str):
+        yield one_line(output, 60)
+    elif isinstance(output, dict):
+        verdicts = [(key, value) for key, value in output.items() if isinstance(value, bool)]
+        yield from (one_line(key if value else f"not {key}", 60) for key, value in verdicts)
+        if not verdicts:
+            texts = (value for value in output.values() if isinstance(value, str) and value.strip())
+            yield from (one_line(text, 60) for text in texts)

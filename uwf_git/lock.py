@@ -21,6 +21,7 @@ from uwf_git.repository import StoreUnwritable
 
 # Whoever asks whether a lock is held takes it for an instant, which must not fail a step.
 PROBE_SECONDS = 0.1
+EXCHANGE_SECONDS = 60
 
 
 class Locks:
@@ -33,12 +34,24 @@ class Locks:
     def hold(self, thread: ThreadId, wait: float = PROBE_SECONDS) -> Iterator[int]:
         """Holds the thread for the block; yields the file descriptor, which children may inherit.
         Raises Busy when somebody else still holds it after `wait` seconds."""
-        descriptor = self._acquire(thread, wait)
+        busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
+        descriptor = self._acquire(thread, wait, busy)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
             self._tidy(thread)
+
+    @contextlib.contextmanager
+    def exchange(self, remote: str, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
+        """Holds a remote for the block, so that of two pulls at the same time the second finds what the
+        first brought. Raises Busy when somebody else still holds it after `wait` seconds."""
+        busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is through")
+        descriptor = self._acquire(f"remote-{remote}", wait, busy)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
 
     def held(self) -> set[ThreadId]:
         """The threads that are running."""
@@ -113,15 +126,15 @@ class Locks:
             finally:
                 os.close(descriptor)
 
-    def _acquire(self, thread: ThreadId, wait: float) -> int:
+    def _acquire(self, name: str, wait: float, busy: Busy) -> int:
         deadline = time.monotonic() + wait
-        path = self._folder / thread
+        path = self._folder / name
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             except OSError as error:
-                raise StoreUnwritable(f"can't lock thread {thread}: {error}", "check the folder") from None
+                raise StoreUnwritable(f"can't lock {path}: {error}", "check the folder") from None
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(descriptor, path):
@@ -130,9 +143,7 @@ class Locks:
             except OSError:
                 os.close(descriptor)
                 if time.monotonic() >= deadline:
-                    raise Busy(
-                        f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}"
-                    ) from None
+                    raise busy from None
                 time.sleep(0.005)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
-from uwf_git.expression import holds
+from uwf_git.expression import Frozen, holds
 from uwf_git.nearest import nearest
 from uwf_git.protocol import (
     END,
@@ -60,16 +60,19 @@ class Chosen(NamedTuple):
     edge: Transition
 
 
-def decide(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Decision:
-    """What comes after these steps, oldest first. Raises NoTransition where no edge matches, Invalid
-    where a condition or template of the workflow fails or it names a role it doesn't have."""
+def decide(
+    workflow: Workflow, start: Start, steps: Sequence[StepContext], replay: Replay | None = None
+) -> Decision:
+    """What comes after these steps, oldest first. `replay`, of the same steps, makes it quicker for who
+    decides again and again. Raises NoTransition where no edge matches, Invalid where a condition or
+    template of the workflow fails or it names a role it doesn't have."""
     if steps:
         last = steps[-1]
         if last.role == USER:
             return _answered(workflow, steps)
         if asks_human(last.output):
             return _question(last.role, last.output)
-    return follow(workflow, choose(workflow, start, steps), start, steps)
+    return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
 
 
 def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
@@ -95,6 +98,7 @@ def choose(
     start: Start,
     steps: Sequence[StepContext],
     on_condition: Callable[[str, bool], None] | None = None,
+    replay: Replay | None = None,
 ) -> Chosen:
     """The edge that the last output takes, or the first one's where there is no step. The last step is
     one of a role, and asks nobody. `on_condition` is told the name and outcome of every condition that
@@ -102,7 +106,7 @@ def choose(
     source = steps[-1].role if steps else START
     output = steps[-1].output if steps else None
     status = status_of(output)
-    context = _Context(start, steps)
+    context = replay or _Context(start, steps)
     edges = workflow.graph.get(source, ())
     for position, edge in enumerate(edges):
         if edge.status is not None:
@@ -136,19 +140,43 @@ class _Context:
         self._steps = steps
         self._value: dict[str, Any] | None = None
 
-    def value(self) -> dict[str, Any]:
+    def value(self) -> Any:
         if self._value is None:
-            self._value = {
-                "start": {"workflow": self._start.workflow, "prompt": self._start.prompt},
-                "steps": [
-                    {"role": step.role, "output": step.output, "detail": step.detail, "agent": step.agent}
-                    for step in self._steps
-                ],
-            }
+            self._value = {"start": _start_value(self._start), "steps": list(map(_step_value, self._steps))}
         return self._value
 
 
-def _holds(workflow: Workflow, source: str, name: str, context: _Context) -> bool:
+class Replay:
+    """What the conditions of a history are evaluated over, kept from one decision to the next: only steps
+    that were added to `steps` since are made ready."""
+
+    def __init__(self, start: Start, steps: list[StepContext]) -> None:
+        self._start = start
+        self._steps = steps
+        self._frozen: Frozen | None = None
+        self._past: list[Any] = []
+
+    def value(self) -> Any:
+        """The history as a JSON value, frozen."""
+        if self._frozen is None:
+            self._frozen = Frozen()
+            self._frozen.value = self._frozen.freeze({"start": _start_value(self._start), "steps": []})
+            self._past = self._frozen.value["steps"]
+        added = self._steps[len(self._past) :]
+        # As a list, for the frozen one refuses to grow.
+        list.extend(self._past, (self._frozen.freeze(_step_value(step)) for step in added))
+        return self._frozen
+
+
+def _start_value(start: Start) -> dict[str, Any]:
+    return {"workflow": start.workflow, "prompt": start.prompt}
+
+
+def _step_value(step: StepContext) -> dict[str, Any]:
+    return {"role": step.role, "output": step.output, "detail": step.detail, "agent": step.agent}
+
+
+def _holds(workflow: Workflow, source: str, name: str, context: _Context | Replay) -> bool:
     condition = workflow.conditions.get(name)
     if condition is None:
         raise Invalid(

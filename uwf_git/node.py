@@ -37,8 +37,9 @@ def self_hash(payload: Any) -> Hash:
 
 def node_hash(node: Node) -> Hash:
     """The hash of a node, the self-describing bootstrap node included."""
-    plain = hash_of(node.type, node.payload)
-    if plain != node.type and self_hash(node.payload) == node.type:
+    data = cbor.encode(node.payload)
+    plain = crockford13(xxhash.xxh64_intdigest(node.type.encode("ascii") + data))
+    if plain != node.type and crockford13(xxhash.xxh64_intdigest(data)) == node.type:
         return node.type
     return plain
 
@@ -74,7 +75,7 @@ def parse_json(text: str) -> Any:
     """Normalised JSON from outside. Raises Invalid, also for duplicate keys: two readers could
     otherwise see two different values under one hash."""
     try:
-        return cbor.normalise(json.loads(text, parse_constant=_not_json, object_pairs_hook=_unique))
+        return cbor.normalise(_DECODER.decode(text))
     except json.JSONDecodeError as error:
         raise Invalid(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
     except RecursionError:
@@ -92,3 +93,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) != len(pairs):
         raise Invalid("an object has the same key twice")
     return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=_unique)

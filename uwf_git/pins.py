@@ -20,7 +20,7 @@ def pin(store: Store, node: Hash) -> Oid:
         f"nodes/{layout.node_file(found)}": store.blob_of(found) for found, _content in store.walk(node)
     }
     tree = store.repository.write_folder({".gitattributes": layout.GITATTRIBUTES, **files})
-    text = layout.message(f"node {node}", {"Uwf-Node": node})
+    text = layout.pin_message(node)
     commit = store.repository.write_commit(tree, [], store.repository.user, text)
     store.take_in(commit)
     try:

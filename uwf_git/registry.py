@@ -6,6 +6,7 @@ version before, so the ref's history is the version history and a rollback is a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import layout
@@ -41,7 +42,7 @@ class Registry:
         """Registers a definition under its name; unchanged content makes no new version. Moves
         `refs/uwf/workflows/<name>`. Raises HeadMoved when others keep registering meanwhile."""
         ref = layout.WORKFLOWS + compiled.workflow.name
-        tree = self._tree(compiled)
+        tree = self.tree(compiled)
         for last_try in (False, False, True):
             old = self._repository.ref(ref)
             if old is not None and self._repository.commit(old).tree == tree:
@@ -58,7 +59,7 @@ class Registry:
     def commit_unregistered(self, compiled: Compiled) -> Oid:
         """A version commit without a ref, for a thread started straight from a file. The newest
         registered version is used where it is the same."""
-        tree = self._tree(compiled)
+        tree = self.tree(compiled)
         for row in self._store.index.commits_of(compiled.hash):
             oid = Oid(raw=row.oid)
             if (
@@ -143,7 +144,19 @@ class Registry:
 
         return None if name_problem(name) else self._repository.ref(layout.WORKFLOWS + name)
 
-    def _tree(self, compiled: Compiled) -> Oid:
+    def write(self, compiled: Compiled, parents: Sequence[Oid]) -> Oid:
+        """A version commit without a ref. The first of `parents` is the version before, a second one what
+        it was taken from, such as a merge on a forge."""
+        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), list(parents))
+
+    def move(self, name: str, old: Oid | None, new: Oid) -> Version:
+        """Moves `refs/uwf/workflows/<name>` from `old`, None where there is none, to a version commit.
+        Raises HeadMoved where it isn't there."""
+        self._move(layout.WORKFLOWS + name, old, new)
+        return self._version(new)
+
+    def tree(self, compiled: Compiled) -> Oid:
+        """The tree of a version, with its nodes put. It follows from the definition alone."""
         from uwf_git.workflow.diagram import readme
 
         nodes = {**BUILTIN, **compiled.schemas}
@@ -165,7 +178,7 @@ class Registry:
         return self._repository.write_folder(files)
 
     def _commit(self, name: str, node: Hash, tree: Oid, parents: list[Oid]) -> Oid:
-        text = layout.message(f"workflow {name} {node}", {"Uwf-Workflow": node})
+        text = layout.workflow_message(name, node)
         oid = self._repository.write_commit(tree, parents, self._repository.user, text)
         self._store.take_in(oid)
         return oid

@@ -16,22 +16,38 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import pygit2
 
 from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
+from uwf_git.gitobject import BLOB_MODE as BLOB_MODE
+from uwf_git.gitobject import TREE_MODE as TREE_MODE
+from uwf_git.gitobject import Commit as Commit
+from uwf_git.gitobject import Entry as Entry
+from uwf_git.gitobject import Person as Person
+from uwf_git.gitobject import (
+    clean,
+    commit_text,
+    parse_commit,
+    parse_tree,
+    rewritten_commit,
+    signed_commit,
+    signed_tag,
+    sort_key,
+    tag_text,
+    tree_row,
+)
+from uwf_git.reffiles import common_dir, read_refs
 
 NAMESPACE = "refs/uwf/"
 PRIVATE = "uwf"
-TREE_MODE = "40000"
-BLOB_MODE = "100644"
 LOCK_TRIES = 40
 TREES_KEPT = 256
 WRITE_TRIES = 10
 
 _KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
+_SLACK = 128  # bytes that zlib and an object's header may add
 
 Oid = pygit2.Oid
 
@@ -42,34 +58,16 @@ class StoreUnwritable(UwfError):
     code = "store_unwritable"
 
 
-class Entry(NamedTuple):
-    """A tree entry. `mode` as git writes it: 40000 a tree, 100644 a file, others as they are."""
+class TooLarge(StoreDamaged):
+    """An object is larger than the caller takes; it was not read."""
 
-    mode: str
-    name: str
-    oid: Oid
+    code = "object_too_large"
 
-    @property
-    def is_tree(self) -> bool:
-        return self.mode == TREE_MODE
-
-
-class Commit(NamedTuple):
-    """A commit's parts. `time` is the committer's, in Unix seconds."""
-
-    tree: Oid
-    parents: tuple[Oid, ...]
-    author: str
-    committer: str
-    time: int
-    message: str
-
-
-class Person(NamedTuple):
-    """Who did something, as git writes it."""
-
-    name: str
-    email: str
+    def __init__(self, name: str, size: int, at_most: int) -> None:
+        super().__init__(
+            f"object {name} has {size:,} bytes, over the limit of {at_most:,}",
+            "what is that large is no node",
+        )
 
 
 class Repository:
@@ -88,7 +86,7 @@ class Repository:
             raise Invalid(
                 f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error))
             ) from None
-        self.path = _common_dir(Path(self._git.path))
+        self.path = common_dir(Path(self._git.path))
         self.private = self.path / PRIVATE
         self._objects = str(self.path / "objects")
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
@@ -137,6 +135,78 @@ class Repository:
             raise _damaged(str(oid), reason) from None
         return int(kind), data
 
+    def header(self, oid: Oid) -> tuple[int, int]:
+        """An object's kind and the size of its content in bytes, as its header has them: nothing else of
+        it is read. Raises StoreDamaged."""
+        name = str(oid)
+        try:
+            with open(f"{self._objects}/{name[:2]}/{name[2:]}", "rb") as file:
+                head = zlib.decompressobj().decompress(file.read(128), 64)
+        except OSError:
+            return self._header_packed(oid)
+        except zlib.error as error:
+            raise _damaged(name, str(error)) from None
+        kind, _, size = head.partition(b"\0")[0].partition(b" ")
+        if kind not in _KINDS or not size.isdigit():
+            raise _damaged(name, "it has no header")
+        return _KINDS[kind], int(size)
+
+    def size(self, oid: Oid) -> int:
+        """The size of an object's content in bytes; it is not read. Raises StoreDamaged."""
+        return self.header(oid)[1]
+
+    def _header_packed(self, oid: Oid) -> tuple[int, int]:
+        try:
+            kind, size = self._git.odb.read_header(oid)
+        except (pygit2.GitError, KeyError, ValueError) as error:
+            reason = "it is missing" if isinstance(error, KeyError) else str(error)
+            raise _damaged(str(oid), reason) from None
+        return int(kind), int(size)
+
+    def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        """As `read`, for what may be anybody's making: what is larger than so many bytes is not read, and
+        what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
+        name = str(oid)
+        try:
+            descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return self._read_packed_within(oid, at_most)
+        try:
+            size = os.fstat(descriptor).st_size
+            packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
+        except OSError as error:
+            raise _damaged(name, str(error)) from None
+        finally:
+            os.close(descriptor)
+        inflate = zlib.decompressobj()
+        try:
+            data = inflate.decompress(packed, at_most + _SLACK)
+        except zlib.error as error:
+            raise _damaged(name, str(error)) from None
+        header, _, content = data.partition(b"\0")
+        kind, _, length = header.partition(b" ")
+        if length.isdigit() and len(length) < 20 and int(length) > at_most:
+            raise TooLarge(name, int(length), at_most)
+        if (
+            not inflate.eof
+            or hashlib.sha1(data).hexdigest() != name
+            or kind not in _KINDS
+            or length != b"%d" % len(content)
+        ):
+            raise _damaged(name, "its content is not what its id says")
+        return _KINDS[kind], content
+
+    def _read_packed_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        kind, size = self._header_packed(oid)
+        if size > at_most:
+            raise TooLarge(str(oid), size, at_most)
+        kind, content = self._read_packed(oid)
+        names = {number: name for name, number in _KINDS.items()}
+        header = b"%s %d\0" % (names.get(kind, b""), len(content))
+        if hashlib.sha1(header + content).digest() != oid.raw:
+            raise _damaged(str(oid), "its content is not what its id says")
+        return kind, content
+
     def has(self, oid: Oid) -> bool:
         """Whether an object is there; its content is not checked."""
         name = str(oid)
@@ -154,7 +224,10 @@ class Repository:
         known = self._trees.get(oid)
         if known is None:
             data = self._of_kind(oid, TREE)
-            known = self._remember(oid, _parse_tree(data, oid), data)
+            try:
+                known = self._remember(oid, parse_tree(data), data)
+            except ValueError:
+                raise _damaged(str(oid), "it is no well-formed tree") from None
         return known
 
     def _remember(self, oid: Oid, entries: tuple[Entry, ...], data: bytes) -> tuple[tuple[Entry, ...], bytes]:
@@ -166,23 +239,9 @@ class Repository:
 
     def commit(self, oid: Oid) -> Commit:
         """A commit. Raises StoreDamaged, also when the object is something else."""
-        text = self._of_kind(oid, COMMIT).decode("utf-8", "replace")
-        head, _, message = text.partition("\n\n")
-        fields: dict[str, list[str]] = {}
-        for line in head.split("\n"):
-            key, _, value = line.partition(" ")
-            fields.setdefault(key, []).append(value)
         try:
-            committer = fields["committer"][0]
-            return Commit(
-                tree=Oid(hex=fields["tree"][0]),
-                parents=tuple(Oid(hex=parent) for parent in fields.get("parent", ())),
-                author=_person(fields["author"][0]),
-                committer=_person(committer),
-                time=int(committer.rsplit(" ", 2)[1]),
-                message=message,
-            )
-        except (KeyError, ValueError, IndexError):
+            return parse_commit(self._of_kind(oid, COMMIT))
+        except ValueError:
             raise _damaged(str(oid), "it is no well-formed commit") from None
 
     def _of_kind(self, oid: Oid, kind: int) -> bytes:
@@ -198,8 +257,8 @@ class Repository:
 
     def write_tree(self, entries: Iterable[Entry]) -> Oid:
         """Stores a tree of entries in any order."""
-        ordered = tuple(sorted(entries, key=_sort_key))
-        return self._write_ordered(ordered, b"".join(map(_tree_row, ordered)))
+        ordered = tuple(sorted(entries, key=sort_key))
+        return self._write_ordered(ordered, b"".join(map(tree_row, ordered)))
 
     def _write_ordered(self, entries: tuple[Entry, ...], data: bytes) -> Oid:
         oid = self._write(TREE, data)
@@ -236,41 +295,58 @@ class Repository:
         entries, data = self._tree(root) if root else ((), b"")
         old = next((entry.oid for entry in entries if entry.name == name and entry.is_tree), None)
         new = Entry(TREE_MODE, name, self.graft(old, rest, tree) if rest else tree)
-        if old is None and (not entries or _sort_key(entries[-1]) < _sort_key(new)):
+        if old is None and (not entries or sort_key(entries[-1]) < sort_key(new)):
             # A new step comes last: nothing before it needs to be written again.
-            return self._write_ordered((*entries, new), data + _tree_row(new))
+            return self._write_ordered((*entries, new), data + tree_row(new))
         return self.write_tree([*(entry for entry in entries if entry.name != name), new])
 
     def write_commit(
-        self, tree: Oid, parents: Sequence[Oid], author: Person, message: str, when: int | None = None
+        self,
+        tree: Oid,
+        parents: Sequence[Oid],
+        author: Person,
+        message: str,
+        when: int | None = None,
+        sign: bool = True,
     ) -> Oid:
-        """Stores a commit without moving a ref. The committer is the user; `when` is in Unix seconds."""
+        """Stores a commit without moving a ref, signed where `commit.gpgSign` says so. The committer is the
+        user; `when` is in Unix seconds. Raises SigningFailed before anything is written."""
         when = int(time.time()) if when is None else when
-        zone = time.strftime("%z", time.localtime(when)) or "+0000"
-        stamp = f"{when} {zone}"
-        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-        lines.append(f"author {_clean(author.name)} <{_clean(author.email)}> {stamp}")
-        user = self.user
-        lines.append(f"committer {user.name} <{user.email}> {stamp}")
-        text = "\n".join(lines) + "\n\n" + message
-        oid = self._write(COMMIT, text.encode("utf-8", "replace"))
+        data = commit_text(tree, parents, author, self.user, when, message)
+        if sign and self.configured_flag("commit.gpgSign"):
+            data = signed_commit(data, self._signature(data))
+        oid = self._write(COMMIT, data)
         self._roots = {oid: tree}  # the next step is built on it
         return oid
+
+    def rewrite_commit(
+        self, commit: Oid, tree: Oid, parents: Sequence[Oid], message: str | None = None
+    ) -> Oid:
+        """Stores a commit again with another tree and other parents; who made it and when stay, a
+        signature, which would be none of it, goes."""
+        return self._write(COMMIT, rewritten_commit(self._of_kind(commit, COMMIT), tree, parents, message))
 
     def root(self, commit: Oid) -> Oid:
         """A commit's tree. Raises StoreDamaged."""
         return self._roots.get(commit) or self.commit(commit).tree
 
     def write_tag(self, name: str, target: Oid, message: str) -> Oid:
-        """Stores an annotated tag object on a commit without making a ref for it."""
-        user = self.user
-        when = time.time()
-        zone = time.strftime("%z", time.localtime(when)) or "+0000"
-        text = (
-            f"object {target}\ntype commit\ntag {name}\n"
-            f"tagger {user.name} <{user.email}> {int(when)} {zone}\n\n{message}"
-        )
-        return self._write(TAG, text.encode("utf-8", "replace"))
+        """Stores an annotated tag object on a commit without making a ref for it, signed where
+        `tag.gpgSign` or `commit.gpgSign` says so. Raises SigningFailed before anything is written."""
+        data = tag_text(name, target, self.user, int(time.time()), message)
+        chosen = self.configured_flag("tag.gpgSign")
+        if self.configured_flag("commit.gpgSign") if chosen is None else chosen:
+            data = signed_tag(data, self._signature(data))
+        return self.write_raw_tag(data)
+
+    def write_raw_tag(self, data: bytes) -> Oid:
+        """Stores a tag object as it was written once, signature and all."""
+        return self._write(TAG, data)
+
+    def _signature(self, data: bytes) -> str:
+        from uwf_git.signing import sign
+
+        return sign(self.configured, self.user, data)
 
     def _write(self, kind: int, data: bytes) -> Oid:
         for last_try in (False,) * WRITE_TRIES + (True,):
@@ -289,15 +365,31 @@ class Repository:
         name = os.environ.get("GIT_COMMITTER_NAME") or self.configured("user.name")
         email = os.environ.get("GIT_COMMITTER_EMAIL") or self.configured("user.email")
         login = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid{os.getuid()}"
-        return Person(_clean(name) or _clean(login), _clean(email) or f"{_clean(login)}@localhost")
+        return Person(clean(name) or clean(login), clean(email) or f"{clean(login)}@localhost")
 
     def configured(self, key: str) -> str:
         """A value of git's configuration, or "". GIT_CONFIG_GLOBAL, which libgit2 doesn't know, counts."""
+        return next((str(config[key]) for config in self._configs() if key in config), "")
+
+    def configured_flag(self, key: str) -> bool | None:
+        """A boolean of git's configuration as git reads it, or None. Raises Invalid for another value."""
+        for config in self._configs():
+            try:
+                return bool(config.get_bool(key))
+            except KeyError:
+                continue
+            except (ValueError, pygit2.GitError):
+                raise Invalid(
+                    f"{key} is neither true nor false", f"see: git config --get-all {key}"
+                ) from None
+        return None
+
+    def _configs(self) -> list[pygit2.Config]:
+        """What counts most comes first."""
         if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
-            paths = [self.path / "config", Path(instead)]
-            return next((str(c[key]) for c in map(_config_file, paths) if c and key in c), "")
-        config = self._git.config
-        return str(config[key]) if key in config else ""
+            paths = [Path(self._git.path) / "config.worktree", self.path / "config", Path(instead)]
+            return [pygit2.Config(str(path)) for path in paths if path.is_file()]
+        return [self._git.config]
 
     # Refs
 
@@ -315,48 +407,29 @@ class Repository:
             raise StoreDamaged(f"ref {name} points at another ref, {target}", "restore or delete it with git")
         return target
 
-    def refs(self, prefix: str = NAMESPACE) -> dict[str, Oid]:
-        """Every ref under a prefix of refs/uwf/ and what it points at. Unreadable ones are left out:
-        `broken_refs` names them."""
-        return {name: oid for name, oid in self._all_refs(prefix).items() if oid is not None}
+    def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
+        """Every ref under a prefix of refs/uwf/ and what it points at, but those under `without`.
+        Unreadable ones are left out: `broken_refs` names them."""
+        found = read_refs(self.path, prefix, without=without)
+        return {name: oid for name, oid in found.items() if oid is not None}
 
     def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
         """The names of the refs under a prefix, unreadable ones included."""
-        return list(self._all_refs(prefix, read=False))
+        return list(read_refs(self.path, prefix, read=False))
+
+    @property
+    def has_tracking_refs(self) -> bool:
+        """Whether anything was ever fetched; without reading each ref."""
+        if (self.path / NAMESPACE / "remotes").is_dir():
+            return True
+        try:
+            return f" {NAMESPACE}remotes/" in (self.path / "packed-refs").read_text(errors="replace")
+        except OSError:
+            return False
 
     def broken_refs(self) -> list[str]:
         """The refs under refs/uwf/ that hold no object id."""
-        return [name for name, oid in self._all_refs(NAMESPACE).items() if oid is None]
-
-    def _all_refs(self, prefix: str, read: bool = True) -> dict[str, Oid | None]:
-        """Read from the files, as gitrepository-layout(5) has them: libgit2 skips a broken ref without a
-        word, and walks all refs of a shared repository for a few."""
-        found: dict[str, Oid | None] = {}
-        try:
-            packed = (self.path / "packed-refs").read_text(encoding="utf-8", errors="surrogateescape")
-        except OSError:
-            packed = ""
-        for line in packed.splitlines():
-            oid, _, name = line.partition(" ")
-            if name.startswith(prefix):
-                found[name] = _object_id(oid)
-        folders = [prefix.rstrip("/")]
-        while folders:
-            folder = folders.pop()
-            try:
-                entries = list(os.scandir(self.path / folder))
-            except OSError:
-                continue
-            for entry in entries:
-                name = f"{folder}/{entry.name}"
-                if not name.isascii() and name != name.encode("utf-8", "replace").decode("utf-8"):
-                    found[name.encode("utf-8", "backslashreplace").decode("ascii", "replace")] = None
-                    continue  # no text, so none of ours
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(name)
-                elif not name.endswith(".lock"):
-                    found[name] = _loose_ref(entry.path) if read else None
-        return found
+        return [name for name, oid in read_refs(self.path, NAMESPACE).items() if oid is None]
 
     def create_ref(self, name: str, target: Oid) -> None:
         """Makes a ref. Raises HeadMoved where it exists already."""
@@ -412,32 +485,8 @@ class Repository:
         raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
 
 
-def _config_file(path: Path) -> pygit2.Config | None:
-    return pygit2.Config(str(path)) if path.is_file() else None
-
-
 def _is_lock_failure(reason: str) -> bool:
     return "failed to lock file" in reason or ("locked file" in reason and "exists" in reason.lower())
-
-
-def _object_id(text: str) -> Oid | None:
-    return Oid(hex=text) if len(text) == 40 and all(c in "0123456789abcdef" for c in text) else None
-
-
-def _loose_ref(path: str) -> Oid | None:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return _object_id(file.read(64).strip())
-    except OSError:
-        return None
-
-
-def _common_dir(git_dir: Path) -> Path:
-    """The repository a worktree's git dir belongs to: refs/uwf and the private folder are shared."""
-    pointer = git_dir / "commondir"
-    if pointer.is_file():
-        return (git_dir / pointer.read_text().strip()).resolve()
-    return git_dir.resolve()
 
 
 def _open_hint(reason: str) -> str:
@@ -455,40 +504,6 @@ def _damaged(name: str, reason: str) -> StoreDamaged:
 def _unwritable(path: Path, error: Exception) -> StoreUnwritable:
     reason = str(error).strip().rstrip(":")
     return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
-
-
-def _tree_row(entry: Entry) -> bytes:
-    return b"%s %s\0%s" % (entry.mode.encode(), entry.name.encode("utf-8", "surrogateescape"), entry.oid.raw)
-
-
-def _sort_key(entry: Entry) -> bytes:
-    """git sorts a folder as if its name ended in a slash."""
-    return (entry.name + "/" if entry.mode == TREE_MODE else entry.name).encode("utf-8", "surrogateescape")
-
-
-def _parse_tree(data: bytes, oid: Oid) -> tuple[Entry, ...]:
-    entries: list[Entry] = []
-    position = 0
-    try:
-        while position < len(data):
-            end = data.index(b"\0", position)
-            mode, _, name = data[position:end].partition(b" ")
-            position = end + 21
-            raw = data[end + 1 : position]
-            entries.append(Entry(mode.decode("ascii"), name.decode("utf-8", "surrogateescape"), Oid(raw=raw)))
-    except ValueError:
-        raise _damaged(str(oid), "it is no well-formed tree") from None
-    return tuple(entries)
-
-
-def _person(line: str) -> str:
-    return line.rsplit(">", 1)[0] + ">"
-
-
-def _clean(text: str) -> str:
-    """Text that can stand in a signature: git forbids angle brackets and control characters there."""
-    kept = "".join(c for c in text if c.isprintable() and c not in "<>")
-    return kept.strip(" .,:;\"'")
 
 
 def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:

@@ -8,6 +8,7 @@ Whatever fails leaves the head where it was and what the agent produced under re
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import agents
-from uwf_git.errors import AgentFailed, Invalid, NotFound, UwfError, Waiting
+from uwf_git.errors import AgentFailed, Invalid, NotFound, SigningFailed, UwfError, Waiting
 from uwf_git.ids import Hash, ThreadId, is_hash
 from uwf_git.instance import Instance
 from uwf_git.maintenance import maintain
@@ -31,7 +32,7 @@ from uwf_git.protocol import (
     is_kind,
     parse_step,
 )
-from uwf_git.repository import Oid
+from uwf_git.repository import Oid, StoreUnwritable
 from uwf_git.run import Order, Report
 from uwf_git.status import (
     COMPLETED,
@@ -229,15 +230,22 @@ class _Run:
             result = self._accept(made.step)
         except AgentFailed as error:
             self._keep(made, error)
+            instance.runs.clear(thread)
             raise
         except NotFound as error:
             failure = AgentFailed(
                 f"{made.agent}: {error.message}", "an agent must store all that it refers to"
             )
             self._keep(made, failure)
-            raise failure from None
-        finally:
             instance.runs.clear(thread)
+            raise failure from None
+        except (SigningFailed, StoreUnwritable):
+            self._leave_behind(made)
+            raise
+        except BaseException:
+            instance.runs.clear(thread)
+            raise
+        instance.runs.clear(thread)
         return result
 
     def _resolve(self, override: str | None) -> AgentConfig:
@@ -271,6 +279,17 @@ class _Run:
             self._keep(made, made.error)
             return None
         return made
+
+    def _leave_behind(self, made: Made) -> None:
+        """Finished work that could not be committed, a full disk or no key to sign with, is reported as that
+        of an agent without its engine: the next step takes it over instead of doing it again."""
+        assert made.step is not None
+        store = self._instance.store
+        stop = frozenset(past.hash for past in self._history.steps) | {self._history.start_hash}
+        with contextlib.suppress(UwfError):
+            nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(made.step, stop)}
+            report = Report(self._head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
+            self._instance.runs.report(self._head.thread, report)
 
     def _from_report(self, report: Report) -> Made:
         store = self._instance.store

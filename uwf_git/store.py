@@ -8,17 +8,19 @@ its content against the hash in its file name. Afterwards git's own object ids v
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from uwf_git import cbor, layout
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged, UwfError
-from uwf_git.ids import Hash, complete, parse_hash
-from uwf_git.index import ArchiveRow, CommitRow, Index, Tip
+from uwf_git.gitobject import Tag, parse_tag
+from uwf_git.ids import Hash, ThreadId, complete, parse_hash
+from uwf_git.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip
 from uwf_git.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.protocol import BUILTIN, DETAIL, META, STARTNODE, STEPNODE, asks_human, parse_start, parse_step
-from uwf_git.repository import COMMIT, TAG, Oid, Repository, StoreUnwritable
+from uwf_git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.schema import Problem, Schema, check_schema
 
 __all__ = ["Store"]
@@ -33,9 +35,11 @@ RECENT_SIZE = 16 * 1024
 class Store:
     """The nodes of one repository. Touches no ref."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, index: Index | None = None) -> None:
+        """With an `index` of the caller's, only what it is told to take in is known: no ref is followed."""
         self.repository = repository
-        self.index = Index(repository.private)
+        self.index = index or Index(repository.private)
+        self._follows_refs = index is None
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
         self._blobs: dict[Hash, Oid] = {}
@@ -232,11 +236,12 @@ class Store:
     # Taking in what refs lead to
 
     def sync(self) -> bool:
-        """Takes in the commits of every ref under refs/uwf/ that moved since it was last seen.
-        Returns whether anything did. A damaged ref is remembered as such and stops nothing."""
-        if self._taking_in:  # a commit that names a node which isn't there: looking again would not help
-            return False
-        refs = self.repository.refs()
+        """Takes in the commits of every ref under refs/uwf/ that moved since it was last seen, but for
+        what was only fetched. Returns whether anything did. A damaged ref is remembered as such and stops
+        nothing."""
+        if self._taking_in or not self._follows_refs:
+            return False  # a commit names a node which isn't there: looking again would not help
+        refs = self.repository.refs(without=layout.REMOTES)
         seen = self.index.tips()
         moved = {
             name: oid
@@ -249,6 +254,8 @@ class Store:
         with self.index.transaction():
             for name in gone:
                 self.index.drop_tip(name)
+                if name.startswith(layout.FOLDED):
+                    self.index.set_folded(name, ())
             for name, oid in moved.items():
                 self._take_in_ref(name, oid)
         return bool(moved)
@@ -279,21 +286,60 @@ class Store:
                 raise StoreDamaged(f"object {tag} is no archive tag", "delete the ref that names it")
         return row
 
-    def _take_in_ref(self, name: str, oid: Oid) -> Tip:
-        tip = Tip(name, oid.raw, None, None)
+    def folded(self, thread: ThreadId) -> FoldedRow | None:
+        """Where a thread is folded; None for one that isn't."""
+        self._sync_folds()
+        return self.index.folded(thread)
+
+    def folded_threads(self) -> set[ThreadId]:
+        """Every thread that is folded."""
+        self._sync_folds()
+        return self.index.folded_threads()
+
+    def _sync_folds(self) -> None:
+        """What is asked of folds must not depend on who moved one; there is at most one a month."""
+        refs = {name: oid.raw for name, oid in self.repository.refs(layout.FOLDED).items()}
+        if refs != {name: tip.oid for name, tip in self.index.tips(layout.FOLDED).items()}:
+            self.sync()
+
+    def _take_in_ref(self, name: str, oid: Oid) -> None:
+        if name.startswith(layout.FOLDED):
+            tip, problem = oid, self._problem_in(oid, lambda: self._take_in_fold(name, oid))
+            if problem:
+                self.index.set_folded(name, ())
+        elif name.startswith(layout.ARCHIVE):
+            tip, problem = None, self._problem_in(oid, lambda: self._take_in(self._peel(oid)))
+            archive = None if problem else self.index.archive(oid.raw)
+            tip = Oid(raw=archive.target) if archive else None
+        elif name.startswith(layout.FORKS):
+            tip, problem = None, self._problem_in(oid, lambda: self._take_in(self._parted(oid)))
+        else:
+            tip, problem = oid, self._problem_in(oid, lambda: self._take_in(oid))
+        self.index.set_tip(Tip(name, oid.raw, tip.raw if tip and not problem else None, problem))
+
+    def _problem_in(self, oid: Oid, take_in: Callable[[], None]) -> str | None:
+        """What is wrong with what is taken in. It may be anybody's making, and one must never hide the
+        others."""
         try:
-            target = self._peel(oid) if name.startswith(layout.ARCHIVE) else oid
-            self._take_in(target)
-            tip = tip._replace(tip=target.raw)
+            take_in()
         except UwfError as error:
-            tip = tip._replace(problem=error.message)
+            return error.message
         except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-            # What a ref leads to may be anybody's making, and one must never hide the others.
-            tip = tip._replace(
-                problem=f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
-            )
-        self.index.set_tip(tip)
-        return tip
+            return f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
+        return None
+
+    def _take_in_fold(self, name: str, oid: Oid) -> None:
+        from uwf_git.fold import read
+
+        rows = []
+        for entry in read(self.repository, oid, name.removeprefix(layout.FOLDED)).threads.values():
+            problem = None
+            for commit in entry.commits:
+                problem = problem or self._problem_in(commit, partial(self._take_in, commit))
+            self.index.add_archive(_archive_row(entry.tag, entry.ended))
+            attempts = entry.attempts.raw if entry.attempts else None
+            rows.append(FoldedRow(entry.thread, name, entry.tag.raw, attempts, entry.fork, problem))
+        self.index.set_folded(name, rows)
 
     def reindex(self) -> int:
         """Throws the index away and takes every ref in again. Returns how many nodes it then knows."""
@@ -307,15 +353,19 @@ class Store:
             return oid
         if kind != TAG:
             raise StoreDamaged(f"object {oid} is neither a commit nor a tag", "delete the ref that names it")
-        head, _, text = data.decode("utf-8", "replace").partition("\n\n")
-        fields = dict(line.split(" ", 1) for line in head.split("\n") if " " in line)
-        if fields.get("type") != "commit" or len(fields.get("object", "")) != 40:
-            raise StoreDamaged(f"tag {oid} is not on a commit", "delete the ref that names it")
-        target = Oid(hex=fields["object"])
-        status, _, reason = text.strip().partition(": ")
-        when = int(fields.get("tagger", "0 0").rsplit(" ", 2)[-2])
-        self.index.add_archive(ArchiveRow(oid.raw, target.raw, status, reason, when))
-        return target
+        try:
+            tag = parse_tag(data)
+        except ValueError as error:
+            raise StoreDamaged(f"tag {oid} is damaged: {error}", "delete the ref that names it") from None
+        self.index.add_archive(_archive_row(oid, tag))
+        return tag.target
+
+    def _parted(self, tag: Oid) -> Oid:
+        """The commit that a tag under refs/uwf/forks/ is on."""
+        kind, data = self.repository.read(tag)
+        if kind != TAG:
+            raise StoreDamaged(f"object {tag} is no tag", "delete the ref that names it")
+        return parse_tag(data).target
 
     def _take_in_checked(self, commit: Oid) -> None:
         try:
@@ -346,7 +396,7 @@ class Store:
                 pending.pop()
                 continue
             commit = self.repository.commit(oid)
-            missing = [parent for parent in commit.parents if self.index.commit(parent.raw) is None]
+            missing = [parent for parent in _followed(commit) if self.index.commit(parent.raw) is None]
             if missing:
                 pending.extend(missing)
                 continue
@@ -416,6 +466,21 @@ class Store:
         if kind == "attempt":
             return row._replace(start=payload["start"], role=payload["role"])
         return row
+
+
+def _followed(commit: Commit) -> tuple[Oid, ...]:
+    """The parents that are records as well. What a workflow version was taken from is none: it may be a
+    merge on a forge, with whatever that stands on."""
+    if len(commit.parents) > 1:
+        trailers = layout.parse_message(commit.message)
+        if trailers is not None and trailers.kind == "workflow":
+            return commit.parents[:1]
+    return commit.parents
+
+
+def _archive_row(oid: Oid, tag: Tag) -> ArchiveRow:
+    status, _, reason = tag.message.strip().partition(": ")
+    return ArchiveRow(oid.raw, tag.target.raw, status, reason, tag.time)
 
 
 def _trusted(data: bytes, name: str) -> Node:

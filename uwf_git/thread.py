@@ -2,6 +2,7 @@
 
     refs/uwf/threads/<ULID>   head of an active thread
     refs/uwf/archive/<ULID>   annotated tag on the last head; where both exist, the archive wins
+    refs/uwf/folded/<YYYY-MM> old archives; see `fold`
 
 The id is nowhere inside: a fork is one ref on a commit that is already there.
 """
@@ -86,7 +87,7 @@ class Threads:
         text = prefix.strip()
         if len(text) == 26:
             thread = parse_thread_id(text)
-            if self._tips(thread) == (None, None):
+            if self._tips(thread) == (None, None) and self._store.folded(thread) is None:
                 raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
             return thread
         if len(text) < 4:
@@ -96,8 +97,19 @@ class Threads:
         except NotFound as error:
             raise NotFound(error.message, error.hint or "see the ids with: uwf thread list --all") from None
 
+    def exists(self, thread: ThreadId) -> bool:
+        """Whether there is a thread of that id, whatever its state."""
+        return self._tips(thread) != (None, None) or self._store.folded(thread) is not None
+
+    def has_ended(self, thread: ThreadId) -> bool:
+        """Whether a thread is archived or folded."""
+        return self._tips(thread)[1] is not None or self._store.folded(thread) is not None
+
     def ids(self) -> set[ThreadId]:
         """Every thread, active and archived."""
+        return self._ids_of_refs() | self._store.folded_threads()
+
+    def _ids_of_refs(self) -> set[ThreadId]:
         found: set[ThreadId] = set()
         for prefix in (layout.THREADS, layout.ARCHIVE):
             names = (name.removeprefix(prefix) for name in self._repository.ref_names(prefix))
@@ -107,6 +119,8 @@ class Threads:
     def head(self, thread: ThreadId) -> Head:
         """Where a thread is. Raises NotFound, StoreDamaged."""
         active, tag = self._tips(thread)
+        if tag is None and (folded := self._store.folded(thread)):
+            tag = Oid(raw=folded.tag)
         archive = self._store.take_in_tag(tag) if tag else None
         commit = Oid(raw=archive.target) if archive else active
         if commit is None:
@@ -154,10 +168,26 @@ class Threads:
                     found[thread] = Damaged(thread, "its ref points at something that is no step")
                 else:
                     found[thread] = Head(thread, Oid(raw=tip.tip), row, tag)
-        for thread in self.ids() - found.keys():
+        folded = index.folded_threads()
+        for thread in self._ids_of_refs() - found.keys() - folded:
             found[thread] = Damaged(thread, "its ref can't be read")
+        for thread in found.keys() & folded:
+            if layout.ARCHIVE + thread not in tips:
+                del found[thread]
+        for thread, head in self._folded(damaged=not archived).items():
+            found.setdefault(thread, head)
         wanted = [h for h in found.values() if archived or isinstance(h, Damaged) or h.archive is None]
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
+
+    def _folded(self, damaged: bool) -> dict[ThreadId, Head | Damaged]:
+        found: dict[ThreadId, Head | Damaged] = {}
+        for folded, tag, row in self._store.index.folded_heads(damaged):
+            if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
+                problem = folded.problem or "its fold points at something that is no step"
+                found[folded.thread] = Damaged(folded.thread, problem)
+            else:
+                found[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
+        return found
 
     def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
         return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
@@ -222,8 +252,7 @@ class Threads:
         readme = self._repository.write_blob(views.thread_readme(prompt, row.name or ""))
         entries = [entry for entry in self._repository.tree(tree) if entry.name != "README.md"]
         tree = self._repository.write_tree([*entries, Entry(BLOB_MODE, "README.md", readme)])
-        first = next((line for line in prompt.splitlines() if line.strip()), "start")
-        text = layout.message(f"start {row.name}: {first}", {"Uwf-Start": node})
+        text = layout.start_message(row.name or "", prompt, node)
         commit = self._repository.write_commit(tree, [version], Person(*self._repository.user), text)
         self._store.take_in(commit)
         return self._new_ref(commit)
@@ -242,12 +271,8 @@ class Threads:
         step = parse_step(self._store.get(node).payload)
         tree = self.tree_with_step(head, node, step, known)
         output = self._store.get(step.output).payload
-        number = head.row.number + 1
         verdict = layout.summary(output)
-        text = layout.message(
-            f"{number:04d} {layout.one_line(step.role, 40)}" + (f": {verdict}" if verdict else ""),
-            {"Uwf-Step": node, "Uwf-Role": step.role, "Uwf-Agent": step.agent, "Uwf-Extraction": extraction},
-        )
+        text = layout.step_message(head.row.number + 1, node, step.role, step.agent, verdict, extraction)
         parents = (head.commit, merge) if merge else (head.commit,)
         when = int(time.time())
         commit = self._repository.write_commit(tree, parents, self._author(step), text, when)
@@ -312,9 +337,13 @@ class Threads:
                 return
 
     def remove(self, thread: ThreadId) -> None:
-        """Deletes every ref of a thread: active, archive and attempts. The commits stay until git
-        collects them."""
-        for prefix in (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS):
+        """Deletes every ref of a thread: active, archive, attempts and fork; where it is folded, its place
+        in the fold. The commits stay until git collects them."""
+        if self._store.folded(thread) is not None:
+            from uwf_git.fold import remove
+
+            remove(self._repository, thread)
+        for prefix in (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS):
             oid = self._repository.ref(prefix + thread)
             if oid is not None:
                 self._repository.delete_ref(prefix + thread, oid)

@@ -34,7 +34,7 @@ def answer_of(output: Any, detail_type: str, detail: Any) -> str:
         return str(detail["answer"])
     if is_kind(detail_type, "text") and isinstance(detail, str):
         return detail
-    return f"```json\n{json.dumps(output, ensure_ascii=False, indent=2)}\n```\n"
+    return f"```json\n{json.dumps(output, ensure_ascii=False, indent=2, sort_keys=True)}\n```\n"
 
 
 def attempt_readme(attempt: dict[str, Any], answer: str | None) -> bytes:

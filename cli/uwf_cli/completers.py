@@ -42,6 +42,13 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
     return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
 
 
+def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.remotes import without_password
+
+    remotes = invocation.instance.remotes.all()
+    return [(each.name, without_password(each.url)) for each in remotes if each.name.startswith(incomplete)]
+
+
 def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     from uwf_cli.resolve import project_names
 
@@ -100,3 +107,4 @@ complete_hash = _offering(_hashes)
 complete_step = _offering(_steps)
 complete_agent = _offering(_agents)
 complete_setting = _offering(_settings)
+complete_remote = _offering(_remotes)

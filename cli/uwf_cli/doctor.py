@@ -19,9 +19,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from uwf_git.instance import Instance
+    from uwf_git.repository import Oid
+    from uwf_git.store import Store
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 MANY_LOOSE = 20_000
+MANY_ENDED = 5_000  # refs that every push has to hear of
+MB = 1 << 20
+ADVISED, LARGEST = MB, 95 * MB  # what forges like in one file, and a little less than they refuse
 DAMAGED = 7
 
 
@@ -85,12 +90,17 @@ def _checks(invocation: Invocation, fix: bool, quick: bool) -> Iterator[Check]:
         return
     instance = opened[0]
     yield from _guarded("refs", lambda: _refs(instance, fix))
+    yield from _guarded("archives", lambda: _archives(instance))
+    yield from _guarded("remotes", lambda: _remotes(instance))
+    if not quick:
+        yield from _guarded("objects", lambda: _objects(instance, fix))
     yield from _guarded("threads", lambda: _threads(instance))
     yield from _guarded("workflows", lambda: _workflows(instance))
     if not quick:
-        yield from _guarded("objects", lambda: _objects(instance))
+        yield from _guarded("sizes", lambda: _sizes(instance))
     yield from _guarded("index", lambda: _index(instance))
     yield from _guarded("loose objects", lambda: _loose(instance))
+    yield from _guarded("leftovers", lambda: _leftovers(instance, fix))
 
 
 def _guarded(name: str, look: Callable[[], Iterator[Check]]) -> Iterator[Check]:
@@ -206,25 +216,74 @@ def _store(invocation: Invocation, opened: list[Instance]) -> Iterator[Check]:
 
 
 def _refs(instance: Instance, fix: bool) -> Iterator[Check]:
-    from uwf_git.layout import ARCHIVE, ATTEMPTS, THREADS
+    from uwf_git.layout import ARCHIVE, ATTEMPTS, FOLDED, REMOTES, THREADS
 
     repository = instance.store.repository
     for name in repository.broken_refs():
         yield Check("refs", ERROR, f"{name} holds no object id", "restore it, or delete its file", True)
-    refs = repository.refs()
-    ended = {name.removeprefix(ARCHIVE) for name in refs if name.startswith(ARCHIVE)}
+    refs = repository.refs(without=REMOTES)
+    folded: set[str] = set(instance.store.folded_threads())
+    for name, tip in instance.store.index.tips(FOLDED).items():
+        if tip.problem:
+            yield Check("refs", ERROR, f"{name}: {tip.problem}", "fetch it from a remote", True)
+    ended = {name.removeprefix(ARCHIVE) for name in refs if name.startswith(ARCHIVE)} | folded
     left_over = [name for name in refs if name.startswith(THREADS) and name.removeprefix(THREADS) in ended]
     for name in left_over:
-        if fix:
+        if beyond := _beyond_its_end(instance, name, refs[name]):
+            hint = f"keep them with: uwf thread fork {beyond}, then: git update-ref -d {name}"
+            yield Check("refs", WARNING, f"{name} has steps after its thread's end", hint)
+        elif fix:
             repository.delete_ref(name, refs[name])
             yield Check("refs", OK, f"removed {name}: its thread has ended")
         else:
             yield Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
-    known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs}
+    known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs} | folded
     for name in refs:
         if name.startswith(ATTEMPTS) and name.removeprefix(ATTEMPTS) not in known:
             yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
     yield Check("refs", OK, f"{len(refs)} under refs/uwf")
+
+
+def _beyond_its_end(instance: Instance, name: str, active: Oid) -> str | None:
+    """The last step of an active ref that its thread's end doesn't lead to; None where there is none."""
+    from uwf_git.cases import relate
+    from uwf_git.ids import ThreadId
+    from uwf_git.layout import THREADS
+
+    head = instance.threads.head(ThreadId(name.removeprefix(THREADS)))
+    relation = relate(instance.store, active, head.commit)
+    return instance.store.take_in(active).node if relation is None or relation.ours else None
+
+
+def _archives(instance: Instance) -> Iterator[Check]:
+    from uwf_git.layout import ARCHIVE
+
+    ended = len(instance.store.repository.ref_names(ARCHIVE))
+    if ended > MANY_ENDED:
+        message = f"{ended} threads that have ended stand in a ref each, which makes pushes slow"
+        yield Check("archives", WARNING, message, "uwf gc --fold-before 30d")
+
+
+def _remotes(instance: Instance) -> Iterator[Check]:
+    from uwf_git.layout import is_thread_ref
+    from uwf_git.push import plan
+
+    for remote in instance.remotes.all():
+        missing = plan(instance, remote).updates.keys()
+        threads = {name.rsplit("/", 1)[1] for name in missing if is_thread_ref(name)}
+        others = sum(1 for name in missing if not is_thread_ref(name))
+        parts = [_counted(len(threads), "thread")] if threads else []
+        parts += [_counted(others, "other ref")] if others else []
+        if parts:
+            verb = "is" if len(threads) + others == 1 else "are"
+            message = f"{' and '.join(parts)} {verb} not on {remote.name}, or not as here"
+            yield Check("remotes", WARNING, message, f"uwf push {remote.name}")
+        else:
+            yield Check("remotes", OK, f"all is on {remote.name}, as far as was last seen")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _threads(instance: Instance) -> Iterator[Check]:
@@ -255,8 +314,9 @@ def _workflows(instance: Instance) -> Iterator[Check]:
     yield Check("workflows", OK, f"{len(names)} registered")
 
 
-def _objects(instance: Instance) -> Iterator[Check]:
-    """Takes everything in once more, into an index of its own, which reads and verifies each node."""
+def _objects(instance: Instance, fix: bool) -> Iterator[Check]:
+    """Takes everything in once more, into an index of its own, which reads and verifies each node; what
+    the real one has different is stale."""
     import tempfile
 
     from uwf_git.index import Index
@@ -269,10 +329,68 @@ def _objects(instance: Instance) -> Iterator[Check]:
         fresh.sync()
         bad = [tip for tip in fresh.index.tips().values() if tip.problem]
         nodes = fresh.index.node_count()
+        stale = _stale(instance, fresh)
         fresh.index.close()
     for tip in bad:
         yield Check("objects", ERROR, f"{tip.name}: {tip.problem}", "fetch it from a remote", True)
     yield Check("objects", OK, f"{nodes} nodes are what their hashes say")
+    if stale and fix:
+        instance.store.reindex()
+        yield Check("index", OK, f"built anew: it was stale, {stale}")
+    elif stale:
+        yield Check("index", WARNING, f"it is stale: {stale}", "uwf cas reindex")
+
+
+def _stale(instance: Instance, fresh: Store) -> str:
+    """What the index says that isn't so, in a few words; empty where it is right."""
+    from uwf_git.repository import Oid
+
+    has, index = instance.store.repository.has, instance.store.index
+    known, found = dict(index.blobs()), dict(fresh.index.blobs())
+    lacking = len(found.keys() - known.keys())
+    gone = sum(1 for node, blob in known.items() if found.get(node) != blob and not has(Oid(raw=blob)))
+    commits = len(set(fresh.index.commit_ids()) - set(index.commit_ids()))
+    folded = index.folded_threads() != fresh.index.folded_threads()
+    parts = [f"{_counted(lacking, 'node')} missing"] if lacking else []
+    parts += [f"{_counted(gone, 'node')} whose object is gone"] if gone else []
+    parts += [f"{_counted(commits, 'commit')} missing"] if commits else []
+    parts += ["other folded threads than the refs lead to"] if folded else []
+    return ", ".join(parts)
+
+
+def _sizes(instance: Instance) -> Iterator[Check]:
+    from uwf_git.repository import Oid
+
+    repository = instance.store.repository
+    largest = 0
+    for node, blob in instance.store.index.blobs():
+        if not repository.has(Oid(raw=blob)):
+            continue  # a stale index, which is told elsewhere
+        size = repository.size(Oid(raw=blob))
+        largest = max(largest, size)
+        if size > ADVISED:
+            status = ERROR if size > LARGEST else WARNING
+            what = "more than forges take" if size > LARGEST else "more than forges like in one file"
+            hint = "fork its thread before that step" if size > LARGEST else ""
+            yield Check("sizes", status, f"node {node} has {size / MB:.1f} MB, {what}", hint)
+    if largest <= ADVISED:
+        yield Check("sizes", OK, f"no node is larger than {max(1, round(largest / 1024))} KB")
+
+
+def _leftovers(instance: Instance, fix: bool) -> Iterator[Check]:
+    from uwf_git.maintenance import leftovers
+
+    found = leftovers(instance.store.repository)
+    if not found:
+        return
+    size = sum(path.stat().st_size for path in found) / MB
+    if fix:
+        for path in found:
+            path.unlink(missing_ok=True)
+        yield Check("leftovers", OK, f"removed {_counted(len(found), 'temporary file')}, {size:.1f} MB")
+    else:
+        message = f"{_counted(len(found), 'temporary file')}, {size:.1f} MB, from a git that was killed"
+        yield Check("leftovers", WARNING, message, "uwf doctor --fix")
 
 
 def _index(instance: Instance) -> Iterator[Check]:
@@ -290,7 +408,7 @@ def _loose(instance: Instance) -> Iterator[Check]:
         if len(folder.name) == 2:
             number += sum(1 for _ in folder.iterdir())
     if number > MANY_LOOSE:
-        hint = f"git --git-dir {instance.store.repository.path} gc"
+        hint = "uwf gc"
         yield Check("loose objects", WARNING, f"{number}: a step gets slower with them", hint)
     else:
         yield Check("loose objects", OK, str(number))

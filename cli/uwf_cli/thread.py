@@ -12,16 +12,30 @@ import click
 
 from uwf_cli import arguments, terminal
 from uwf_cli.command import Command
-from uwf_cli.completers import complete_agent, complete_step, complete_thread, complete_workflow
+from uwf_cli.completers import (
+    complete_agent,
+    complete_remote,
+    complete_step,
+    complete_thread,
+    complete_workflow,
+)
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound, Usage, Waiting
+from uwf_git.ids import parse_thread_id
 
 if TYPE_CHECKING:
+    from uwf_git.ids import ThreadId
     from uwf_git.instance import Instance
     from uwf_git.step import Outcome
     from uwf_git.thread import Head
 
 FOLDER = click.Path(path_type=Path)
+REMOTE = click.option(
+    "--remote",
+    metavar="R",
+    help="Pull the thread from there before each step, and push it after.",
+    shell_complete=complete_remote,
+)
 
 
 @click.command(
@@ -85,14 +99,14 @@ def start(
     "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
 )
 @click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@REMOTE
 @click.pass_obj
-def step(invocation: Invocation, thread: str, agent: str | None, cwd: Path | None) -> None:
+def step(
+    invocation: Invocation, thread: str, agent: str | None, cwd: Path | None, remote: str | None
+) -> None:
     """Do one step. Who is next works, and what comes of it becomes the new head."""
-    from uwf_git.step import step as do
-
-    instance = invocation.instance
-    outcome = do(instance, instance.threads.find(thread), agent, _folder(cwd), _live_stderr(invocation))
-    emit_outcome(invocation, outcome)
+    do, found = _stepper(invocation, thread, remote)
+    emit_outcome(invocation, do(found, agent, _folder(cwd), _live_stderr(invocation)))
 
 
 @click.command(
@@ -110,18 +124,25 @@ def step(invocation: Invocation, thread: str, agent: str | None, cwd: Path | Non
     "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
 )
 @click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@REMOTE
 @click.pass_obj
-def run(invocation: Invocation, thread: str, max_steps: int, agent: str | None, cwd: Path | None) -> None:
+def run(
+    invocation: Invocation,
+    thread: str,
+    max_steps: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+) -> None:
     """Step until the end, a question or a failure. Prints one line a step."""
     from uwf_git.status import WAITING, outlook
-    from uwf_git.step import step as do
 
     instance = invocation.instance
-    found = instance.threads.find(thread)
+    do, found = _stepper(invocation, thread, remote)
     folder = _folder(cwd)
     stderr = _live_stderr(invocation)
     for _ in range(max_steps):
-        outcome = do(instance, found, agent, folder, stderr)
+        outcome = do(found, agent, folder, stderr)
         emit_outcome(invocation, outcome, compact=True)
         if outcome.done:
             return
@@ -248,6 +269,28 @@ def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     invocation.emit(
         {"thread": found, "archived": False, "removed": True}, lambda value: f"deleted {value['thread']}"
     )
+
+
+def _stepper(
+    invocation: Invocation, thread: str, remote: str | None
+) -> tuple[Callable[..., Outcome], ThreadId]:
+    """What does a step of a thread, alone or between a pull and a push, and that thread's id; one that is
+    given whole may be known to the remote only."""
+    from functools import partial
+
+    instance = invocation.instance
+    if remote is None:
+        from uwf_git.step import step
+
+        return partial(step, instance), instance.threads.find(thread)
+    from uwf_cli import exchange
+    from uwf_git.pull import pull, raise_if_refused
+    from uwf_git.shared_step import shared_step
+
+    git, there = exchange.git_for(instance), instance.remotes.get(remote)
+    if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):
+        raise_if_refused(pull(instance, git, there, parse_thread_id(thread)))
+    return partial(shared_step, instance, git, there), instance.threads.find(thread)
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
+from uwf_cli.arrivals import adopt_news
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_step, complete_thread
 from uwf_cli.invocation import Invocation
@@ -31,9 +32,23 @@ def show(invocation: Invocation, thread: str) -> None:
     """Show where a thread is and what comes next."""
     instance = invocation.instance
     head = instance.threads.head(instance.threads.find(thread))
-    value = _state(instance, head)
+    value = {**_state(instance, head), **_sides(instance, head)}
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(_updated(head))}
     invocation.emit(value, _state_text, shown)
+
+
+def _sides(instance: Instance, head: Head) -> dict[str, Any]:
+    """How a thread is linked to others by a divergence: the one it is the other side of, with the step they
+    share last, and those that are the other side of it."""
+    from uwf_git.links import parted, parted_from
+
+    value: dict[str, Any] = {}
+    if link := parted_from(instance.store, head.thread):
+        at = instance.store.take_in(link.base).node
+        value["divergedFrom"] = {"thread": link.origin, "at": at}
+    if others := parted(instance.store, head.thread):
+        value["otherSides"] = [link.thread for link in others]
+    return value
 
 
 def _state(instance: Instance, head: Head) -> dict[str, Any]:
@@ -80,6 +95,9 @@ def _state_text(value: Any) -> str:
         ("options", options),
         ("reason", value.get("reason") or ""),
     ]
+    if origin := value.get("divergedFrom"):
+        pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
+    pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]
     if not value["done"]:
         pairs.append(("next", value["next"] or ""))
     return terminal.fields(pairs)
@@ -109,6 +127,7 @@ def list_(
     offset: int,
 ) -> None:
     """List threads, newest first. A damaged one is listed as corrupt and keeps nothing from you."""
+    adopt_news(invocation)
     items = list(_items(invocation.instance, archived or status in ("completed", "killed")))
     if status is not None:
         items = [item for item in items if item["status"] == status]

@@ -33,6 +33,8 @@ workflow = Group(
         "list": "workflow:list_",
         "history": "workflow:history",
         "rollback": "workflow:rollback",
+        "propose": "proposals:propose",
+        "accept": "proposals:accept",
         "graph": "workflow:graph",
         "validate": "workflow:validate",
         "rehearse": "workflow:rehearse",
@@ -110,6 +112,20 @@ config = Group(
     help="Read and change config.yaml in the storage root.",
 )
 
+publish = Group(
+    "publish",
+    {"thread": "publish:thread", "workflow": "publish:workflow"},
+    examples=("uwf publish thread 01JK7M", "uwf publish workflow solve-issue"),
+    help="Put threads and workflows on branches of a remote, for review on a forge.",
+)
+
+remote = Group(
+    "remote",
+    {"add": "remote:add", "list": "remote:list_", "rm": "remote:rm"},
+    examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
+    help="Where threads are shared with others.",
+)
+
 uwf = Group(
     "uwf",
     {
@@ -117,9 +133,19 @@ uwf = Group(
         "workflow": workflow,
         "thread": thread,
         "cas": cas,
+        "remote": remote,
+        "push": "sharing:push",
+        "pull": "sharing:pull",
+        "clone": "sharing:clone",
+        "bundle": "bundles:bundle",
+        "unbundle": "bundles:unbundle",
+        "publish": publish,
+        "unpublish": "publish:unpublish",
         "setup": "setup:setup",
         "config": config,
         "doctor": "doctor:doctor",
+        "gc": "gc:gc",
+        "verify": "verify:verify",
         "completion": "completion:completion",
     },
     examples=(

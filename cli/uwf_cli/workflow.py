@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
+from uwf_cli.arrivals import adopt_news
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.invocation import Invocation
@@ -62,6 +63,7 @@ def show(invocation: Invocation, workflow: str) -> None:
 @click.pass_obj
 def list_(invocation: Invocation) -> None:
     """List the registered workflows."""
+    adopt_news(invocation)
     registry = invocation.instance.registry
     found: list[dict[str, Any]] = []
     for name in registry.names():

@@ -1,0 +1,189 @@
+"""Pushing, pulling and verifying, against plain git moving the same objects."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from measure import Turn, fastest, process, run
+from stores import BY_CONDITION, BY_STATUS, Lab
+
+from uwf_git.ids import ThreadId, new_thread_id
+from uwf_git.repository import Oid
+
+BIN = Path(sys.executable).parent
+UWF = str(BIN / "uwf")
+
+
+class Compared(NamedTuple):
+    """A measurement in seconds beside its yardstick, which has the start of the process in it already."""
+
+    what: str
+    seconds: float
+    yardstick: float
+    limit: float
+
+
+class Cost(NamedTuple):
+    """The seconds that a thousand of something take, and how many they may."""
+
+    what: str
+    seconds: float
+    limit: float
+
+
+def _git(*args: object, at: Path | None = None) -> str:
+    where = ["--git-dir", str(at)] if at else []
+    return subprocess.run(
+        ["git", *where, *map(str, args)], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def _update_refs(git_dir: Path, orders: str) -> None:
+    command = ["git", "--git-dir", str(git_dir), "update-ref", "--stdin"]
+    subprocess.run(command, input=orders, text=True, check=True)
+
+
+def _plain(lab: Lab, what: str) -> Turn:
+    git = shutil.which("git") or "git"
+    return process([git, "--git-dir", str(lab.git_dir), what, "-q", "origin"], lab.environ)
+
+
+class Shared:
+    """A store with threads, and a bare repository that is its origin."""
+
+    def __init__(self, folder: Path, threads: int, steps: int, definition: bytes = BY_STATUS) -> None:
+        self.lab = Lab(folder / "store", definition)
+        self.ids = self.lab.threads(threads, steps)
+        self.bare = folder / "shared.git"
+        _git("init", "--quiet", "--bare", "--object-format=sha1", self.bare)
+        self.lab.instance.remotes.add("origin", str(self.bare))
+        _git("gc", "--quiet", at=self.lab.git_dir)
+
+    def push(self) -> None:
+        """Brings the remote up to date."""
+        run([UWF, "push"], self.lab.environ)
+
+    def forget(self) -> None:
+        """An empty remote again, of which nothing is known here."""
+        for where, prefix in ((self.bare, "refs"), (self.lab.git_dir, "refs/uwf/remotes")):
+            refs = _git("for-each-ref", "--format=delete %(refname)", prefix, at=where)
+            _update_refs(where, refs + "\n" * bool(refs))
+        _git("prune", "--expire=now", at=self.bare)
+        _git("gc", "--quiet", "--prune=now", at=self.bare)
+
+
+def pushing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Compared]:
+    """Everything to an empty remote; one new step to one that has the rest."""
+    shared = Shared(folder, threads, steps)
+    start = process([sys.executable, "-c", "import pygit2, click"], shared.lab.environ)
+    plain = _plain(shared.lab, "push")
+    ours = process([UWF, "push"], shared.lab.environ)
+
+    def anew(turn: Turn) -> Turn:
+        def afresh() -> float:
+            shared.forget()
+            return turn()
+
+        return afresh
+
+    mine, git, begin = fastest(turns, anew(ours), anew(plain), start)
+    yield Compared(f"uwf push, {threads} threads of {steps} steps / git push + start", mine, git + begin, 1.3)
+
+    def grown(turn: Turn) -> Turn:
+        def afresh() -> float:
+            shared.lab.grow(shared.ids[0], 1)
+            return turn()
+
+        return afresh
+
+    shared.push()
+    mine, git, begin = fastest(turns, grown(ours), grown(plain), start)
+    yield Compared("uwf push, one more step / git push + start", mine, git + begin, 1.3)
+
+
+def pulling(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Compared]:
+    """One new step among many known threads; a pull that finds nothing."""
+    shared = Shared(folder / "a", threads, steps)
+    shared.push()
+    other = Lab(folder / "b")
+    other.instance.remotes.add("origin", str(shared.bare))
+    run([UWF, "pull"], other.environ)
+    for where in (other.git_dir, shared.bare, shared.lab.git_dir):
+        _git("gc", "--quiet", at=where)
+    start = process([sys.executable, "-c", "import pygit2, click"], other.environ)
+    plain = _plain(other, "fetch")
+    ours = process([UWF, "pull"], other.environ)
+
+    def grown(turn: Turn) -> Turn:
+        def afresh() -> float:
+            shared.lab.grow(shared.ids[0], 1)
+            shared.push()
+            return turn()
+
+        return afresh
+
+    mine, git, begin = fastest(turns, ours, plain, start)
+    yield Compared(f"uwf pull, nothing new of {threads:,} / git fetch + start", mine, git + begin, 1.3)
+    mine, git, begin = fastest(turns, grown(ours), grown(plain), start)
+    yield Compared("uwf pull, one step, verified / git fetch + start", mine, git + begin, 1.3)
+
+
+def verifying(folder: Path, steps: int, turns: int) -> Iterator[Cost]:
+    """What `uwf verify` takes for the nodes of a long thread, its start included."""
+    for name, definition in (("status", BY_STATUS), ("a condition", BY_CONDITION)):
+        lab = Lab(folder / name, definition)
+        thread = lab.threads(1, steps)[0]
+        _git("gc", "--quiet", at=lab.git_dir)
+        (seconds,) = fastest(turns, process([UWF, "verify", thread], lab.environ))
+        nodes = lab.instance.store.index.node_count()
+        what = f"uwf verify, 1,000 nodes ({steps:,} steps routed by {name})"
+        yield Cost(what, seconds * 1000 / nodes, 0.5)
+
+
+def crowded(folder: Path, counts: tuple[int, ...], turns: int) -> Iterator[Compared]:
+    """A push of one step to a remote with many archived threads, as single refs and folded."""
+    few: float | None = None
+    for count in counts:
+        shared = Shared(folder / str(count), 1, 2)
+        archived = shared.lab.threads(1, 2)[0]
+        head = shared.lab.instance.threads.archive(shared.lab.instance.threads.head(archived), "completed")
+        _archives(shared, head.commit, count)
+        shared.push()
+        _git("pack-refs", "--all", at=shared.bare)
+        _git("pack-refs", "--all", at=shared.lab.git_dir)
+        seconds = _one_step(shared, turns)
+        few = few or seconds
+        if count > counts[0]:
+            what = f"uwf push of a step, {count:,} archived on the remote / {counts[0]:,}"
+            yield Compared(what, seconds, few, 10)
+    run([UWF, "gc", "--fold-before", "2100-01-01"], shared.lab.environ)
+    shared.push()
+    _git("pack-refs", "--all", at=shared.bare)
+    seconds = _one_step(shared, turns)
+    yield Compared(f"the same, {counts[-1]:,} folded by month / {counts[0]:,}", seconds, few or seconds, 1.5)
+
+
+def _one_step(shared: Shared, turns: int) -> float:
+    ours = process([UWF, "push"], shared.lab.environ)
+
+    def grown() -> float:
+        shared.lab.grow(shared.ids[0], 1)
+        return ours()
+
+    return fastest(turns, grown)[0]
+
+
+def _archives(shared: Shared, commit: Oid, count: int) -> None:
+    """So many ended threads: tags on one commit, as many refs."""
+    repository = shared.lab.instance.store.repository
+    lines = []
+    for _ in range(count):
+        thread: ThreadId = new_thread_id()
+        tag = repository.write_tag(f"uwf/{thread}", commit, "completed\n")
+        lines.append(f"create refs/uwf/archive/{thread} {tag}\n")
+    _update_refs(shared.lab.git_dir, "".join(lines))

@@ -1,0 +1,252 @@
+"""Taking over what was fetched: each ref verified, then settled as `cases` says. What is invalid is named
+and left in its tracking ref; everything else is taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git import fold, layout
+from uwf_git.cases import Case
+from uwf_git.errors import Busy, HeadMoved, StoreDamaged
+from uwf_git.ids import ThreadId
+from uwf_git.index import CommitRow
+from uwf_git.instance import Instance
+from uwf_git.listing import LARGEST, limit
+from uwf_git.overlay import Overlay
+from uwf_git.reconcile import Reconciler, Sides, settle_attempts
+from uwf_git.repository import Oid
+from uwf_git.store import Store
+
+if TYPE_CHECKING:
+    from uwf_git.verify.finding import Finding
+
+
+class Adopted(NamedTuple):
+    """What became of a ref of the other side. `fork` is the thread that one side of it became, `steps` how
+    many steps that side has for itself, `ours` whether it was ours; `proposal` the name that our version
+    of a workflow went to."""
+
+    ref: str
+    case: Case
+    thread: ThreadId | None = None
+    fork: ThreadId | None = None
+    steps: int = 0
+    ours: bool = False
+    proposal: str | None = None
+
+
+class Refused(NamedTuple):
+    """A ref that was not taken over, and why. `later`: nothing is wrong with it, a step is running."""
+
+    ref: str
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    later: bool = False
+
+
+class Adoption:
+    """Takes over the refs of one other side: a remote, or a bundle. `refs` are its names for them, with
+    what they point at; the objects must be here. `yields` as in Reconciler."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        refs: Mapping[str, Oid],
+        yields: bool = True,
+        on_verified: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._instance = instance
+        self._repository = instance.store.repository
+        self._refs = refs
+        self._yields = yields
+        self._reconciler = Reconciler(instance, yields)
+        self._on_verified = on_verified
+
+    def run(self) -> Iterator[Adopted | Refused]:
+        """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `cases` says."""
+        here = self._repository.refs(without=layout.REMOTES)
+        differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
+        threads = self._threads_of(differing, here)
+        for done, (name, oid) in enumerate(sorted(differing.items())):
+            settle = self._settlers().get(name[: name.rindex("/") + 1])
+            if settle is not None:
+                yield from self._guarded(name, oid, settle)
+            if self._on_verified:
+                self._on_verified(done, len(differing))
+        for thread in threads:
+            yield from self._thread(thread)
+        for name, oid in sorted(differing.items()):
+            if name.startswith(layout.ATTEMPTS):
+                yield from self._guarded(name, oid, self._attempts)
+
+    def _settlers(self) -> Mapping[str, Callable[[str, Oid], Iterator[Adopted | Refused]]]:
+        return {
+            layout.WORKFLOWS: self._workflow,
+            layout.PINS: self._replaceable,
+            layout.FORKS: self._replaceable,
+            layout.FOLDED: self._folded,
+        }
+
+    def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
+        """The threads to look at. One that has ended on both sides alike is none of them, though a server
+        that refuses deletions still has its active ref."""
+        found = set()
+        for name in differing:
+            prefix = name[: name.rindex("/") + 1]
+            thread = ThreadId(name.removeprefix(prefix))
+            tag = self._refs.get(layout.ARCHIVE + thread)
+            if prefix == layout.ARCHIVE or (
+                prefix == layout.THREADS
+                and not (
+                    tag
+                    and here.get(layout.ARCHIVE + thread) == tag
+                    and self._instance.store.take_in_tag(tag).target == differing[name].raw
+                )
+            ):
+                found.add(thread)
+        return sorted(found)
+
+    def _guarded(
+        self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | Refused]]
+    ) -> Iterator[Adopted | Refused]:
+        try:
+            if findings := self._verify(name, oid):
+                yield Refused(name, findings)
+                return
+            yield from settle(name, oid)
+        except (Busy, HeadMoved) as error:
+            yield Refused(name, (), error.message, error.hint, later=True)
+        except StoreDamaged as error:
+            yield Refused(name, (), error.message, error.hint)
+
+    def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
+        """What is wrong with a ref; when nothing is, what it leads to is known from now on."""
+        from uwf_git.verify.refs import verify_ref
+
+        index = self._instance.store.index
+        overlay = Overlay(index)
+        findings = verify_ref(
+            Store(self._repository, overlay),
+            name,
+            oid,
+            lambda commit: index.commit(commit.raw) is not None,
+            limit(self._repository, "uwf.maxBlob", LARGEST),
+        )
+        if not findings:
+            overlay.settle()
+        overlay.close()
+        return tuple(findings)
+
+    # Threads
+
+    def _thread(self, thread: ThreadId) -> Iterator[Adopted | Refused]:
+        ref = layout.ARCHIVE + thread if layout.ARCHIVE + thread in self._refs else layout.THREADS + thread
+        sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
+        sides = self._as_folded(thread, sides)
+        for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
+            if side is not None and (findings := self._verify(name + thread, side)):
+                yield Refused(name + thread, findings)
+                return
+        try:
+            settled = self._reconciler.settle(thread, sides)
+        except (Busy, HeadMoved) as error:
+            yield Refused(ref, (), error.message, error.hint, later=True)
+        except StoreDamaged as error:
+            yield Refused(ref, (), error.message, error.hint)
+        else:
+            yield Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)
+
+    def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
+        """An active ref that is left of a thread which the other side has folded: the fold's tag ends it."""
+        row = self._instance.store.index.folded(thread) if sides.tag is None else None
+        return sides if row is None else sides._replace(tag=Oid(raw=row.tag))
+
+    def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        thread = ThreadId(name.removeprefix(layout.ATTEMPTS))
+        with self._instance.locks.hold(thread):
+            moved = settle_attempts(self._instance, thread, oid)
+        yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
+
+    # What has one side only, or is the same whoever made it
+
+    def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        old = self._repository.ref(name)
+        if old is None:
+            self._repository.create_ref(name, oid)
+            yield Adopted(name, Case.UNKNOWN)
+        elif self._yields:
+            self._repository.move_ref(name, old, oid)
+            yield Adopted(name, Case.TWO_COMMITS)
+
+    def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """Archives that were folded: threads that go on here end first, then single refs give way."""
+        theirs = fold.read(self._repository, oid)
+        for thread, entry in theirs.threads.items():
+            if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):
+                tag = self._repository.write_raw_tag(entry.raw)
+                self._instance.store.take_in_tag(tag)
+                settled = self._reconciler.settle(thread, Sides(None, tag))
+                if settled.case != Case.EQUAL:
+                    yield Adopted(
+                        layout.ARCHIVE + thread,
+                        settled.case,
+                        thread,
+                        settled.fork,
+                        settled.steps,
+                        settled.ours,
+                    )
+        mine = self._repository.ref(name)
+        if mine is None:
+            self._repository.create_ref(name, oid)
+            yield Adopted(name, Case.UNKNOWN)
+        elif (merged := fold.merge(self._repository, mine, oid)) != mine:
+            self._repository.move_ref(name, mine, merged)
+            yield Adopted(name, Case.BEHIND if merged == oid else Case.TWO_HISTORIES)
+        else:
+            yield Adopted(name, Case.AHEAD)
+        self._instance.store.sync()
+        fold.tidy(self._repository, name.removeprefix(layout.FOLDED))
+
+    # Workflows
+
+    def _workflow(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        ours = self._repository.ref(name)
+        if ours is None:
+            self._repository.create_ref(name, oid)
+            yield Adopted(name, Case.UNKNOWN)
+            return
+        mine, theirs = self._versions(ours), self._versions(oid)
+        commits = {row.oid for row in theirs}
+        if ours.raw in commits:
+            self._repository.move_ref(name, ours, oid)
+            yield Adopted(name, Case.BEHIND)
+        elif oid.raw in {row.oid for row in mine}:
+            yield Adopted(name, Case.AHEAD)
+        elif self._yields:
+            proposal = None
+            if mine[0].node not in {row.node for row in theirs}:
+                proposal = f"{name.removeprefix(layout.WORKFLOWS)}-{mine[0].node}"
+                self._propose(proposal, ours)
+            self._repository.move_ref(name, ours, oid)
+            yield Adopted(name, Case.TWO_HISTORIES, proposal=proposal)
+        else:
+            yield Adopted(name, Case.TWO_HISTORIES)
+
+    def _propose(self, name: str, commit: Oid) -> None:
+        ref = layout.PROPOSALS + name
+        old = self._repository.ref(ref)
+        if old is None:
+            self._repository.create_ref(ref, commit)
+        elif old != commit:
+            self._repository.move_ref(ref, old, commit)
+
+    def _versions(self, tip: Oid) -> Sequence[CommitRow]:
+        """The versions of a workflow, newest first."""
+        store = self._instance.store
+        found = [store.take_in(tip)]
+        while (parent := found[-1].parent) is not None:
+            found.append(store.take_in(Oid(raw=parent)))
+        return found

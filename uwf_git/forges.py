@@ -1,0 +1,148 @@
+"""The pages of a forge that show a pushed branch, worked out from the remote's URL alone. Nothing is
+asked over the network, and credentials of the URL never come out.
+
+    kind       branch                   commits                      compare
+    github     tree/BRANCH              commits/BRANCH               compare/BASE...BRANCH
+    gitlab     -/tree/BRANCH            -/commits/BRANCH             -/compare/BASE...BRANCH
+    gitea      src/branch/BRANCH        commits/branch/BRANCH        compare/BASE...BRANCH
+    forgejo    as gitea
+    bitbucket  src/BRANCH               commits/branch/BRANCH        branches/compare/BRANCH%0DBASE
+    sourcehut  tree/BRANCH              log/BRANCH                   has none
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+KINDS = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
+
+_HOSTS = {
+    "github.com": "github",
+    "gitlab.com": "gitlab",
+    "salsa.debian.org": "gitlab",
+    "codeberg.org": "forgejo",
+    "bitbucket.org": "bitbucket",
+    "git.sr.ht": "sourcehut",
+}
+# Where ssh is served on the port of https, for networks that let nothing else through.
+_SSH_HOSTS = {
+    "ssh.github.com": "github.com",
+    "altssh.gitlab.com": "gitlab.com",
+    "altssh.bitbucket.org": "bitbucket.org",
+}
+# A host's own name often says what it runs: gitlab.example.org, code.forgejo.org.
+_TELLING = ("github", "gitlab", "gitea", "forgejo")
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?:[^/]*@)?(?P<host>[^/@]+)/(?P<path>.*)", re.DOTALL
+)
+_SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:\[\]]+):(?P<path>.*)", re.DOTALL)
+_HOST = re.compile(
+    r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]+)?"
+)
+
+
+class Pages(NamedTuple):
+    """URLs to open. `compare` is None where there is no base, or the forge has no such page."""
+
+    branch: str
+    commits: str
+    compare: str | None
+
+
+def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | None = None) -> Pages | None:
+    """The pages of a branch on the forge that a remote's URL leads to. `branch` and `base` are names
+    below refs/heads/; `kinds` says what hosts run (see KINDS) where their names don't. None for local
+    paths and for hosts nothing is known of."""
+    found = _repository(url, kinds or {})
+    if found is None:
+        return None
+    kind, root = found
+    here, there = _quoted(branch), _quoted(base) if base else None
+    if kind == "github":
+        return Pages(
+            f"{root}/tree/{here}", f"{root}/commits/{here}", _compare(f"{root}/compare", here, there)
+        )
+    if kind == "gitlab":
+        return Pages(
+            f"{root}/-/tree/{here}", f"{root}/-/commits/{here}", _compare(f"{root}/-/compare", here, there)
+        )
+    if kind in ("gitea", "forgejo"):
+        return Pages(
+            f"{root}/src/branch/{here}",
+            f"{root}/commits/branch/{here}",
+            _compare(f"{root}/compare", here, there),
+        )
+    if kind == "bitbucket":
+        # Here a slash would end the name, and a carriage return stands between the two sides.
+        both = f"{_quoted(branch, '')}%0D{_quoted(base, '')}" if base else None
+        return Pages(
+            f"{root}/src/{_quoted(branch, '')}/",
+            f"{root}/commits/branch/{here}",
+            f"{root}/branches/compare/{both}#diff" if both else None,
+        )
+    return Pages(f"{root}/tree/{here}", f"{root}/log/{here}", None)
+
+
+def _compare(prefix: str, branch: str, base: str | None) -> str | None:
+    return f"{prefix}/{base}...{branch}" if base else None
+
+
+def _repository(url: str, kinds: Mapping[str, str]) -> tuple[str, str] | None:
+    """A forge's kind and the address of the repository's front page."""
+    from urllib.parse import unquote
+
+    scheme, location, path = _parts(url)
+    match = _HOST.fullmatch(location)
+    if match is None:
+        return None
+    host, port = match["name"].lower(), match["port"] or ""
+    web = scheme in ("https", "http")
+    if not web:
+        host, port = _SSH_HOSTS.get(host, host), ""  # the port is that of ssh or the git daemon
+        scheme = "https"
+    elif (scheme, port) in (("https", ":443"), ("http", ":80")):
+        port = ""
+    kind = kinds.get(host + port) or kinds.get(host) or _kind(host)
+    folders = unquote(path).strip("/").removesuffix(".git").rstrip("/").split("/")
+    if kind is None or not _is_repository(kind, folders):
+        return None
+    return kind, f"{scheme}://{host}{port}/{_quoted('/'.join(folders), '/~')}"
+
+
+def _parts(url: str) -> tuple[str, str, str]:
+    """Scheme, host and port, path; an empty host for what is no address of another machine."""
+    if match := _URL.fullmatch(url):
+        scheme = match["scheme"].lower()
+        known = {"https": "https", "http": "http", "ssh": "ssh", "git": "git"}
+        known |= {"git+ssh": "ssh", "ssh+git": "ssh"}
+        path = match["path"].partition("?")[0].partition("#")[0]
+        return (known[scheme], match["host"], path) if scheme in known else ("", "", "")
+    if (match := _SCP.fullmatch(url)) and "://" not in url:
+        return "ssh", match["host"], match["path"]
+    return "", "", ""
+
+
+def _kind(host: str) -> str | None:
+    if host in _HOSTS:
+        return _HOSTS[host]
+    if host.endswith(".ghe.com"):
+        return "github"
+    labels = host.split(".")
+    return next((name for name in _TELLING if name in labels[:-1]), None)
+
+
+def _is_repository(kind: str, folders: list[str]) -> bool:
+    if kind not in KINDS or any(part in ("", ".", "..") for part in folders):
+        return False
+    if kind == "sourcehut":
+        return len(folders) == 2 and folders[0].startswith("~")
+    # GitLab nests groups; a server of one's own may stand below a folder of its host.
+    return len(folders) == 2 if kind in ("github", "bitbucket") else len(folders) >= 2
+
+
+def _quoted(text: str, safe: str = "/") -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe=safe, errors="surrogateescape")

@@ -1,0 +1,180 @@
+"""Commits, annotated tags and trees as git writes them: from bytes to a value, and from its parts to bytes.
+
+A signature is no part of what a record says. A commit's stands in a header of its own, a tag's at the end
+of its message; reading leaves both out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pygit2 import Oid
+
+TREE_MODE = "40000"
+BLOB_MODE = "100644"
+_SIGNATURE = "-----BEGIN "
+
+
+class Entry(NamedTuple):
+    """A tree entry. `mode` as git writes it: 40000 a tree, 100644 a file, others as they are."""
+
+    mode: str
+    name: str
+    oid: Oid
+
+    @property
+    def is_tree(self) -> bool:
+        return self.mode == TREE_MODE
+
+
+class Person(NamedTuple):
+    """Who did something, as git writes it."""
+
+    name: str
+    email: str
+
+    def at(self, when: int) -> str:
+        """With a time in Unix seconds and the time zone of here."""
+        zone = time.strftime("%z", time.localtime(when)) or "+0000"
+        return f"{clean(self.name)} <{clean(self.email)}> {when} {zone}"
+
+
+class Commit(NamedTuple):
+    """A commit's parts. `time` is the committer's, in Unix seconds."""
+
+    tree: Oid
+    parents: tuple[Oid, ...]
+    author: str
+    committer: str
+    time: int
+    message: str
+
+
+class Tag(NamedTuple):
+    """An annotated tag on a commit. `time` is the tagger's, in Unix seconds, 0 where none is named."""
+
+    target: Oid
+    name: str
+    tagger: str
+    time: int
+    message: str
+
+
+def parse_commit(data: bytes) -> Commit:
+    """A commit's parts. Raises ValueError where it is not well-formed."""
+    head, _, message = data.decode("utf-8", "replace").partition("\n\n")
+    fields: dict[str, list[str]] = {}
+    for line in head.split("\n"):
+        key, _, value = line.partition(" ")
+        fields.setdefault(key, []).append(value)
+    try:
+        committer = fields["committer"][0]
+        return Commit(
+            tree=Oid(hex=fields["tree"][0]),
+            parents=tuple(Oid(hex=parent) for parent in fields.get("parent", ())),
+            author=_person(fields["author"][0]),
+            committer=_person(committer),
+            time=int(committer.rsplit(" ", 2)[1]),
+            message=message,
+        )
+    except LookupError:
+        raise ValueError("it is no well-formed commit") from None
+
+
+def parse_tag(data: bytes) -> Tag:
+    """A tag's parts. Raises ValueError where it is not well-formed, or not on a commit."""
+    head, _, text = data.decode("utf-8", "replace").partition("\n\n")
+    fields = dict(line.split(" ", 1) for line in head.split("\n") if " " in line)
+    target = fields.get("object", "")
+    if fields.get("type") != "commit" or len(target) != 40:
+        raise ValueError("it is not on a commit")
+    tagger = fields.get("tagger", "")
+    if tagger and tagger.count(" ") < 2:
+        raise ValueError("its tagger has no time")
+    lines = text.split("\n")
+    end = next((number for number, line in enumerate(lines) if line.startswith(_SIGNATURE)), len(lines))
+    return Tag(
+        Oid(hex=target),
+        fields.get("tag", ""),
+        _person(tagger),
+        int(tagger.rsplit(" ", 2)[-2]) if tagger else 0,
+        "\n".join(lines[:end]),
+    )
+
+
+def commit_text(
+    tree: Oid, parents: Sequence[Oid], author: Person, committer: Person, when: int, message: str
+) -> bytes:
+    """A commit without a signature. `when` is in Unix seconds."""
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+    lines += [f"author {author.at(when)}", f"committer {committer.at(when)}"]
+    return ("\n".join(lines) + "\n\n" + message).encode("utf-8", "replace")
+
+
+def rewritten_commit(data: bytes, tree: Oid, parents: Sequence[Oid], message: str | None) -> bytes:
+    """A commit with another tree, other parents, and where given another message; who made it and when
+    stay, a signature goes."""
+    head, _, text = data.decode("utf-8", "surrogateescape").partition("\n\n")
+    people = [line for line in head.split("\n") if line.startswith(("author ", "committer "))]
+    lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents), *people]
+    whole = "\n".join(lines) + "\n\n" + (text if message is None else message)
+    return whole.encode("utf-8", "surrogateescape")
+
+
+def tag_text(name: str, target: Oid, tagger: Person, when: int, message: str) -> bytes:
+    """An annotated tag on a commit, without a signature. `message` ends with a newline."""
+    head = f"object {target}\ntype commit\ntag {name}\ntagger {tagger.at(when)}"
+    return f"{head}\n\n{message}".encode("utf-8", "replace")
+
+
+def signed_commit(data: bytes, signature: str) -> bytes:
+    """A commit with a signature over all of it, in the header that git reads."""
+    head, _, message = data.partition(b"\n\n")
+    folded = signature.strip("\n").replace("\n", "\n ").encode("ascii", "replace")
+    return head + b"\ngpgsig " + folded + b"\n\n" + message
+
+
+def signed_tag(data: bytes, signature: str) -> bytes:
+    """A tag with a signature over all of it, at its end."""
+    return data + (signature.strip("\n") + "\n").encode("ascii", "replace")
+
+
+def is_signed(data: bytes) -> bool:
+    """Whether a commit or tag carries a signature, good or bad."""
+    head, _, text = data.partition(b"\n\n")
+    return b"\ngpgsig " in head or b"\n-----BEGIN " in b"\n" + text
+
+
+def parse_tree(data: bytes) -> tuple[Entry, ...]:
+    """A tree's entries in git's order. Raises ValueError where it is not well-formed."""
+    entries: list[Entry] = []
+    position = 0
+    while position < len(data):
+        end = data.index(b"\0", position)
+        mode, _, name = data[position:end].partition(b" ")
+        position = end + 21
+        raw = data[end + 1 : position]
+        entries.append(Entry(mode.decode("ascii"), name.decode("utf-8", "surrogateescape"), Oid(raw=raw)))
+    return tuple(entries)
+
+
+def tree_row(entry: Entry) -> bytes:
+    """An entry as it stands in a tree."""
+    return b"%s %s\0%s" % (entry.mode.encode(), entry.name.encode("utf-8", "surrogateescape"), entry.oid.raw)
+
+
+def sort_key(entry: Entry) -> bytes:
+    """git sorts a folder as if its name ended in a slash."""
+    return (entry.name + "/" if entry.mode == TREE_MODE else entry.name).encode("utf-8", "surrogateescape")
+
+
+def clean(text: str) -> str:
+    """Text that can stand in a name: git forbids angle brackets and control characters there."""
+    kept = "".join(c for c in text if c.isprintable() and c not in "<>")
+    return kept.strip(" .,:;\"'")
+
+
+def _person(line: str) -> str:
+    return line.rsplit(">", 1)[0] + ">" if ">" in line else line

@@ -1,0 +1,244 @@
+"""Two sides of one thread brought together: the cases of `cases`, carried out. Everything here has been
+verified. Nothing loses its last ref: a side gets its new name before the old one moves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from uwf_git import layout
+from uwf_git.attempts import Attempts
+from uwf_git.cases import Case, Relation, fork_id, relate
+from uwf_git.errors import HeadMoved, StoreDamaged
+from uwf_git.ids import Hash, ThreadId
+from uwf_git.index import ArchiveRow, CommitRow
+from uwf_git.instance import Instance
+from uwf_git.repository import Oid
+from uwf_git.thread import Head
+
+
+class Sides(NamedTuple):
+    """What the other side has of a thread: its active head, its archive tag."""
+
+    active: Oid | None
+    tag: Oid | None
+
+
+class Settled(NamedTuple):
+    """What became of a thread. `fork` is the thread that a side became, `steps` how many it has that the
+    other hasn't; `ours` tells whose they are."""
+
+    case: Case
+    fork: ThreadId | None = None
+    steps: int = 0
+    ours: bool = False
+
+
+class Foreign(StoreDamaged):
+    """Another thread under the same id: it has another beginning."""
+
+    code = "foreign_thread"
+
+
+class Reconciler:
+    """Brings threads of one store together with those of one other. `yields`: in a divergence the other
+    side keeps the id, as a shared remote does; a bundle leaves it to ours."""
+
+    def __init__(self, instance: Instance, yields: bool = True) -> None:
+        self._instance = instance
+        self._store = instance.store
+        self._repository = instance.store.repository
+        self._threads = instance.threads
+        self._yields = yields
+
+    def settle(self, thread: ThreadId, theirs: Sides) -> Settled:
+        """Carries out the case of a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and
+        makes those of the fork. Raises Busy while a step of it runs, Foreign, HeadMoved."""
+        with self._instance.locks.hold(thread):
+            archive = self._store.take_in_tag(theirs.tag) if theirs.tag else None
+            head = Oid(raw=archive.target) if archive else theirs.active
+            assert head is not None
+            settled = self._settle(thread, head, archive)
+            if archive and theirs.active and theirs.active.raw != archive.target:
+                settled = self._beyond_the_end(thread, head, theirs.active) or settled
+            return settled
+
+    def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> Settled:
+        mine = self._known(thread)
+        if mine is None:
+            self._make(thread, head, archive)
+            return Settled(Case.UNKNOWN)
+        relation = relate(self._store, mine.commit, head)
+        if relation is None:
+            raise Foreign(
+                f"thread {thread} has another beginning there than here",
+                "one of the two ids was made by hand",
+            )
+        if mine.archive and archive:
+            return self._ended_twice(mine, archive, relation)
+        if mine.archive:
+            return self._ended_here(mine, relation)
+        if archive:
+            return self._ended_there(mine, archive, relation)
+        return self._both_active(mine, head, relation)
+
+    def _both_active(self, mine: Head, head: Oid, relation: Relation) -> Settled:
+        if mine.commit == head:
+            return Settled(Case.EQUAL)
+        if not relation.ours:
+            self._move(mine, head)
+            return Settled(Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS)
+        if not relation.theirs:
+            if relation.same_commits or not self._yields:
+                return Settled(Case.AHEAD)
+            self._move(mine, self._put_on(relation.base, relation.ours))
+            return Settled(Case.TWO_COMMITS)
+        if not self._yields:
+            fork = self._keep(mine.thread, head, relation.base, relation.theirs[0].node)
+            return Settled(Case.DIVERGED, fork, len(relation.theirs))
+        fork = self._keep_ours(mine, relation)
+        self._move(mine, head)
+        return Settled(Case.DIVERGED, fork, len(relation.ours), ours=True)
+
+    def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        if not relation.ours:
+            case = Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE
+            self._end(mine, archive)
+            return Settled(case)
+        if not self._yields:
+            return Settled(Case.AHEAD)
+        fork = self._keep_ours(mine, relation)
+        self._end(mine, archive)
+        return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
+
+    def _ended_here(self, mine: Head, relation: Relation) -> Settled:
+        if not relation.theirs:
+            return Settled(Case.ENDED_HERE)
+        tip = Oid(raw=relation.theirs[-1].oid)
+        fork = self._keep(mine.thread, tip, relation.base, relation.theirs[0].node)
+        return Settled(Case.ENDED_HERE_BEHIND, fork, len(relation.theirs))
+
+    def _ended_twice(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        assert mine.archive is not None
+        if mine.archive.oid == archive.oid:
+            return Settled(Case.EQUAL)
+        if not self._yields:
+            if not relation.theirs:
+                return Settled(Case.ENDED_TWICE)
+            tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
+            fork = self._keep(mine.thread, tip, relation.base, first, archive)
+            return Settled(Case.ENDED_TWICE, fork, len(relation.theirs))
+        kept = self._keep_ours(mine, relation) if relation.ours else None
+        name, old = layout.ARCHIVE + mine.thread, Oid(raw=mine.archive.oid)
+        if self._repository.ref(name) == old:
+            self._repository.move_ref(name, old, Oid(raw=archive.oid))
+        return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
+
+    def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid) -> Settled | None:
+        """Steps that somebody took after the end, not knowing of it: the end counts, and they are kept."""
+        relation = relate(self._store, end, active)
+        if relation is None or not relation.theirs:
+            return None
+        fork = self._keep(thread, active, relation.base, relation.theirs[0].node)
+        return Settled(Case.ENDED_HERE_BEHIND, fork, len(relation.theirs))
+
+    # What moves refs
+
+    def _known(self, thread: ThreadId) -> Head | None:
+        return self._threads.head(thread) if self._threads.exists(thread) else None
+
+    def _make(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> None:
+        if archive:
+            self._repository.create_ref(layout.ARCHIVE + thread, Oid(raw=archive.oid))
+        else:
+            self._repository.create_ref(layout.THREADS + thread, head)
+
+    def _move(self, mine: Head, head: Oid) -> None:
+        self._repository.move_ref(layout.THREADS + mine.thread, mine.commit, head)
+
+    def _end(self, mine: Head, archive: ArchiveRow) -> None:
+        self._repository.create_ref(layout.ARCHIVE + mine.thread, Oid(raw=archive.oid))
+        self._repository.delete_ref(layout.THREADS + mine.thread, mine.commit)
+
+    def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
+        """Our side as a thread of its own, with its failed attempts, its end and its folder."""
+        first = relation.ours[0].node
+        fork = self._keep(mine.thread, mine.commit, relation.our_base, first, mine.archive)
+        tip = self._repository.ref(layout.ATTEMPTS + mine.thread)
+        if tip is not None and self._repository.ref(layout.ATTEMPTS + fork) is None:
+            self._repository.create_ref(layout.ATTEMPTS + fork, tip)
+        folder = self._instance.folders.recall(mine.thread)
+        if folder is not None:
+            self._instance.folders.remember(fork, folder)
+        return fork
+
+    def _keep(
+        self, thread: ThreadId, head: Oid, base: Oid, first: Hash, ended: ArchiveRow | None = None
+    ) -> ThreadId:
+        """Makes sure that a thread leads to `head`, the one whose id follows from `first`, the first step
+        after `base`. Where it is there already it moves on, or is itself gone on from."""
+        fork = fork_id(thread, first)
+        there = self._known(fork)
+        if there is None:
+            self._link(fork, thread, base)
+            self._repository.create_ref(layout.THREADS + fork, head)
+            there = self._threads.head(fork)
+        else:
+            relation = relate(self._store, there.commit, head)
+            if relation is None:
+                raise Foreign(f"thread {fork} is not the other side of {thread}", "it was made by hand")
+            if not relation.theirs:
+                return fork
+            if relation.ours or there.archive:
+                return self._keep(fork, head, relation.base, relation.theirs[0].node, ended)
+            with self._instance.locks.hold(fork):
+                self._move(there, head)
+            there = self._threads.head(fork)
+        if ended and not there.archive:
+            self._threads.archive(there, ended.status, ended.reason)
+        return fork
+
+    def _link(self, fork: ThreadId, thread: ThreadId, base: Oid) -> None:
+        """Records in `refs/uwf/forks/<fork>` which thread it is the other side of, and where they part."""
+        tag = self._repository.write_tag(f"uwf/{fork}", base, f"fork of {thread}\n")
+        try:
+            self._repository.create_ref(layout.FORKS + fork, tag)
+        except HeadMoved:
+            return  # it is recorded already
+
+    def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
+        """Our steps once more, on commits of theirs that record the same steps as ours did."""
+        onto = base
+        for row in rows:
+            old = self._repository.commit(Oid(raw=row.oid))
+            folder = layout.step_folder(row.number, row.role or "")
+            added = self._repository.file(old.tree, "/".join(folder))
+            if added is None:
+                raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
+            tree = self._repository.graft(self._repository.root(onto), folder, added)
+            onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
+            self._store.take_in(onto)
+        return onto
+
+
+def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
+    """Brings the failed attempts of a thread together: ours that theirs hasn't are put after theirs.
+    Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
+    repository, attempts = instance.store.repository, Attempts(instance.store)
+    ref = layout.ATTEMPTS + thread
+    ours = repository.ref(ref)
+    if ours is None:
+        repository.create_ref(ref, theirs)
+        return True
+    if ours == theirs:
+        return False
+    there = {row.node for row in attempts.rows(theirs)}
+    missing = [row for row in attempts.rows(ours) if row.node not in there]
+    here = {row.oid for row in attempts.rows(ours)}
+    if theirs.raw in here:
+        return False
+    tip = theirs
+    for row in missing:
+        tip = attempts.put_on(tip, row)
+    repository.move_ref(ref, ours, tip)
+    return True

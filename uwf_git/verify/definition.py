@@ -1,0 +1,137 @@
+"""A workflow version: what its author wrote compiles to its node, and the page says what the node says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from uwf_git import layout
+from uwf_git.bounds import TimeExceeded, time_limit
+from uwf_git.errors import NotFound, UwfError
+from uwf_git.ids import Hash
+from uwf_git.node import Node
+from uwf_git.protocol import BUILTIN, Workflow, is_kind, parse_workflow
+from uwf_git.repository import Oid
+from uwf_git.verify.finding import Bad
+from uwf_git.verify.nodes import NodeRow, Nodes, Report
+from uwf_git.verify.objects import Objects
+from uwf_git.verify.trees import files_below, node_files
+
+SECONDS = 30.0
+INCLUDES = "workflow/include/"
+_NODES = "workflow/nodes/"
+
+
+class Definition(NamedTuple):
+    """A workflow that a version holds. `nodes` are those of its folder, which every step of its threads
+    may take for granted; `rows` are what an index keeps of these."""
+
+    hash: Hash
+    workflow: Workflow
+    nodes: frozenset[Hash]
+    rows: tuple[NodeRow, ...] = ()
+
+
+def check_definition(
+    objects: Objects, nodes: Nodes, commit: Oid, tree: bytes, name: Hash, report: Report
+) -> Definition:
+    """The definition in the tree of a version commit that says to record the Workflow node `name`.
+    Reports what is wrong; raises Bad where there is no workflow."""
+    files = files_below(objects, tree, "", report)
+    blobs = node_files(files, "workflow/")
+    if name not in blobs:
+        raise Bad("missing-file", commit, f"there is no {_NODES}{layout.node_file(name)}")
+    here = read_all(nodes, blobs, report)
+    if name not in here:
+        raise Bad("missing-node", commit, f"Workflow {name} can't be read")
+    root = here[name]
+    if not is_kind(root.type, "workflow"):
+        raise Bad("wrong-kind", commit, f"node {name} is no Workflow")
+    reached = nodes.closure(name, here, lambda _: False, report, commit)
+    for extra in here.keys() - reached - BUILTIN.keys():
+        report("extra-file", Oid(raw=blobs[extra]), f"{_NODES}{extra}.json is not reached by the workflow")
+    try:
+        workflow = parse_workflow(root.payload)
+    except UwfError as error:
+        raise Bad("breaks-schema", commit, error.message) from None
+    _check_files(objects, files, {layout.node_file(node) for node in blobs}, commit, report)
+    _check_source(objects, files, workflow, name, here, commit, report)
+    rows = tuple((node, content.type, blobs[node]) for node, content in here.items())
+    return Definition(name, workflow, frozenset(here), rows)
+
+
+def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[Hash, Node]:
+    """The nodes of a folder that can be read, each checked against its type."""
+    here: dict[Hash, Node] = {}
+    for name, blob in blobs.items():
+        try:
+            here[name] = nodes.read(name, blob)
+        except Bad as bad:
+            report(bad.code, bad.object, bad.message)
+    broken = [name for name, node in here.items() if not nodes.check(name, node, blobs[name], here, report)]
+    for name in broken:
+        del here[name]
+    return here
+
+
+def _check_files(
+    objects: Objects, files: Mapping[str, bytes], nodes: set[str], commit: Oid, report: Report
+) -> None:
+    plain = {".gitattributes", "workflow.yaml", "workflow/README.md", *(_NODES + name for name in nodes)}
+    for path in files:
+        if path not in plain and not path.startswith(INCLUDES):
+            report("extra-file", commit, f"{path} does not belong to a workflow version")
+    for path in (".gitattributes", "workflow.yaml", "workflow/README.md"):
+        if path not in files:
+            report("missing-file", commit, f"there is no {path}")
+    if ".gitattributes" in files and objects.blob(files[".gitattributes"]) != layout.GITATTRIBUTES:
+        blob = Oid(raw=files[".gitattributes"])
+        report("wrong-page", blob, ".gitattributes is not the one of the format")
+
+
+def _check_source(
+    objects: Objects,
+    files: Mapping[str, bytes],
+    workflow: Workflow,
+    name: Hash,
+    here: Mapping[Hash, Node],
+    commit: Oid,
+    report: Report,
+) -> None:
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.diagram import readme
+    from uwf_git.workflow.source import parse_source
+
+    def include(path: str) -> bytes:
+        if INCLUDES + path not in files:
+            raise NotFound(f"{INCLUDES}{path} is not there")
+        return objects.blob(files[INCLUDES + path])
+
+    if "workflow.yaml" in files:
+        source = Oid(raw=files["workflow.yaml"])
+        text = objects.blob(files["workflow.yaml"])
+        try:
+            with time_limit(SECONDS):
+                compiled = compile_source(parse_source(text, "workflow.yaml", include))
+        except TimeExceeded:
+            report("bad-source", source, f"workflow.yaml takes over {SECONDS:g} s to compile")
+        except UwfError as error:
+            report("bad-source", source, f"workflow.yaml does not compile: {error.message}")
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+            report("bad-source", source, f"workflow.yaml does not compile: {type(error).__name__}")
+        else:
+            if compiled.hash != name:
+                report("other-source", source, f"workflow.yaml compiles to {compiled.hash}, not to {name}")
+            used = {INCLUDES + path for path in compiled.source.includes}
+            for path in {path for path in files if path.startswith(INCLUDES)} - used:
+                report("extra-file", commit, f"{path} is not included by workflow.yaml")
+    if "workflow/README.md" in files:
+        schemas = {node: content.payload for node, content in here.items()}
+        page = objects.blob(files["workflow/README.md"])
+        try:
+            expected = readme(workflow, schemas).encode("utf-8")
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise Bad("wrong-page", commit, f"its page can't be made: {type(error).__name__}") from None
+        if page != expected:
+            blob = Oid(raw=files["workflow/README.md"])
+            report("wrong-page", blob, "workflow/README.md is not what the workflow says")

@@ -1,0 +1,227 @@
+"""Nodes as files: each has the hash its name says, obeys its type, and what it refers to is beside it.
+
+XXH64 is no cryptographic hash, so a hash alone proves nothing: whoever sends two contents under one hash
+is found out here, and for all that follows a hash stands for one content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from uwf_git import cbor
+from uwf_git.bounds import TimeExceeded, time_limit
+from uwf_git.errors import StoreDamaged, UwfError
+from uwf_git.ids import Hash
+from uwf_git.node import Node, from_blob, node_hash, self_hash
+from uwf_git.protocol import (
+    ANSWER,
+    BUILTIN,
+    DETAIL,
+    META,
+    STARTNODE,
+    STEPNODE,
+    TEXT,
+    TURN,
+    parse_start,
+    parse_step,
+)
+from uwf_git.repository import Oid
+from uwf_git.schema import SECONDS, Schema, check_schema
+from uwf_git.store import Store
+from uwf_git.verify.finding import Bad
+from uwf_git.verify.objects import Objects
+from uwf_git.verify.plain import Check, plain_check
+
+NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw id of the blob: what an index keeps of a node
+Report = Callable[[str, object, str], None]
+
+_PARSED: dict[Hash, Callable[[Any], object]] = {STEPNODE: parse_step, STARTNODE: parse_start}
+# What a schema or a pattern of somebody's own can make the libraries raise.
+_STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
+
+
+class Nodes:
+    """The nodes that were verified, and those that `store` vouches for. `rows` are those read since the
+    caller emptied it."""
+
+    def __init__(self, objects: Objects, store: Store, fresh: bool = False) -> None:
+        self._objects = objects
+        self._store = store
+        self._fresh = fresh
+        self._blobs: dict[Hash, bytes] = {}
+        self._valid: set[Hash] = set()
+        self._schemas: dict[Hash, Schema | Bad] = {}
+        self._plain: dict[Hash, Check | None] = {}
+        self.rows: list[NodeRow] = []
+
+    def __len__(self) -> int:
+        """How many were verified."""
+        return len(self._blobs)
+
+    def read(self, name: Hash, blob: bytes) -> Node:
+        """The node in a file called by its hash. Raises Bad for what is no node, has another hash, or is
+        another content than the one known by this hash."""
+        oid = Oid(raw=blob)
+        try:
+            node = from_blob(self._objects.blob(blob), f"{name} (blob {oid})")
+        except StoreDamaged as error:
+            raise Bad("malformed", oid, error.message) from None
+        known = self._blobs.get(name)
+        if known != blob:
+            self._check_hash(name, node, blob, known)
+        self.rows.append((name, node.type, blob))
+        return node
+
+    def _check_hash(self, name: Hash, node: Node, blob: bytes, known: bytes | None) -> None:
+        oid = Oid(raw=blob)
+        actual = node_hash(node)
+        if actual != name:
+            raise Bad("wrong-hash", oid, f"blob {oid} says it is node {name}, but its hash is {actual}")
+        if known is None and not self._fresh:
+            row = self._store.index.node(name)
+            known = row[1] if row else None
+        self._compare(name, node, blob, known)
+        self._blobs.setdefault(name, blob)
+
+    def _compare(self, name: Hash, node: Node, blob: bytes, known: bytes | None) -> None:
+        if known == blob:
+            return
+        if name in BUILTIN:
+            first = Node(META, BUILTIN[name], 0)
+        elif known is not None:
+            first = from_blob(self._objects.blob(known), str(name))
+        else:
+            return
+        if first.type != node.type or cbor.encode(first.payload) != cbor.encode(node.payload):
+            other = Oid(raw=known) if known else "this library's"
+            raise Bad(
+                "collision", Oid(raw=blob), f"node {name} has two contents: blobs {other} and {Oid(raw=blob)}"
+            )
+
+    def get(self, name: Hash) -> Node:
+        """A node that was verified before, or that the store vouches for. Raises Bad."""
+        blob = self._blobs.get(name)
+        if blob is not None:
+            return from_blob(self._objects.blob(blob), str(name))
+        try:
+            return self._store.get(name)
+        except UwfError as error:
+            raise Bad("missing-node", name, error.message) from None
+
+    def check(self, name: Hash, node: Node, blob: bytes, among: Mapping[Hash, Node], report: Report) -> bool:
+        """Whether a node obeys its type; reports how it doesn't. `among` are the nodes read with it, its
+        type perhaps."""
+        if name in self._valid:
+            return True
+        oid = Oid(raw=blob)
+        try:
+            problem = self._problem(name, node, among)
+        except Bad as bad:
+            report(bad.code, oid, f"node {name}: {bad.message}")
+            return False
+        if problem:
+            report("breaks-schema", oid, f"node {name} breaks its type {node.type}: {problem}")
+            return False
+        self._valid.add(name)
+        return True
+
+    def _problem(self, name: Hash, node: Node, among: Mapping[Hash, Node]) -> str | None:
+        parse = _PARSED.get(node.type)
+        try:
+            if parse is not None:
+                parse(node.payload)
+                return None
+            if node.type in (META, name):
+                found = check_schema(node.payload)
+            else:
+                schema = self._schema(node.type, among)
+                if node.type not in self._plain:
+                    self._plain[node.type] = plain_check(schema.payload)
+                plain = self._plain[node.type]
+                found = [] if plain and plain(node.payload) else schema.problems(node.payload, at_most=3)
+        except UwfError as error:
+            return error.message
+        except _STUMBLES as error:
+            raise Bad("bad-type", name, f"its type {node.type} can't be applied: {error}") from None
+        return str(found[0]) if found else None
+
+    def _schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
+        known = self._schemas.get(type_hash)
+        if known is None:
+            try:
+                known = self._new_schema(type_hash, among)
+            except Bad as bad:
+                known = bad
+            self._schemas[type_hash] = known
+        if isinstance(known, Bad):
+            raise known
+        return known
+
+    def _new_schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
+        node = self._type_node(type_hash, among)
+        if node.type != META and self_hash(node.payload) != node.type:
+            owner = self._type_node(node.type, among)
+            if owner.type != node.type:
+                raise Bad("bad-type", type_hash, f"its type {type_hash} is no schema")
+        try:
+            problems = check_schema(node.payload)
+        except (UwfError, *_STUMBLES) as error:
+            raise Bad("bad-type", type_hash, f"its type {type_hash} can't be applied: {error}") from None
+        if problems:
+            raise Bad("bad-type", type_hash, f"its type {type_hash} is no JSON Schema: {problems[0]}")
+        return Schema(node.payload)
+
+    def _type_node(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Node:
+        if type_hash in BUILTIN:
+            return Node(META, BUILTIN[type_hash], 0)
+        return among[type_hash] if type_hash in among else self.get(type_hash)
+
+    def references(self, node: Node, among: Mapping[Hash, Node]) -> list[Hash]:
+        """What a valid node's payload refers to, its type not included. Raises Bad."""
+        if node.type == META:
+            return []
+        payload = node.payload
+        if node.type == STEPNODE:
+            return [h for h in (payload["start"], payload["prev"], payload["output"], payload["detail"]) if h]
+        if node.type == DETAIL:
+            return [*payload["turns"], *([context] if (context := payload["context"]) else [])]
+        if node.type in (TURN, ANSWER, TEXT):
+            return []
+        schema = self._schema(node.type, among)
+        if not schema.has_references:
+            return []
+        try:
+            with time_limit(SECONDS):
+                return schema.references(payload)
+        except TimeExceeded:
+            raise Bad("bad-type", node.type, f"type {node.type} takes over {SECONDS:g} s to apply") from None
+        except (UwfError, *_STUMBLES) as error:
+            raise Bad("bad-type", node.type, f"type {node.type} can't be applied: {error}") from None
+
+    def closure(
+        self,
+        root: Hash,
+        here: Mapping[Hash, Node],
+        elsewhere: Callable[[Hash], bool],
+        report: Report,
+        commit: object,
+    ) -> set[Hash]:
+        """The nodes of a folder that its record reaches. Reports what is reached and stands neither there
+        nor, by `elsewhere`, in the rest of the tree."""
+        reached = {root}
+        asked: set[Hash] = set()
+        queue = [root]
+        while queue:
+            node = here[queue.pop()]
+            for target in (node.type, *self.references(node, here)):
+                if target in reached or target in asked:
+                    continue
+                if target in here:
+                    reached.add(target)
+                    queue.append(target)
+                    continue
+                asked.add(target)
+                if not elsewhere(target):
+                    report("missing-node", commit, f"node {target}, which {root} reaches, is not in the tree")
+        return reached

@@ -1,0 +1,198 @@
+"""Git's objects as a stranger may have made them: bounded before they are read, checked against their ids,
+and parsed strictly. Nothing here is taken from the index or from libgit2's idea of a commit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from uwf_git.errors import StoreDamaged
+from uwf_git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
+from uwf_git.verify.finding import Bad
+
+BLOB_LIMIT = 95_000_000  # bytes; forges refuse 100 MB
+MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
+TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries
+DEPTH_LIMIT = 8  # folders within folders
+COUNT_LIMIT = 50_000  # files that one commit adds
+LATEST = 2**40  # Unix seconds
+
+_KINDS = {COMMIT: "commit", TREE: "tree", BLOB: "blob", TAG: "tag"}
+_ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)
+_OID = re.compile(r"[0-9a-f]{40}")
+_PERSON = re.compile(r"[^<>\0\n]*<[^<>\0\n]*> ([0-9]{1,13}) [+-][0-9]{4}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# What HFS+ leaves out when it compares names.
+_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+# What NTFS takes for .git: trailing dots and spaces, a stream behind a colon, the short name.
+_DISGUISED = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE)
+_SIGNATURE = re.compile(r"^-----BEGIN ", re.MULTILINE)
+
+FOLDER = b"40000"
+FILE = b"100644"
+
+
+# A tree's entry as it stands there: mode, name, the raw id. No class of its own: there are so many.
+Row = tuple[bytes, bytes, bytes]
+
+
+class CommitObject(NamedTuple):
+    """A commit's parts. `time` is the committer's, in Unix seconds."""
+
+    oid: Oid
+    tree: bytes
+    parents: tuple[Oid, ...]
+    message: str
+    time: int
+
+
+class TagObject(NamedTuple):
+    """An annotated tag on a commit. `message` comes without a signature below it."""
+
+    oid: Oid
+    target: Oid
+    name: str
+    message: str
+
+
+class Objects:
+    """The objects of a repository. Every method raises Bad for what is not as it must be."""
+
+    def __init__(self, repository: Repository, blob_limit: int = BLOB_LIMIT) -> None:
+        self._repository = repository
+        self._blob_limit = blob_limit
+        self._trees: dict[bytes, list[Row]] = {}
+
+    def kind(self, oid: Oid) -> str:
+        """What an object is: commit, tree, blob or tag."""
+        try:
+            return _KINDS[self._repository.header(oid)[0]]
+        except StoreDamaged as error:
+            raise Bad("damaged", oid, error.message) from None
+
+    def blob(self, raw: bytes) -> bytes:
+        """A file's content."""
+        return self._read(Oid(raw=raw), BLOB, self._blob_limit)
+
+    def tree(self, raw: bytes) -> list[Row]:
+        """A tree's rows. Their names and modes are for the caller to judge."""
+        known = self._trees.get(raw)
+        if known is None:
+            oid = Oid(raw=raw)
+            data = self._read(oid, TREE, TREE_LIMIT)
+            found: list[Row] = _ROW.findall(data)
+            if sum([len(mode) + len(name) for mode, name, _ in found]) + 22 * len(found) != len(data):
+                raise Bad("malformed", oid, f"tree {oid} is not well formed")
+            if len(self._trees) >= 512:
+                self._trees.clear()
+            known = self._trees[raw] = found
+        return known
+
+    def commit(self, oid: Oid) -> CommitObject:
+        """A commit."""
+        try:
+            text = self._read(oid, COMMIT, MESSAGE_LIMIT).decode("utf-8")
+        except UnicodeDecodeError:
+            raise Bad("malformed", oid, f"commit {oid} is not UTF-8") from None
+        headers, _, message = text.partition("\n\n")
+        lines = iter(headers.split("\n"))
+        key, _, tree = next(lines, "").partition(" ")
+        parents: list[Oid] = []
+        line = next(lines, "")
+        while line.startswith("parent ") and _OID.fullmatch(line[7:]):
+            parents.append(Oid(hex=line[7:]))
+            line = next(lines, "")
+        author = _PERSON.fullmatch(line.removeprefix("author ")) if line.startswith("author ") else None
+        line = next(lines, "")
+        committer = (
+            _PERSON.fullmatch(line.removeprefix("committer ")) if line.startswith("committer ") else None
+        )
+        if key != "tree" or not _OID.fullmatch(tree) or author is None or committer is None:
+            raise Bad("malformed", oid, f"commit {oid} is not well formed")
+        for line in lines:
+            if line.split(" ")[0] in ("tree", "parent", "author", "committer", "encoding"):
+                raise Bad("malformed", oid, f"commit {oid} has {line.split(' ')[0]!r} where none belongs")
+        if len(parents) != len(set(parents)):
+            raise Bad("malformed", oid, f"commit {oid} has one parent twice")
+        when = int(committer.group(1))
+        if max(when, int(author.group(1))) > LATEST:
+            raise Bad("malformed", oid, f"commit {oid} has a time no clock shows")
+        return CommitObject(oid, bytes.fromhex(tree), tuple(parents), message, when)
+
+    def tag(self, oid: Oid) -> TagObject:
+        """An annotated tag on a commit."""
+        return parse_tag(oid, self._read(oid, TAG, MESSAGE_LIMIT))
+
+    def _read(self, oid: Oid, kind: int, at_most: int) -> bytes:
+        try:
+            found, data = self._repository.read_within(oid, at_most)
+        except TooLarge as error:
+            raise Bad("oversized", oid, error.message) from None
+        except StoreDamaged as error:
+            raise Bad("damaged", oid, error.message) from None
+        if found != kind:
+            raise Bad("malformed", oid, f"object {oid} is a {_KINDS[found]}, not a {_KINDS[kind]}")
+        return data
+
+
+def parse_tag(oid: Oid, data: bytes) -> TagObject:
+    """An annotated tag on a commit, from its content. Raises Bad."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Bad("malformed", oid, f"tag {oid} is not UTF-8") from None
+    head, _, message = text.partition("\n\n")
+    fields = [line.partition(" ") for line in head.split("\n")]
+    values = [value for _, _, value in fields]
+    tagger = _PERSON.fullmatch(values[3]) if len(values) == 4 else None
+    if [key for key, _, _ in fields] != ["object", "type", "tag", "tagger"] or tagger is None:
+        raise Bad("malformed", oid, f"tag {oid} is not well formed")
+    if not _OID.fullmatch(values[0]) or int(tagger.group(1)) > LATEST:
+        raise Bad("malformed", oid, f"tag {oid} is not well formed")
+    if values[1] != "commit":
+        raise Bad("wrong-tag", oid, f"tag {oid} is on a {_shown(values[1])}, not on a commit")
+    signature = _SIGNATURE.search(message)
+    said = message[: signature.start()] if signature else message
+    return TagObject(oid, Oid(hex=values[0]), values[2], said)
+
+
+def _shown(text: str) -> str:
+    flat = "".join(c if c.isprintable() else "?" for c in text)
+    return flat if len(flat) <= 80 else flat[:80] + "…"
+
+
+def shown_name(name: bytes) -> str:
+    """A file's name for a message, whatever it is made of."""
+    return _shown(name.decode("utf-8", "backslashreplace"))
+
+
+def name_problem(name: bytes) -> str | None:
+    """What is wrong with a file's name; None where nothing is."""
+    try:
+        text = name.decode("utf-8")
+    except UnicodeDecodeError:
+        return "is not UTF-8"
+    if text in ("", ".", ".."):
+        return "leads elsewhere" if text else "is empty"
+    if "/" in text or "\\" in text:
+        return "holds a slash"
+    if _CONTROL.search(text):
+        return "holds control characters"
+    plain = _IGNORED.sub("", text)
+    if _DISGUISED.fullmatch(plain):
+        return "stands for git's own folder on some systems"
+    return None
+
+
+def mode_problem(mode: bytes) -> str | None:
+    """What an entry of that mode is, where it is neither a plain file nor a folder."""
+    if mode in (FILE, FOLDER):
+        return None
+    kinds = {b"120000": "a symlink", b"160000": "a submodule", b"100755": "a program"}
+    return kinds.get(mode, f"of mode {mode.decode('ascii')}")
+
+
+def order_key(row: Row) -> bytes:
+    """git sorts a folder as if its name ended in a slash."""
+    return row[1] + b"/" if row[0] == FOLDER else row[1]

@@ -1,0 +1,333 @@
+"""What a ref leads to, verified: everything that can be reached from it through commits that nobody vouches
+for, oldest first.
+
+Of commits that are entered nothing is taken from the index, and no ref is moved. Whatever somebody sent
+becomes findings, never an exception; a ref without findings is what it says it is, with its whole past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from uwf_git import layout
+from uwf_git.errors import UwfError
+from uwf_git.ids import ThreadId, is_thread_id
+from uwf_git.moderator import Ended
+from uwf_git.repository import Oid
+from uwf_git.store import Store
+from uwf_git.verify.finding import Bad, Finding
+from uwf_git.verify.nodes import NodeRow
+from uwf_git.verify.objects import BLOB_LIMIT, CommitObject, Objects, TagObject, parse_tag
+from uwf_git.verify.past import Record
+from uwf_git.verify.records import Records
+
+MOST = 100  # findings of one ref; what has more is no better known by them
+
+_FORK = "fork of "
+_ENDS = ("completed", "killed")
+
+
+def verify_ref(
+    store: Store, name: str, oid: Oid, trusted: Callable[[Oid], bool], blob_limit: int = BLOB_LIMIT
+) -> list[Finding]:
+    """What is wrong with what a shared ref (`refs/uwf/threads/…`) points at; empty where nothing is.
+    `trusted` tells the commits that are not to be entered again, which `store` knows. For several refs
+    use one Verifier: what they share is then verified once."""
+    return Verifier(store, trusted, blob_limit).ref(name, oid)
+
+
+class Verifier:
+    """Verifies refs one after the other and remembers the commits that it went through."""
+
+    def __init__(
+        self,
+        store: Store,
+        trusted: Callable[[Oid], bool] = lambda _: False,
+        blob_limit: int = BLOB_LIMIT,
+        on_commit: Callable[[], None] = lambda: None,
+        fresh: bool = False,
+    ) -> None:
+        """`blob_limit` is in bytes; `on_commit` is called for every commit that was checked. With `fresh`
+        the index of the store is empty, and stays so; else it learns what was verified. `threads` and
+        `steps` tell what was verified so far: ids, and a count of commits."""
+        self._store = store
+        self._objects = Objects(store.repository, blob_limit)
+        self._records = Records(self._objects, store, fresh)
+        self._trusted = trusted
+        self._on_commit = on_commit
+        self._fresh = fresh
+        self._found: dict[bytes, tuple[Finding, ...]] = {}
+        self._rows: dict[bytes, _Rows] = {}
+        self._tips: list[Oid] = []
+        self.threads: set[str] = set()
+        self.steps = 0
+
+    @property
+    def nodes(self) -> int:
+        """How many different nodes were verified."""
+        return len(self._records.nodes)
+
+    def ref(self, name: str, oid: Oid) -> list[Finding]:
+        """What is wrong with what a shared ref points at. Where nothing is, the index of the store
+        may learn what it leads to."""
+        found: list[Finding] = []
+        prefix = next((each for each in layout.SHARED if name.startswith(each)), "")
+        thread = ThreadId(name.removeprefix(prefix)) if is_thread_id(name.removeprefix(prefix)) else None
+
+        def report(code: str, at: object, message: str) -> None:
+            found.append(Finding(code, thread, None, str(at), message))
+
+        checks = {
+            layout.WORKFLOWS: self._workflow,
+            layout.THREADS: self._thread,
+            layout.ARCHIVE: self._archive,
+            layout.ATTEMPTS: self._attempts,
+            layout.PINS: self._pin,
+            layout.FORKS: self._fork,
+            layout.FOLDED: self._fold,
+        }
+        try:
+            if not layout.is_shared_ref(name):
+                raise Bad("wrong-ref", oid, "no ref of that name is shared")
+            checks[prefix](name.removeprefix(prefix), oid, found, report)
+        except Bad as bad:
+            report(bad.code, bad.object, bad.message)
+        except _UNFORESEEN as error:
+            report("malformed", oid, f"{type(error).__name__}: {error}")
+        if not self._fresh and not found:
+            if prefix == layout.ARCHIVE:
+                self._store.take_in_tag(oid)
+            self._take_in(self._tips)
+        self._tips = []
+        unique = list(dict.fromkeys(each._replace(thread=each.thread or thread, ref=name) for each in found))
+        if len(unique) > MOST:
+            more = Finding("too-many", thread, None, str(oid), f"{len(unique) - MOST} more findings", name)
+            unique = [*unique[:MOST], more]
+        return unique
+
+    # What each kind of ref points at
+
+    def _workflow(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        record = self._reach(self._commit(oid), found)
+        if record is not None and self._is(record, ("workflow",), oid, report):
+            actual = self._records.name_of(record)
+            if actual != name:
+                report("wrong-name", oid, f"the workflow is called {actual!r}, its ref {name!r}")
+
+    def _thread(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        self.threads.add(name)
+        record = self._reach(self._commit(oid), found)
+        if record is not None:
+            self._is(record, ("start", "step"), oid, report)
+
+    def _archive(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        self._ended(name, self._tag(oid), found, report)
+
+    def _ended(self, name: str, tag: TagObject, found: list[Finding], report: _Report) -> None:
+        self.threads.add(name)
+        self._check_name(name, tag, report)
+        status, _, reason = tag.message.strip().partition(": ")
+        if status not in _ENDS or "\n" in reason:
+            report("wrong-tag", tag.oid, "the tag's message is neither completed nor killed, with a reason")
+        record = self._reach(self._commit(tag.target), found)
+        if record is None or not self._is(record, ("start", "step"), tag.target, report):
+            return
+        if status == "completed" and record.decided and not isinstance(self._records.decision(record), Ended):
+            report("wrong-tag", tag.oid, f"completed, but the workflow goes on after {record.node}")
+
+    def _attempts(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        record = self._reach(self._commit(oid), found)
+        if record is not None:
+            self._is(record, ("attempt",), oid, report)
+
+    def _pin(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        record = self._reach(self._commit(oid), found)
+        if record is not None and self._is(record, ("pin",), oid, report) and record.node != name:
+            report("wrong-name", oid, f"the commit keeps node {record.node}, its ref is called {name}")
+
+    def _fork(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        self._forked(name, self._tag(oid), found, report)
+
+    def _forked(self, name: str, tag: TagObject, found: list[Finding], report: _Report) -> None:
+        self._check_name(name, tag, report)
+        first = tag.message.split("\n", 1)[0]
+        if not first.startswith(_FORK) or not is_thread_id(first.removeprefix(_FORK)):
+            report("wrong-tag", tag.oid, "the tag's first line is not `fork of` a thread")
+        elif first.removeprefix(_FORK) == name:
+            report("wrong-tag", tag.oid, "a thread is no fork of itself")
+        record = self._reach(self._commit(tag.target), found)
+        if record is not None:
+            self._is(record, ("workflow", "start", "step"), tag.target, report)
+
+    def _fold(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+        from uwf_git.fold import read
+
+        self._objects.commit(self._commit(oid))
+        try:
+            fold = read(self._store.repository, oid, name)
+        except UwfError as error:
+            raise Bad("wrong-ref", oid, error.message) from None
+        for entry in fold.threads.values():
+            inside: list[Finding] = []
+
+            def note(
+                code: str,
+                at: object,
+                message: str,
+                inside: list[Finding] = inside,
+                thread: ThreadId = entry.thread,
+            ) -> None:
+                inside.append(Finding(code, thread, None, str(at), message))
+
+            try:
+                self._ended(entry.thread, parse_tag(entry.tag, entry.raw), inside, note)
+                if entry.attempts is not None:
+                    self._attempts(entry.thread, entry.attempts, inside, note)
+                if entry.fork is not None:
+                    self._forked(entry.thread, parse_tag(oid, entry.fork), inside, note)
+            except Bad as bad:
+                note(bad.code, bad.object, bad.message)
+            found.extend(each._replace(thread=entry.thread) for each in inside)
+
+    def _check_name(self, name: str, tag: TagObject, report: _Report) -> None:
+        if tag.name != f"uwf/{name}":
+            report(
+                "wrong-tag", tag.oid, f"the tag is called {layout.one_line(tag.name, 80)!r}, not uwf/{name}"
+            )
+
+    def _is(self, record: Record, kinds: tuple[str, ...], oid: Oid, report: _Report) -> bool:
+        if record.kind in kinds:
+            return True
+        report("wrong-ref", oid, f"commit {oid} records a {record.kind}, not a {' or '.join(kinds)}")
+        return False
+
+    def _commit(self, oid: Oid) -> Oid:
+        if (kind := self._objects.kind(oid)) != "commit":
+            raise Bad("wrong-ref", oid, f"object {oid} is a {kind}, not a commit")
+        return oid
+
+    def _tag(self, oid: Oid) -> TagObject:
+        if (kind := self._objects.kind(oid)) != "tag":
+            raise Bad("wrong-ref", oid, f"object {oid} is a {kind}, not an annotated tag")
+        return self._objects.tag(oid)
+
+    # The commits
+
+    def _reach(self, tip: Oid, found: list[Finding]) -> Record | None:
+        """Verifies a commit after all that it stands on. Returns what it records, as far as that could be
+        read, and adds what was found on the way."""
+        waiting: dict[bytes, CommitObject] = {}
+        pending = [tip]
+        while pending:
+            oid = pending[-1]
+            if oid.raw in self._found:
+                pending.pop()
+                continue
+            if self._trusted(oid):
+                self._take(oid)
+                continue
+            try:
+                commit = waiting.get(oid.raw) or self._objects.commit(oid)
+            except Bad as bad:
+                self._settle(oid, None, (Finding(bad.code, None, None, bad.object, bad.message),))
+                continue
+            entered = _entered(commit)
+            missing = [parent for parent in entered if parent.raw not in self._found]
+            if missing and oid.raw not in waiting:
+                waiting[oid.raw] = commit
+                pending.extend(missing)
+                continue
+            pending.pop()
+            waiting.pop(oid.raw, None)
+            self._check(commit, entered)
+            if not self._fresh:
+                self._rows[oid.raw] = _Rows(entered, tuple(self._records.nodes.rows))
+            self._records.nodes.rows.clear()
+            self._on_commit()
+        self._tips.append(tip)
+        found.extend(self._found[tip.raw])
+        return self._records.known.get(tip.raw)
+
+    def _take_in(self, tips: Iterable[Oid]) -> None:
+        index, pending = self._store.index, list(tips)
+        with index.transaction():
+            while pending:
+                oid = pending.pop()
+                rows, record = self._rows.pop(oid.raw, None), self._records.known.get(oid.raw)
+                if rows is not None and record is not None and record.row is not None:
+                    index.add_nodes(rows.nodes)
+                    index.add_commit(record.row)
+                    pending.extend(rows.entered)
+
+    def _take(self, oid: Oid) -> None:
+        try:
+            self._settle(oid, self._records.trust(oid), ())
+        except Bad as bad:
+            self._settle(oid, None, (Finding(bad.code, None, None, bad.object, bad.message),))
+        except _UNFORESEEN as error:
+            self._settle(oid, None, (Finding("damaged", None, None, str(oid), str(error)),))
+
+    def _check(self, commit: CommitObject, entered: tuple[Oid, ...]) -> None:
+        own: list[Finding] = []
+        trailers = layout.parse_message(commit.message)
+        step = trailers.node if trailers is not None and trailers.kind == "step" else None
+        self.steps += step is not None
+
+        def report(code: str, at: object, message: str) -> None:
+            # What is known only by a hash is in this commit.
+            where = str(at) if len(str(at)) == 40 else str(commit.oid)
+            own.append(Finding(code, None, step, where, message))
+
+        record = None
+        try:
+            record = self._records.check(commit, report)
+        except Bad as bad:
+            report(bad.code, bad.object, bad.message)
+        except _UNFORESEEN as error:
+            report("malformed", commit.oid, f"commit {commit.oid}: {type(error).__name__}: {error}")
+        before = [self._found[parent.raw] for parent in entered]
+        earlier = before[0] if before else ()
+        for each in before[1:]:
+            earlier = earlier + each if each else earlier
+        if record is None and not own and not earlier:
+            report("malformed", commit.oid, f"commit {commit.oid} can't be read")
+        if own and len(earlier) <= MOST:
+            earlier = (*earlier, *own)
+        self._settle(commit.oid, record, earlier)
+
+    def _settle(self, oid: Oid, record: Record | None, found: tuple[Finding, ...]) -> None:
+        self._records.known[oid.raw] = record
+        self._found[oid.raw] = found
+
+
+class _Rows(NamedTuple):
+    """What an index takes in with a commit: its nodes, after the commits that it stands on."""
+
+    entered: tuple[Oid, ...]
+    nodes: tuple[NodeRow, ...]
+
+
+_Report = Callable[[str, object, str], None]
+# Whatever a library makes of what nobody thought of is a finding too.
+_UNFORESEEN = (
+    UwfError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
+
+
+def _entered(commit: CommitObject) -> tuple[Oid, ...]:
+    """The parents that are records as well. Where a workflow version was taken from may be anything, such
+    as a merge on a forge."""
+    trailers = layout.parse_message(commit.message)
+    if trailers is None:
+        return ()
+    if trailers.kind == "pin":
+        return ()
+    return commit.parents[: 1 if trailers.kind == "workflow" else 2]
