@@ -115,13 +115,22 @@ def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid],
         while folds < len(parents):
             parent = parents[folds]
             if parent not in chain:
-                if layout.folded_month(repository.commit(parent).message) != month:
+                if _month_of_fold(repository, parent) != month:
                     break
                 chain.add(parent)
                 pending.append(parent)
             folds += 1
         held.update(parents[folds:])
     return frozenset(chain), frozenset(held)
+
+
+def _month_of_fold(repository: Repository, commit: Oid) -> str | None:
+    """The month of a fold; None for what is none, or is a thread's head that can't be read: one damaged
+    thread must not hide the others."""
+    try:
+        return layout.folded_month(repository.commit(commit).message)
+    except StoreDamaged:
+        return None
 
 
 def _threads(repository: Repository, commit: Oid) -> Iterable[Folded]:
