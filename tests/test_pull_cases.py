@@ -455,3 +455,21 @@ def test_a_bundle_starts_a_store_where_there_was_none(pair: Pair, uwf: Uwf, tmp_
     assert eve("unbundle", tmp_path / "torn.bundle", check=1).error["code"] == "invalid"
     (tmp_path / "no.bundle").write_text("hello")
     assert dora("unbundle", tmp_path / "no.bundle", check=1).error["code"] == "invalid"
+
+
+def test_a_push_into_the_store_while_a_step_is_made_loses_neither(pair: Pair) -> None:
+    # Ada pushes straight into Bob's store, past the lock that only his machine knows.
+    theirs = pair.works(pair.ada, "by ada")
+    ref = f"refs/uwf/threads/{pair.thread}"
+    answer = '{"text": "bob", "status": "more"}'
+    script = pair.bob.root.with_name("pushed.sh")
+    script.write_text(
+        f"git --git-dir {pair.ada.store} push -q {pair.bob.store} {ref} >&2 && echo '{answer}'\n"
+    )
+    lost = pair.bob("thread", "step", pair.thread, "--agent", f"uwf-exec sh {script}", check=4)
+    fork = re.search(r"kept as thread (\w{26})", lost.error["message"])
+    assert fork
+    assert pair.head(pair.bob) == theirs
+    shown = pair.bob("thread", "show", fork.group(1)).json
+    assert shown["divergedFrom"]["thread"] == pair.thread
+    pair.bob("verify", "--all")

@@ -25,11 +25,8 @@ sees a divergence gives its other side the same id.
 from __future__ import annotations
 
 import enum
-import hashlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from uwf_git.ids import ALPHABET, Hash, ThreadId
 from uwf_git.index import CommitRow
 from uwf_git.repository import Oid
 from uwf_git.store import Store
@@ -107,19 +104,3 @@ class _Walk:
         self.passed.append(self.row)
         assert self.row.parent is not None
         self.row = self._store.take_in(Oid(raw=self.row.parent))
-
-
-def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
-    """The id of a divergence's other side: the thread's time, and 80 bits of a digest of the thread and
-    the first step that isn't shared. So it stands beside the thread in every list, and whoever meets the
-    same divergence gives the same id."""
-    digest = int.from_bytes(hashlib.sha256(f"uwf fork {thread} {first}".encode()).digest()[:10], "big")
-    return ThreadId(thread[:10] + "".join(ALPHABET[(digest >> shift) & 31] for shift in range(75, -1, -5)))
-
-
-def steps_between(store: Store, head: Oid, base: Oid) -> Iterator[CommitRow]:
-    """The commits after `base` up to `head`, newest first."""
-    row = store.take_in(head)
-    while row.oid != base.raw and row.parent is not None:
-        yield row
-        row = store.take_in(Oid(raw=row.parent))

@@ -60,6 +60,16 @@ def new_thread_id() -> ThreadId:
     return ThreadId(str(ULID()))
 
 
+def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
+    """The id of a divergence's other side: the thread's time, and 80 bits of a digest of the thread and
+    the first step that isn't shared. So it stands beside the thread in every list, and whoever meets the
+    same divergence gives the same id."""
+    from hashlib import sha256
+
+    digest = int.from_bytes(sha256(f"uwf fork {thread} {first}".encode()).digest()[:10], "big")
+    return ThreadId(thread[:10] + "".join(ALPHABET[(digest >> shift) & 31] for shift in range(75, -1, -5)))
+
+
 def thread_time(thread: ThreadId) -> int:
     """When the thread was started or forked, in Unix milliseconds: the ULID's first 48 bits."""
     value = 0

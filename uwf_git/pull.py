@@ -47,6 +47,10 @@ def pull(
 
     with instance.locks.exchange(remote.name):
         fetched = listing.fetch(git, instance.store.repository, remote, thread)
+        if thread is not None and fetched.gone:
+            # It ended, was folded or deleted there: only the whole list tells which.
+            thread = None
+            fetched = listing.fetch(git, instance.store.repository, remote)
         refs = {name: oid for name, oid in fetched.listed.refs.items() if layout.is_shared_ref(name)}
         adopted, refused = _adopt(instance, remote, refs, on_verified)
         deleted = _note_deletions(instance, remote, fetched)

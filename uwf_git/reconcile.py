@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from uwf_git import layout
 from uwf_git.attempts import Attempts
-from uwf_git.cases import Case, Relation, fork_id, relate
-from uwf_git.errors import HeadMoved, StoreDamaged
-from uwf_git.ids import Hash, ThreadId
+from uwf_git.cases import Case, Relation, relate
+from uwf_git.errors import StoreDamaged
+from uwf_git.ids import Hash, ThreadId, fork_id
 from uwf_git.index import ArchiveRow, CommitRow
 from uwf_git.instance import Instance
 from uwf_git.repository import Oid
@@ -180,8 +180,7 @@ class Reconciler:
         fork = fork_id(thread, first)
         there = self._known(fork)
         if there is None:
-            self._link(fork, thread, base)
-            self._repository.create_ref(layout.THREADS + fork, head)
+            self._threads.part(thread, fork, base, head)
             there = self._threads.head(fork)
         else:
             relation = relate(self._store, there.commit, head)
@@ -197,14 +196,6 @@ class Reconciler:
         if ended and not there.archive:
             self._threads.archive(there, ended.status, ended.reason)
         return fork
-
-    def _link(self, fork: ThreadId, thread: ThreadId, base: Oid) -> None:
-        """Records in `refs/uwf/forks/<fork>` which thread it is the other side of, and where they part."""
-        tag = self._repository.write_tag(f"uwf/{fork}", base, f"fork of {thread}\n")
-        try:
-            self._repository.create_ref(layout.FORKS + fork, tag)
-        except HeadMoved:
-            return  # it is recorded already
 
     def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
         """Our steps once more, on commits of theirs that record the same steps as ours did."""

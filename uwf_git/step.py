@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import agents
-from uwf_git.errors import AgentFailed, Invalid, NotFound, SigningFailed, UwfError, Waiting
-from uwf_git.ids import Hash, ThreadId, is_hash
+from uwf_git.errors import AgentFailed, Busy, HeadMoved, Invalid, NotFound, SigningFailed, UwfError, Waiting
+from uwf_git.ids import Hash, ThreadId, fork_id, is_hash
 from uwf_git.instance import Instance
 from uwf_git.maintenance import maintain
 from uwf_git.protocol import (
@@ -43,7 +43,7 @@ from uwf_git.status import (
     status_of,
     workflow_of,
 )
-from uwf_git.thread import Head, History
+from uwf_git.thread import Head, History, Outrun
 
 if TYPE_CHECKING:
     from uwf_git.config import AgentConfig
@@ -183,13 +183,22 @@ def _outcome(instance: Instance, head: Head, found: Outlook, role: str | None) -
 def _append(
     instance: Instance, head: Head, history: History, node: Hash, made: Step, merge: Oid | None = None
 ) -> tuple[Head, History]:
-    """Commits a checked StepNode; returns the new head and the history with it."""
+    """Commits a checked StepNode; returns the new head and the history with it. Where a push from elsewhere
+    has moved the thread meanwhile, the step becomes a thread of its own, and HeadMoved says which."""
     store = instance.store
     output = store.get(made.output).payload
     detail = store.get(made.detail)
     extraction = detail.payload["extraction"] if is_kind(detail.type, "detail") else ""
     known = [past.hash for past in history.steps]
-    after = instance.threads.append(head, node, known, merge, extraction)
+    try:
+        after = instance.threads.append(head, node, known, merge, extraction)
+    except Outrun as outrun:
+        fork = fork_id(head.thread, node)
+        instance.threads.part(head.thread, fork, head.commit, outrun.commit)
+        raise HeadMoved(
+            f"thread {head.thread} moved on while its step was made; that is kept as thread {fork}",
+            f"uwf thread show {fork}",
+        ) from None
     context = StepContext(node, made.role, output, made.detail, made.agent)
     return after, history._replace(head=node, steps=(*history.steps, context))
 
@@ -239,7 +248,7 @@ class _Run:
             self._keep(made, failure)
             instance.runs.clear(thread)
             raise failure from None
-        except (SigningFailed, StoreUnwritable):
+        except (Busy, SigningFailed, StoreUnwritable):
             self._leave_behind(made)
             raise
         except BaseException:

@@ -9,6 +9,7 @@ The id is nowhere inside: a fork is one ref on a commit that is already there.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -70,6 +71,14 @@ class Damaged(NamedTuple):
 
     thread: ThreadId
     problem: str
+
+
+class Outrun(HeadMoved):
+    """Somebody else's step was there first. `commit` is ours, and no ref leads to it."""
+
+    def __init__(self, thread: ThreadId, commit: Oid) -> None:
+        super().__init__(f"thread {thread} moved on while its step was made", "look at it, then step again")
+        self.commit = commit
 
 
 class Threads:
@@ -257,6 +266,17 @@ class Threads:
         self._store.take_in(commit)
         return self._new_ref(commit)
 
+    def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
+        """Makes one side of a divergence a thread of its own: `refs/uwf/forks/<fork>`, a tag on the last
+        commit that both sides have, then `refs/uwf/threads/<fork>`. Raises HeadMoved where that thread is
+        there already with something else."""
+        if self._repository.ref(layout.FORKS + fork) is None:
+            tag = self._repository.write_tag(f"uwf/{fork}", base, f"fork of {thread}\n")
+            with contextlib.suppress(HeadMoved):  # it was recorded meanwhile
+                self._repository.create_ref(layout.FORKS + fork, tag)
+        if self._repository.ref(layout.THREADS + fork) != head:
+            self._repository.create_ref(layout.THREADS + fork, head)
+
     def fork(self, commit: Oid) -> ThreadId:
         """A new thread on a commit that is there: one ref, nothing copied."""
         return self._new_ref(commit)
@@ -266,7 +286,7 @@ class Threads:
     ) -> Head:
         """Records a StepNode as the thread's next step: its folder, its commit, then the ref, compared
         and swapped. `known` are the StepNodes of the history, which stand in their own folders; `merge`
-        becomes the second parent. Raises HeadMoved and leaves the ref as it is when somebody was faster,
+        becomes the second parent. Raises Outrun and leaves the ref as it is when somebody was faster,
         NotFound when something the step refers to isn't in the store."""
         step = parse_step(self._store.get(node).payload)
         tree = self.tree_with_step(head, node, step, known)
@@ -279,9 +299,7 @@ class Threads:
         try:
             self._repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
         except HeadMoved:
-            raise HeadMoved(
-                f"thread {head.thread} moved on while its step was made", "look at it, then step again"
-            ) from None
+            raise Outrun(head.thread, commit) from None
         return Head(head.thread, commit, self._store.record(commit, text, parents, when), None)
 
     def tree_with_step(self, head: Head, node: Hash, step: Step, known: Iterable[Hash]) -> Oid:
