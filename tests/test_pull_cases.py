@@ -370,11 +370,146 @@ def test_steps_that_somebody_took_after_the_end_are_kept(pair: Pair) -> None:
     said = pair.bob("push").json["refused"]
     assert [(each["ref"], each["deletion"]) for each in said] == [(f"refs/uwf/threads/{pair.thread}", True)]
     head = pair.works(pair.ada, "by ada")
-    pair.ada("push")
+    assert "killed" in pair.ada("push", check=4).error["message"]
     found = pair.pull(pair.bob)
     assert (found["case"], found["fork"]["side"]) == ("ended-here-behind", "theirs")
     assert pair.bob.status(pair.thread) == "killed"
+    assert pair.pull(pair.bob)["case"] == "equal"
+    assert pair.pull(pair.ada)["fork"]["side"] == "ours"
     assert pair.head(pair.bob, found["fork"]["thread"]) == head
+
+
+def reachable(pair: Pair, node: str, at: Path) -> bool:
+    return node in pair.git("log", "--all", "--format=%B", at=at)
+
+
+def test_a_push_deletes_nothing_that_only_the_deleted_ref_kept(pair: Pair) -> None:
+    # Ada's push is refused, for the thread has ended there already; Bob's steps hang on its active ref.
+    pair.ada("thread", "kill", pair.thread, "--reason", "by ada")
+    heads = [pair.works(pair.bob, text) for text in ("one", "two")]
+    pair.bob("push")
+    pair.ada("push", check=None)
+    pair.bob("thread", "kill", pair.thread, "--reason", "by bob")
+    pair.bob("push", check=None)
+    assert all(reachable(pair, head, pair.shared) for head in heads)
+    pair.agree()
+    for who in (pair.ada, pair.bob):
+        assert all(reachable(pair, head, who.store) for head in heads)
+
+
+def test_a_pull_that_was_killed_before_its_first_ref_makes_the_next_push_lose_nothing(
+    pair: Pair, tmp_path: Path
+) -> None:
+    head = pair.works(pair.bob, "by bob")
+    pair.bob("push")
+    pair.ada("thread", "kill", pair.thread)
+    (tmp_path / "fault").mkdir()
+    (tmp_path / "fault/sitecustomize.py").write_text(
+        "import os\nfrom uwf_git.thread import Threads\nThreads.part = lambda *_: os._exit(9)\n"
+    )
+    pair.ada("pull", check=9, env={"PYTHONPATH": str(tmp_path / "fault")})
+    pair.ada("push")
+    assert reachable(pair, head, pair.shared)
+    pair.agree()
+    assert reachable(pair, head, pair.ada.store)
+
+
+def test_an_end_after_more_steps_than_the_folded_one_had_is_kept(pair: Pair) -> None:
+    pair.ada("thread", "kill", pair.thread)
+    pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.ada("push")
+    head = pair.works(pair.bob, "by bob")
+    pair.bob("thread", "kill", pair.thread)
+    pair.bob("push", check=None)
+    found = pair.pull(pair.ada)
+    assert found["case"] == "ended-twice"
+    assert pair.head(pair.ada, found["fork"]["thread"]) == head
+    pair.ada("push")
+    assert reachable(pair, head, pair.shared)
+    pair.agree()
+
+
+def test_two_folds_of_a_thread_with_different_ends_keep_both(pair: Pair) -> None:
+    heads = [pair.works(pair.ada, "by ada"), pair.works(pair.bob, "by bob")]
+    for who in (pair.ada, pair.bob):
+        who("thread", "kill", pair.thread)
+        who("gc", "--fold-before", "2100-01-01")
+    pair.ada("push")
+    pair.bob("push", check=None)
+    pair.agree()
+    for who in (pair.ada, pair.bob):
+        assert set(heads) <= set(who.heads().values())
+
+
+def test_a_folded_thread_that_still_has_its_active_ref_there_can_be_pulled_when_its_tag_is_gone(
+    pair: Pair,
+) -> None:
+    pair.ada("thread", "kill", pair.thread)
+    pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.git("reflog", "expire", "--expire=now", "--all", at=pair.ada.store)
+    pair.git("gc", "-q", "--prune=now", at=pair.ada.store)
+    head = pair.works(pair.bob, "by bob")
+    pair.bob("push")
+    found = pair.pull(pair.ada)
+    assert pair.head(pair.ada, found["fork"]["thread"]) == head
+    pair.ada("push")
+    assert reachable(pair, head, pair.shared)
+
+
+def test_a_kill_that_wins_against_a_shared_step_is_told_with_the_thread_that_keeps_the_step(
+    pair: Pair,
+) -> None:
+    script = pair.bob.root.with_name("killed.sh")
+    ada = f"env -u UWF_STORE UWF_STORAGE_ROOT={pair.ada.root} uwf"
+    answer = '{"text": "bob", "status": "more"}'
+    script.write_text(f"{ada} thread kill {pair.thread} >&2; {ada} push >&2; echo '{answer}'\n")
+    agent = f"uwf-exec sh {script}"
+    lost = pair.bob("thread", "step", pair.thread, "--remote", "origin", "--agent", agent, check=4)
+    fork = re.search(r"kept as thread (\w{26})", lost.error["message"])
+    assert fork and "killed" in lost.error["message"]
+    assert pair.bob.status(pair.thread) == "killed"
+    assert pair.bob.status(fork.group(1)) == "idle"
+    pair.agree()
+
+
+def test_what_was_deleted_there_by_uwf_is_not_pushed_again_by_itself(pair: Pair) -> None:
+    assert pair.ada("push", "origin", pair.thread, "--delete").json["deleted"]
+    assert pair.ada("push").json["pushed"] == []
+    assert pair.ada.status(pair.thread) == "idle"
+    assert pair.ada("push", "--all").json["pushed"]
+
+
+def test_an_empty_repository_in_the_place_of_the_remote_is_noticed_and_can_be_filled(
+    pair: Pair, tmp_path: Path
+) -> None:
+    pair.shared.rename(tmp_path / "old.git")
+    subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(pair.shared)], check=True)
+    held = pair.ada("push", "--format", "text")
+    assert "--all" in held.err
+    pushed = {each["ref"] for each in pair.ada("push", "--all").json["pushed"]}
+    assert pushed == {f"refs/uwf/threads/{pair.thread}", "refs/uwf/workflows/loop"}
+
+
+def test_a_bundle_of_an_ended_side_keeps_its_steps(pair: Pair, tmp_path: Path) -> None:
+    theirs, ours = pair.works(pair.ada, "by ada"), pair.works(pair.bob, "by bob")
+    pair.ada("thread", "kill", pair.thread)
+    pair.ada("gc", "--fold-before", "2100-01-01")
+    pair.ada("bundle", pair.thread, "-o", tmp_path / "t.bundle")
+    found = pair.bob("unbundle", tmp_path / "t.bundle").json["adopted"]
+    fork = next(each["fork"]["thread"] for each in found if "fork" in each)
+    assert (pair.head(pair.bob), pair.head(pair.bob, fork)) == (ours, theirs)
+    assert f"refs/uwf/archive/{pair.thread}" not in pair.ada.refs()
+
+
+def test_a_fork_of_a_fork_goes_with_the_thread_in_a_bundle(pair: Pair, tmp_path: Path) -> None:
+    for _ in range(3):  # each time Bob loses, with one more step
+        pair.works(pair.ada, "by ada")
+        pair.ada("push")
+        pair.works(pair.bob, "by bob")
+        pair.pull(pair.bob)
+    parted = {row["thread"] for row in pair.bob("thread", "list", "--all").json}
+    refs = pair.bob("bundle", pair.thread, "-o", tmp_path / "all.bundle").json["refs"]
+    assert parted == {ref.rpartition("/")[2] for ref in refs if "/threads/" in ref}
 
 
 def test_failed_attempts_of_both_sides_are_kept(pair: Pair) -> None:

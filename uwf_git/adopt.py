@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import fold, layout
-from uwf_git.cases import Case
+from uwf_git.cases import Case, relate
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
-from uwf_git.ids import ThreadId
+from uwf_git.ids import Hash, ThreadId
 from uwf_git.index import CommitRow
 from uwf_git.instance import Instance
+from uwf_git.links import fork_point
 from uwf_git.listing import LARGEST, limit
 from uwf_git.overlay import Overlay
-from uwf_git.reconcile import Reconciler, Sides, settle_attempts
+from uwf_git.reconcile import Foreign, Reconciler, Sides, settle_attempts
 from uwf_git.repository import Oid
 from uwf_git.store import Store
 
@@ -76,17 +77,21 @@ class Adoption:
                 yield from self._guarded(name, oid, settle)
             if self._on_verified:
                 self._on_verified(done, len(differing))
+        known = self._instance.threads.ids()
+        yield from self._unknown([thread for thread in threads if thread not in known])
         for thread in threads:
-            yield from self._thread(thread)
+            if thread in known:
+                yield from self._thread(thread)
         for name, oid in sorted(differing.items()):
             if name.startswith(layout.ATTEMPTS):
                 yield from self._guarded(name, oid, self._attempts)
+            elif name.startswith(layout.FORKS):
+                yield from self._guarded(name, oid, self._fork)
 
     def _settlers(self) -> Mapping[str, Callable[[str, Oid], Iterator[Adopted | Refused]]]:
         return {
             layout.WORKFLOWS: self._workflow,
             layout.PINS: self._replaceable,
-            layout.FORKS: self._replaceable,
             layout.FOLDED: self._folded,
         }
 
@@ -142,16 +147,37 @@ class Adoption:
 
     # Threads
 
+    def _unknown(self, threads: Sequence[ThreadId]) -> Iterator[Adopted | Refused]:
+        """Threads that are not here: nobody steps them, so their refs are made many at a time. One that has
+        ended while its active ref is still there is left to `_thread`."""
+        sound: dict[str, ThreadId] = {}
+        for thread in threads:
+            name = layout.ARCHIVE + thread
+            if name not in self._refs:
+                name = layout.THREADS + thread
+            elif layout.THREADS + thread in self._refs:
+                yield from self._thread(thread)
+                continue
+            if findings := self._verify(name, self._refs[name]):
+                yield Refused(name, findings)
+            else:
+                sound[name] = thread
+        made = self._repository.create_refs({name: self._refs[name] for name in sound})
+        for name, thread in sound.items():
+            if name in made:
+                yield Adopted(name, Case.UNKNOWN, thread)
+            else:
+                yield from self._thread(thread)
+
     def _thread(self, thread: ThreadId) -> Iterator[Adopted | Refused]:
         ref = layout.ARCHIVE + thread if layout.ARCHIVE + thread in self._refs else layout.THREADS + thread
         sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
-        sides = self._as_folded(thread, sides)
         for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
             if side is not None and (findings := self._verify(name + thread, side)):
                 yield Refused(name + thread, findings)
                 return
         try:
-            settled = self._reconciler.settle(thread, sides)
+            settled = self._reconciler.settle(thread, self._as_folded(thread, sides))
         except (Busy, HeadMoved) as error:
             yield Refused(ref, (), error.message, error.hint, later=True)
         except StoreDamaged as error:
@@ -160,15 +186,42 @@ class Adoption:
             yield Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)
 
     def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
-        """An active ref that is left of a thread which the other side has folded: the fold's tag ends it."""
-        row = self._instance.store.index.folded(thread) if sides.tag is None else None
-        return sides if row is None else sides._replace(tag=Oid(raw=row.tag))
+        """An active ref that is left of a thread which is folded here: the fold's tag ends it, though the
+        object may be gone by now."""
+        row = self._instance.store.folded(thread) if sides.tag is None else None
+        tip = self._repository.ref(row.ref) if row else None
+        if row is None or tip is None:
+            return sides
+        entry = fold.read(self._repository, tip, row.ref.removeprefix(layout.FOLDED)).threads[thread]
+        return sides._replace(tag=self._repository.write_raw_tag(entry.raw))
 
     def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         thread = ThreadId(name.removeprefix(layout.ATTEMPTS))
+        if not self._instance.threads.exists(thread):
+            return  # of a thread that was refused, or deleted there
+        theirs = self._instance.store.take_in(oid).start
+        if theirs != self._start_of(thread):
+            raise Foreign(f"{name} holds attempts of another thread than {thread}", "delete it there")
         with self._instance.locks.hold(thread):
             moved = settle_attempts(self._instance, thread, oid)
         yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
+
+    def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """Where a thread parted from another: taken over once that thread is here, if it is so."""
+        thread = ThreadId(name.removeprefix(layout.FORKS))
+        if not self._instance.threads.exists(thread):
+            return
+        base = fork_point(self._instance.store, oid)
+        relation = (
+            relate(self._instance.store, self._instance.threads.head(thread).commit, base) if base else None
+        )
+        if relation is None or relation.theirs:
+            raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
+        yield from self._replaceable(name, oid)
+
+    def _start_of(self, thread: ThreadId) -> Hash | None:
+        row = self._instance.threads.head(thread).row
+        return row.start or row.node
 
     # What has one side only, or is the same whoever made it
 
@@ -185,7 +238,7 @@ class Adoption:
         """Archives that were folded: threads that go on here end first, then single refs give way."""
         theirs = fold.read(self._repository, oid)
         for thread, entry in theirs.threads.items():
-            if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):
+            if self._goes_on(thread, entry.tag):
                 tag = self._repository.write_raw_tag(entry.raw)
                 self._instance.store.take_in_tag(tag)
                 settled = self._reconciler.settle(thread, Sides(None, tag))
@@ -209,6 +262,14 @@ class Adoption:
             yield Adopted(name, Case.AHEAD)
         self._instance.store.sync()
         fold.tidy(self._repository, name.removeprefix(layout.FOLDED))
+
+    def _goes_on(self, thread: ThreadId, tag: Oid) -> bool:
+        """Whether a thread that the other side has folded is here in another way: active, ended by a ref,
+        or folded with another end."""
+        if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):
+            return True
+        row = self._instance.store.folded(thread)
+        return row is not None and row.tag != tag.raw
 
     # Workflows
 

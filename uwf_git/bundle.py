@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from uwf_git import layout
+from uwf_git import fold, layout
 from uwf_git.adopt import Adopted, Adoption, Refused
 from uwf_git.errors import Invalid, NotFound, RemoteFailed
 from uwf_git.gitcommand import Git
@@ -21,21 +21,22 @@ from uwf_git.pull import Pulled
 from uwf_git.push import refs_of
 from uwf_git.repository import Oid
 
+NAME = "=bundle"  # no remote can be called so
+
 
 def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path) -> list[str]:
     """Writes threads, whole and with the other sides of their divergences, to a file. Returns the refs in
-    it. Moves no ref. Raises NotFound for a thread that has none, RemoteFailed where git can't."""
+    it. Moves no ref, but for the while those of threads that are folded. Raises Invalid for a file that
+    can't be, RemoteFailed where git can't."""
     repository = instance.store.repository
     wanted = list(threads)
-    refs = sorted(refs_of(instance, wanted) & repository.refs(without=layout.REMOTES).keys())
-    for thread in wanted:
-        if not any(name.endswith(thread) for name in refs):
-            raise NotFound(f"thread {thread} is folded, so it has no ref of its own", "bundle a fork of it")
     target = path.expanduser().absolute()
-    if target.is_dir():
-        raise Invalid(f"{path} is a folder", "name a file")
+    if target.is_dir() or not target.parent.is_dir():
+        raise Invalid(f"{path} is no file that can be written", "name a file in a folder that exists")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    unfolded = _unfold(instance, wanted)
     try:
+        refs = sorted(refs_of(instance, wanted) & repository.refs(without=layout.REMOTES).keys())
         git.run(
             "bundle", "create", "--quiet", str(temporary), "--stdin", stdin="\n".join(refs).encode() + b"\n"
         )
@@ -44,29 +45,52 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
         raise Invalid(f"can't write {path}: {error.strerror}", "name another file") from None
     finally:
         temporary.unlink(missing_ok=True)
+        for name, oid in unfolded.items():
+            repository.delete_ref(name, oid)
     return refs
+
+
+def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
+    """Refs for threads that are folded, since a bundle is made of refs. A kill leaves them, and they say
+    nothing that the fold doesn't."""
+    repository, made = instance.store.repository, {}
+    for thread in threads:
+        row = instance.store.folded(thread)
+        name = layout.ARCHIVE + thread
+        tip = repository.ref(row.ref) if row else None
+        if row is not None and tip is not None and repository.ref(name) is None:
+            entry = fold.read(repository, tip, row.ref.removeprefix(layout.FOLDED)).threads[thread]
+            made[name] = repository.write_raw_tag(entry.raw)
+            repository.create_ref(name, made[name])
+    return made
 
 
 def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
     """Takes over the threads in a file, verified as those of a remote are. Moves refs as `cases` says, and
-    `refs/uwf/remotes/<a name for the while>/…`. Raises NotFound, Invalid for what is no bundle."""
+    for the while `refs/uwf/remotes/=bundle/…`. Raises NotFound, Invalid for what is no bundle."""
     source = path.expanduser().absolute()
     if not source.is_file():
         raise NotFound(f"no file {path}", "see: uwf bundle --help")
-    name = f"bundle-{secrets.token_hex(6)}"
     refs, strange = _listed(instance, git, source)
-    try:
-        _fetch(instance, git, source, name, refs)
-        found = list(Adoption(instance, refs, yields=False).run())
-    finally:
-        for ref, oid in instance.store.repository.refs(f"{layout.REMOTES}{name}/").items():
-            instance.store.repository.delete_ref(ref, oid)
+    with instance.locks.exchange(NAME):
+        _forget(instance)  # what one that was killed has left
+        try:
+            _fetch(instance, git, source, NAME, refs)
+            found = list(Adoption(instance, refs, yields=False).run())
+        finally:
+            _forget(instance)
     return Pulled(
         path.name,
         tuple(each for each in found if isinstance(each, Adopted)),
         tuple(each for each in found if isinstance(each, Refused)),
         tuple(strange),
     )
+
+
+def _forget(instance: Instance) -> None:
+    repository = instance.store.repository
+    for ref, oid in repository.refs(f"{layout.REMOTES}{NAME}/").items():
+        repository.delete_ref(ref, oid)
 
 
 def _listed(instance: Instance, git: Git, source: Path) -> tuple[dict[str, Oid], list[str]]:

@@ -38,7 +38,14 @@ _LOCAL = frozenset(
         *("REPLACE_REF_BASE", "SHALLOW_FILE", "WORK_TREE"),
     )
 )
-_SETTINGS = ("-c", "core.quotePath=true", "-c", "advice.pushUpdateRejected=false", "-c", "color.ui=false")
+_SETTINGS = tuple(
+    word
+    for setting in (
+        *("core.quotePath=true", "color.ui=false"),
+        *("advice.pushUpdateRejected=false", "advice.graftFileDeprecated=false"),
+    )
+    for word in ("-c", setting)
+)
 # What git says that tells nothing by itself: the lines before or after say why.
 _EMPTY_TALK = re.compile(
     r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
@@ -99,6 +106,10 @@ class Git:
             if code != 0:
                 raise failure(args, Done(code, b"", err.text()))
 
+    def _work_tree(self) -> Path | None:
+        """Where git would be called by hand: a project's remote may be a path relative to that."""
+        return self._git_dir.parent if self._git_dir.name == ".git" else None
+
     @contextlib.contextmanager
     def _started(self, args: Sequence[str], file_limit: int | None) -> Iterator[subprocess.Popen[bytes]]:
         program = shutil.which("git")
@@ -110,6 +121,7 @@ class Git:
 
         child = subprocess.Popen(
             [program, f"--git-dir={self._git_dir}", *_SETTINGS, *args],
+            cwd=self._work_tree(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -129,6 +129,12 @@ def tag_text(name: str, target: Oid, tagger: Person, when: int, message: str) ->
     return f"{head}\n\n{message}".encode("utf-8", "replace")
 
 
+def fork_tag_text(fork: str, origin: str, base: Oid, when: int) -> bytes:
+    """The tag that a thread is the other side of another since `base`: the same whoever writes it."""
+    head = f"object {base}\ntype commit\ntag uwf/{fork}\ntagger uwf <uwf@localhost> {when} +0000"
+    return f"{head}\n\nfork of {origin}\n".encode("ascii")
+
+
 def signed_commit(data: bytes, signature: str) -> bytes:
     """A commit with a signature over all of it, in the header that git reads."""
     head, _, message = data.partition(b"\n\n")

@@ -37,6 +37,15 @@ def parted(store: Store, thread: ThreadId) -> list[Link]:
     return [link for link in links if link is not None and link.origin == thread]
 
 
+def fork_point(store: Store, tag: Oid) -> Oid | None:
+    """The commit that a fork tag is on; None for what is no tag."""
+    kind, data = store.repository.read(tag)
+    try:
+        return parse_tag(data).target if kind == TAG else None
+    except (ValueError, LookupError, OverflowError):
+        return None
+
+
 def _link(store: Store, thread: ThreadId, tag: Oid) -> Link | None:
     kind, data = store.repository.read(tag)
     return _parsed(thread, data) if kind == TAG and is_thread_id(thread) else None

@@ -73,7 +73,7 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
         if len(refs) + len(strange) > at_most:
             raise RemoteFailed(
                 f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
-                "fold its archives (uwf gc --fold-before 30d), or allow more: git config uwf.maxRefs N",
+                f"fold its archives, or allow more: {setting(repository, 'uwf.maxRefs', '1000000')}",
             )
     return Listed(refs, tuple(strange))
 
@@ -88,6 +88,7 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
         try:
             if wanted:
                 _bring(git, repository, remote, wanted)
+                _check_brought(repository, remote, wanted)
             break
         except RemoteFailed as error:
             # A ref that was listed may be gone by now; then there is another list to look at.
@@ -101,10 +102,27 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
     return Fetched(listed, tuple(wanted), gone)
 
 
+def _check_brought(repository: Repository, remote: Remote, wanted: Iterable[str]) -> None:
+    """git leaves out what a shallow repository can't give whole, and says nothing of it."""
+    for name in wanted:
+        if repository.ref(layout.tracking(remote.name, name)) is None:
+            raise RemoteFailed(
+                f"{remote.name} lists {name} but did not send it",
+                "is it shallow? git fetch --unshallow there",
+            )
+
+
 def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
     """Where a remote's refs were last seen, by the remote's names for them."""
     found = repository.refs(f"{layout.REMOTES}{remote}/", without=f"{layout.REMOTES}{remote}/deleted/")
     return {layout.tracked(remote, name): oid for name, oid in found.items()}
+
+
+def setting(repository: Repository, key: str, value: str) -> str:
+    """The command that changes a limit of a store."""
+    import shlex
+
+    return f"git --git-dir {shlex.quote(str(repository.path))} config {key} {value}"
 
 
 def limit(repository: Repository, key: str, default: int) -> int:

@@ -6,20 +6,22 @@
 
 A proposal is a version commit like any other, on top of the registered one; only the registry doesn't
 point at it. Accepting it moves `refs/uwf/workflows/<name>`. What a forge made of it, a merge, a squash or
-an edit, is no version commit: then one is made of its definition, with the forge's commit as a second
-parent, so that who merged stays in the history and both sides go on from there.
+an edit, is no version commit, or one that breaks the format: then one is made of its definition, with the forge's
+commit as a second parent, so that who merged stays in the history and both sides go on from there. Who and
+when are those of the forge's commit: whoever takes it over on the same version makes the same commit.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import layout
-from uwf_git.errors import HeadMoved, Invalid, NotFound, Usage, UwfError
+from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.gitcommand import Git
 from uwf_git.ids import Hash
-from uwf_git.listing import bring
+from uwf_git.listing import LARGEST, bring, limit
 from uwf_git.nearest import nearest
 from uwf_git.overlay import Overlay
 from uwf_git.publish import (
@@ -32,6 +34,7 @@ from uwf_git.publish import (
     remote_branches,
     send,
     short,
+    shown_by,
 )
 from uwf_git.registry import Registry, Version
 from uwf_git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
@@ -40,10 +43,12 @@ from uwf_git.store import Store
 if TYPE_CHECKING:
     from uwf_git.instance import Instance
     from uwf_git.remotes import Remote
+    from uwf_git.verify.finding import Finding
     from uwf_git.workflow.compile import Compiled
 
 MOST_VERSIONS = 1000
 LARGEST_FOLDER = 1 << 20
+SECONDS = 30.0  # for what somebody else wrote to compile
 _FILE_MODES = (BLOB_MODE, "100755")
 
 
@@ -86,7 +91,8 @@ class Accepted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What became of a published workflow that moved on a remote: `accepted`, or the `problem`."""
+    """What became of a published workflow that moved on a remote: `accepted`, or the `problem`: HeadMoved
+    where it was changed otherwise here meanwhile, Invalid or StoreDamaged where its data is bad."""
 
     name: str
     source: str
@@ -139,7 +145,8 @@ def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Pro
             wanted[into] = base = registered
     shown = short(into) if base else None
     found = forge_pages(instance, git, remote, short(branch), shown)
-    large = send(instance, git, remote, wanted, there)
+    another = f"uwf workflow propose FILE --branch BRANCH --remote {remote.name}"
+    large = send(instance, git, remote, wanted, there, another)
     return Published(short(branch), proposal.commit, str(base) if base else None, shown, found, large)
 
 
@@ -147,7 +154,7 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None) -> 
     """Registers a proposal: of a remote its branch `uwf/proposals/<branch>`, else its branch `<branch>`;
     without a remote the one made here. Moves `refs/uwf/workflows/<name>`, and deletes
     `refs/uwf/proposals/<branch>` once that is in. Raises NotFound, Invalid for a definition with errors,
-    HeadMoved where the registry went another way since it was proposed."""
+    StoreDamaged for objects that are, HeadMoved where the registry went another way since it was proposed."""
     branch = proposal_name(branch)
     repository = instance.store.repository
     local = repository.ref(layout.PROPOSALS + branch)
@@ -161,8 +168,10 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None) -> 
             f"no proposal {branch!r} here",
             nearest(branch, known) or "take a remote's with: --remote origin",
         )
-    again = f"put both changes into one file, then: uwf workflow propose FILE --branch {branch}"
-    accepted = _take(instance, git, source, f"proposal {branch}", again)
+    propose = f"uwf workflow propose FILE --branch {shlex.quote(branch)}"
+    propose += f" --remote {remote.name}" if remote is not None else ""
+    again = f"put both changes into one file, then: {propose}"
+    accepted = _take(instance, git, source, _Wording(f"proposal {branch}", again, f"correct it: {propose}"))
     if local is not None and is_ancestor(git, local, Oid(hex=accepted.version.commit)):
         repository.delete_ref(layout.PROPOSALS + branch, local)
     return accepted
@@ -182,45 +191,95 @@ def take_merged(instance: Instance, remote: str) -> list[Taken]:
             registered = repository.ref(layout.WORKFLOWS + name)
             if registered is None or source == registered or is_ancestor(git, source, registered):
                 continue
-            again = f"put both changes into one file and register it, then: uwf unpublish {name} --remote {remote}"
-            what = f"branch uwf/workflows/{name} of {remote}"
-            accepted = _take(instance, git, source, what, again, name)
+            ours = f"uwf unpublish {name} --remote {remote} --force && uwf publish workflow {name} --remote {remote}"
+            wording = _Wording(
+                f"branch uwf/workflows/{name} of {remote}",
+                f"see it: {shown_by(repository, source)}; put both changes into one file, then: "
+                f"uwf workflow put FILE && {ours}",
+                f"correct it on the branch, or go back to the version here: {ours}",
+            )
+            accepted = _take(instance, git, source, wording, name)
             found.append(Taken(name, str(source), accepted, None))
         except UwfError as error:
             found.append(Taken(name, str(source), None, error))
     return found
 
 
-def _take(
-    instance: Instance, git: Git, source: Oid, what: str, again: str, name: str | None = None
-) -> Accepted:
-    """Registers what a commit defines. `what` names it in messages, `again` is what to do where the
-    registry went another way, `name` the workflow that it must be."""
+class _Wording(NamedTuple):
+    """How messages name what is taken over, and what to do where the registry went another way, and where
+    the definition has errors."""
+
+    what: str
+    again: str
+    correct: str
+
+
+def _take(instance: Instance, git: Git, source: Oid, wording: _Wording, name: str | None = None) -> Accepted:
+    """Registers what a commit defines; `name` is the workflow that it must be."""
     repository, registry = instance.store.repository, instance.registry
     # Until it is known to be sound, nothing of it reaches the index.
     trial = Registry(Store(repository, Overlay(instance.store.index)))
-    compiled = _compiled(repository, source, what)
+    compiled = _compiled(repository, source, wording)
     if name is not None and compiled.workflow.name != name:
         raise Invalid(
-            f"{what} defines workflow {compiled.workflow.name!r}",
-            f"its name must be {name!r}: correct it there",
+            f"{wording.what} defines workflow {compiled.workflow.name!r}, not {name!r}", wording.correct
         )
     name = compiled.workflow.name
     registered = repository.ref(layout.WORKFLOWS + name)
     if registered is not None and is_ancestor(git, source, registered):
         return Accepted(registry.current(name), "unchanged", str(registered), str(source))
     behind = registered is None or is_ancestor(git, registered, source)
-    if behind and _is_version(trial, repository, instance.store, source, name, registered):
+    if behind and _is_version(trial, instance, source, name, registered):
         version = registry.move(name, registered, source)
         return Accepted(version, "fast-forward", str(registered) if registered else None, str(source))
     if not behind:
         assert registered is not None
         if not _same_content(git, repository, registered, source, trial.tree(compiled)):
-            raise HeadMoved(f"workflow {name!r} was changed since {what} was made", again)
-    first = registered or _version_below(trial, repository, instance.store, source, name)
-    commit = registry.write(compiled, [*([first] if first else []), source])
+            raise HeadMoved(f"workflow {name!r} was changed since {wording.what} was made", wording.again)
+    first = registered or _version_below(trial, instance, source, name)
+    commit = _version_of(instance, compiled, first, source, wording)
     version = registry.move(name, registered, commit)
     return Accepted(version, "merged", str(registered) if registered else None, str(source))
+
+
+def _version_of(
+    instance: Instance, compiled: Compiled, first: Oid | None, source: Oid, wording: _Wording
+) -> Oid:
+    """A version commit after `first` of the definition that `source` has, by the same people and at the
+    same time. Nobody enters its second parent, which may be anything. Where the people of `source` are
+    not such as git writes, the user makes it."""
+    repository, name = instance.store.repository, compiled.workflow.name
+    tree, parents = instance.registry.tree(compiled), [*([first] if first else []), source]
+    message = layout.workflow_message(name, compiled.hash)
+    commit = repository.rewrite_commit(source, tree, parents, message)
+    if not _findings(instance, name, commit):
+        return commit
+    commit = repository.write_commit(tree, parents, repository.user, message)
+    if findings := _findings(instance, name, commit):
+        raise StoreDamaged(f"{wording.what}: {findings[0].message}", wording.correct)
+    return commit
+
+
+def _findings(instance: Instance, name: str, commit: Oid) -> list[Finding]:
+    """What a pull would find wrong with a commit as the version of a workflow. Where that is nothing,
+    what it leads to is known from now on."""
+    from uwf_git.verify.refs import verify_ref
+
+    repository, index = instance.store.repository, instance.store.index
+    overlay = Overlay(index)
+    try:
+        findings = verify_ref(
+            Store(repository, overlay),
+            layout.WORKFLOWS + name,
+            commit,
+            lambda oid: index.commit(oid.raw) is not None,
+            limit(repository, "uwf.maxBlob", LARGEST),
+        )
+        if not findings:
+            overlay.settle()
+    finally:
+        overlay.close()
+    return findings
 
 
 def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid, tree: Oid) -> bool:
@@ -277,19 +336,26 @@ def _newest(git: Git, registered: Oid | None, before: Oid | None) -> list[Oid]:
     return [before] if is_ancestor(git, registered, before) else [registered, before]
 
 
-def _compiled(repository: Repository, commit: Oid, what: str) -> Compiled:
-    """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it. Raises Invalid."""
+def _compiled(repository: Repository, commit: Oid, wording: _Wording) -> Compiled:
+    """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it. Raises Invalid, and
+    StoreDamaged where objects are bad."""
+    from uwf_git.bounds import TimeExceeded, time_limit
     from uwf_git.workflow.compile import InvalidWorkflow, compile_source
     from uwf_git.workflow.source import parse_source
 
-    files = _Files(repository, repository.commit(commit).tree, what)
+    files = _Files(repository, repository.commit(commit).tree, wording.what)
     try:
-        source = parse_source(
-            files.read("workflow.yaml"), "workflow.yaml", lambda path: files.read(f"workflow/include/{path}")
-        )
-        return compile_source(source)
-    except (InvalidWorkflow, Invalid, TooLarge) as error:
-        raise Invalid(f"{what}: {error.message}", "correct it there, or propose another version") from None
+        with time_limit(SECONDS):
+            source = parse_source(
+                files.read("workflow.yaml"),
+                "workflow.yaml",
+                lambda path: files.read(f"workflow/include/{path}"),
+            )
+            return compile_source(source)
+    except (InvalidWorkflow, Invalid, NotFound, TooLarge) as error:
+        raise Invalid(f"{wording.what}: {error.message}", wording.correct) from None
+    except TimeExceeded:
+        raise Invalid(f"{wording.what} takes over {SECONDS:g} s to compile", wording.correct) from None
 
 
 class _Files:
@@ -332,14 +398,19 @@ class _Files:
 
 
 def _is_version(
-    trial: Registry, repository: Repository, store: Store, commit: Oid, name: str, after: Oid | None = None
+    trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None = None
 ) -> bool:
     """Whether a commit and its forebears are exactly what registering their definitions would have made,
     down to the version `after`, else to one that is known or to the first of all."""
+    return _comes_after(trial, instance, commit, name, after) and not _findings(instance, name, commit)
+
+
+def _comes_after(trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None) -> bool:
+    repository = instance.store.repository
     for oid in _first_parents(repository, commit):
         if oid == after:
             return True
-        row = store.index.commit(oid.raw)
+        row = instance.store.index.commit(oid.raw)
         if row is not None and (row.kind, row.name) != ("workflow", name):
             return False
         if row is not None and after is None:
@@ -350,9 +421,10 @@ def _is_version(
 
 
 def _is_as_registered(trial: Registry, repository: Repository, oid: Oid, name: str) -> bool:
+    """Whether a commit has the message and the tree that registering its definition would have made."""
     found = repository.commit(oid)
     try:
-        compiled = _compiled(repository, oid, "it")
+        compiled = _compiled(repository, oid, _Wording("it", "", ""))
     except UwfError:
         return False
     return (
@@ -371,13 +443,12 @@ def _first_parents(repository: Repository, commit: Oid) -> Iterator[Oid]:
         commit = parents[0]
 
 
-def _version_below(
-    trial: Registry, repository: Repository, store: Store, commit: Oid, name: str
-) -> Oid | None:
+def _version_below(trial: Registry, instance: Instance, commit: Oid, name: str) -> Oid | None:
     """The nearest version of a workflow that a commit stands on, where none is registered here."""
+    repository = instance.store.repository
     queue, seen = [commit], {commit}
     for oid in queue:  # grows while it is walked
-        if oid != commit and _is_version(trial, repository, store, oid, name):
+        if oid != commit and _is_version(trial, instance, oid, name):
             return oid
         new = [parent for parent in repository.commit(oid).parents if parent not in seen]
         seen.update(new)

@@ -12,6 +12,7 @@ it stays. No local ref moves.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,7 @@ from uwf_git.index import CommitRow
 from uwf_git.links import parted_from
 from uwf_git.nearest import nearest
 from uwf_git.push import Large, Rejected, check_sizes, transfer
-from uwf_git.repository import Oid
+from uwf_git.repository import Oid, Repository
 
 if TYPE_CHECKING:
     from uwf_git.instance import Instance
@@ -68,7 +69,9 @@ def publish_thread(
     it. Raises HeadMoved where the branch holds other commits, RemoteFailed, Invalid for a bad name."""
     head = instance.threads.head(thread)
     branch, base_branch = _names(THREAD_BRANCHES + thread, BASES + thread, name)
-    return _publish(instance, git, remote, branch, head.commit, base_branch, base_of(instance, thread))
+    another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
+    base = base_of(instance, thread)
+    return _publish(instance, git, remote, branch, head.commit, base_branch, base, another)
 
 
 def publish_workflow(
@@ -79,13 +82,15 @@ def publish_workflow(
     commit = Oid(hex=instance.registry.current(workflow).commit)
     branch, base_branch = _names(layout.WORKFLOW_BRANCHES + workflow, f"{BASES}workflows/{workflow}", name)
     parents = instance.store.repository.commit(commit).parents
-    return _publish(instance, git, remote, branch, commit, base_branch, parents[0] if parents else None)
+    another = f"uwf publish workflow {workflow} --as BRANCH --remote {remote.name}"
+    base = parents[0] if parents else None
+    return _publish(instance, git, remote, branch, commit, base_branch, base, another)
 
 
-def unpublish(instance: Instance, git: Git, remote: Remote, what: str) -> dict[str, str]:
+def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
     """Deletes the branches of a thread (by its id or the beginning of it), of a workflow, of a proposal or
-    of a name that was given with --as, each only if it holds nothing but what is known here. Returns the
-    commits they were at by branch. Raises NotFound, HeadMoved, RemoteFailed."""
+    of a name that was given with --as, each only if it holds nothing but what is known here, or by `force`.
+    Returns the commits they were at by branch. Raises NotFound, HeadMoved, RemoteFailed."""
     candidates = _published_as(instance, what)
     there = remote_branches(git, remote, [ref for pair in candidates for ref in pair])
     found = next(
@@ -98,14 +103,12 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str) -> dict[s
             f"{layout.one_line(what, 80)!r} is not published on {remote.name}",
             nearest(what, known) or f"see: git ls-remote {remote.name} 'refs/heads/uwf/*'",
         )
+    again = f"uwf unpublish {shlex.quote(what)} --remote {remote.name}"
     for ref, oid in found.items():
-        if not _is_ours(instance, git, remote, ref, oid):
-            raise HeadMoved(
-                f"branch {short(ref)} of {remote.name} holds commits that are not here",
-                f"look at it; whoever means it deletes it with: git push {remote.name} --delete {short(ref)}",
-            )
+        if not force and not _is_ours(instance, git, oid):
+            raise _not_taken_over(instance, git, remote, ref, oid, again)
     leases = [f"--force-with-lease={ref}:{oid}" for ref, oid in found.items()]
-    _push(git, remote, [*leases, *(f":{ref}" for ref in found)])
+    _push(git, remote, [*leases, *(f":{ref}" for ref in found)], again)
     left = remote_branches(git, remote, found)
     if left:
         raise RemoteFailed(f"{remote.name} still lists {short(next(iter(left)))}", "repeat")
@@ -162,6 +165,7 @@ def _publish(
     commit: Oid,
     base_branch: str,
     base: Oid | None,
+    another: str,
 ) -> Published:
     there = remote_branches(git, remote, (branch, base_branch))
     wanted = {branch: commit}
@@ -171,24 +175,29 @@ def _publish(
         wanted[base_branch] = base
     shown = short(base_branch) if base else None
     found = forge_pages(instance, git, remote, short(branch), shown)
-    large = send(instance, git, remote, wanted, there)
+    large = send(instance, git, remote, wanted, there, another)
     return Published(short(branch), str(commit), str(base) if base else None, shown, found, large)
 
 
 def send(
-    instance: Instance, git: Git, remote: Remote, wanted: Mapping[str, Oid], there: Mapping[str, Oid]
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    wanted: Mapping[str, Oid],
+    there: Mapping[str, Oid],
+    another: str,
 ) -> tuple[Large, ...]:
     """Pushes commits to branches of a remote that were where `there` says, and looks whether they have
-    arrived. Returns the blobs that forges advise against. Raises HeadMoved where a branch holds other
+    arrived. `another` is the command that publishes them under another name, for hints. Returns the blobs that forges advise against. Raises HeadMoved where a branch holds other
     commits, Invalid for a blob that is too large, before anything is pushed, RemoteFailed."""
     moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
-            raise _other_commits(remote, ref)
+            raise _other_commits(remote, ref, another)
     if not moving:
         return ()
     large = check_sizes(instance, git, remote, moving.values())
-    _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()])
+    _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], another)
     now = remote_branches(git, remote, moving)
     for ref, oid in moving.items():
         if now.get(ref) != oid:
@@ -247,7 +256,9 @@ def _names(branch: str, base: str, name: str) -> tuple[str, str]:
         return branch, base
     chosen = branch_name(name)
     if (HEADS + chosen).startswith(BASES):
-        raise Usage(f"branches below {short(BASES)} are what others are compared with", "choose another name")
+        raise Usage(
+            f"branches below {short(BASES)} are what others are compared with", "give another: --as BRANCH"
+        )
     return HEADS + chosen, f"{BASES}branches/{chosen}"
 
 
@@ -272,36 +283,63 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
     return [*found, (HEADS + name, f"{BASES}branches/{name}")]
 
 
-def _is_ours(instance: Instance, git: Git, remote: Remote, ref: str, oid: Oid) -> bool:
-    """Whether what a branch holds is known here: a record of this store, or what was last seen there."""
-    if instance.store.repository.ref(layout.tracking(remote.name, ref)) == oid:
-        return True
+def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
+    """Whether what a branch holds is kept here: a record of this store, or what a version was made of.
+    What was merely fetched is not: it may be somebody's edit."""
     if not instance.store.repository.has(oid):
         return False
     instance.store.sync()
     row = instance.store.index.commit(oid.raw)
-    return row is not None and row.kind in ("start", "step", "workflow")
+    if row is not None and row.kind in ("start", "step", "workflow"):
+        return True
+    kept = ("for-each-ref", "--count=1", "--contains", str(oid), layout.WORKFLOWS, layout.PROPOSALS)
+    return bool(git.run(*kept, check=False).out)
 
 
-def _push(git: Git, remote: Remote, arguments: list[str]) -> None:
+def _not_taken_over(
+    instance: Instance, git: Git, remote: Remote, ref: str, oid: Oid, again: str
+) -> HeadMoved:
+    repository, branch = instance.store.repository, shlex.quote(short(ref))
+    look = shown_by(repository, oid)
+    if not repository.has(oid):
+        git_dir = shlex.quote(str(repository.path))
+        look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
+    hint = f"look at it: {look}; "
+    if ref.startswith((layout.WORKFLOW_BRANCHES, PROPOSED)):
+        hint += f"take it over: uwf workflow accept {branch} --remote {remote.name}; "
+    return HeadMoved(
+        f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
+        f"{hint}or delete it all the same: {again} --force",
+    )
+
+
+def shown_by(repository: Repository, commit: Oid) -> str:
+    """The command that shows a commit of the store."""
+    return f"git --git-dir {shlex.quote(str(repository.path))} show {commit}"
+
+
+def _push(git: Git, remote: Remote, arguments: list[str], again: str) -> None:
     for ref, result in transfer(git, remote, arguments).items():
         if isinstance(result, Rejected):
             if result.lost:
-                raise _other_commits(remote, ref)
+                raise _other_commits(remote, ref, again)
             raise RemoteFailed(
                 f"{remote.name} refuses branch {short(ref)}: {result.reason}",
-                "ask its administrator to allow branches below uwf/, or choose another: --as NAME",
+                f"ask who runs {remote.name} to allow it, or: {again}",
             )
 
 
-def _other_commits(remote: Remote, ref: str) -> HeadMoved:
+def _other_commits(remote: Remote, ref: str, again: str) -> HeadMoved:
     branch = short(ref)
-    hint = "choose another name: --as NAME"
+    hint = again
     if ref.startswith(layout.WORKFLOW_BRANCHES):
-        hint = f"take in what was merged there: uwf pull {remote.name}; or {hint}"
+        take_in = f"uwf workflow accept {shlex.quote(branch)} --remote {remote.name}"
+        hint = f"take in what was merged there: {take_in}; or: {again}"
     elif ref.startswith(PROPOSED):
-        name = branch.removeprefix(short(PROPOSED))
-        hint = f"accept that first: uwf workflow accept {name} --remote {remote.name}; or choose another --branch"
+        take_in = (
+            f"uwf workflow accept {shlex.quote(branch.removeprefix(short(PROPOSED)))} --remote {remote.name}"
+        )
+        hint = f"accept that first: {take_in}; or: {again}"
     return HeadMoved(f"branch {branch} of {remote.name} holds other commits; nothing was pushed", hint)
 
 

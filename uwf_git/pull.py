@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git import layout, listing
+from uwf_git import deletions, layout, listing
 from uwf_git.adopt import Adopted, Adoption, Refused
 from uwf_git.cases import Case
 from uwf_git.gitcommand import Git
@@ -53,7 +53,8 @@ def pull(
             fetched = listing.fetch(git, instance.store.repository, remote)
         refs = {name: oid for name, oid in fetched.listed.refs.items() if layout.is_shared_ref(name)}
         adopted, refused = _adopt(instance, remote, refs, on_verified)
-        deleted = _note_deletions(instance, remote, fetched)
+        gone = deletions.note(instance, remote, fetched.listed.refs, fetched.gone)
+        deleted = [_deleted(name) for name in gone]
         merged = tuple(take_merged(instance, remote.name)) if thread is None else ()
         if thread is None:
             _remember(instance, remote)
@@ -95,32 +96,10 @@ def _adopt(
     return adopted, tuple(each for each in found if isinstance(each, Refused))
 
 
-def _note_deletions(instance: Instance, remote: Remote, fetched: listing.Fetched) -> list[Adopted]:
-    """Forgets what the remote no longer has. What was deleted there, and not ended or folded, is marked in
-    `refs/uwf/remotes/<remote>/deleted/…`, so that no push brings it back by itself."""
-    repository = instance.store.repository
-    found = []
-    for name, oid in fetched.gone.items():
-        if name.startswith(layout.NAMESPACE) and _was_deleted(instance, name, fetched):
-            marker = f"{layout.REMOTES}{remote.name}/deleted/{name.removeprefix(layout.NAMESPACE)}"
-            if repository.ref(name) is not None and repository.ref(marker) is None:
-                repository.create_ref(marker, oid)
-                thread = name[name.rindex("/") + 1 :]
-                is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
-                found.append(Adopted(name, Case.DELETED_THERE, ThreadId(thread) if is_thread else None))
-        repository.delete_ref(layout.tracking(remote.name, name), oid)
-    return found
-
-
-def _was_deleted(instance: Instance, name: str, fetched: listing.Fetched) -> bool:
-    """Whether a ref that is gone was not merely put elsewhere: an active one among the archives, an
-    archive into a fold."""
-    if not name.startswith((layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS)):
-        return True
-    thread = ThreadId(name[name.rindex("/") + 1 :])
-    if name.startswith(layout.THREADS) and layout.ARCHIVE + thread in fetched.listed.refs:
-        return False
-    return instance.store.folded(thread) is None
+def _deleted(name: str) -> Adopted:
+    thread = name[name.rindex("/") + 1 :]
+    is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
+    return Adopted(name, Case.DELETED_THERE, ThreadId(thread) if is_thread else None)
 
 
 def _remotes_with_news(instance: Instance) -> list[str]:

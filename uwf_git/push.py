@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git import layout
-from uwf_git.errors import Invalid, RemoteFailed
+from uwf_git import deletions, layout
+from uwf_git.errors import Invalid, RemoteFailed, StoreDamaged
 from uwf_git.gitcommand import Done, Git, failure
+from uwf_git.gitobject import parse_tag
 from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
 from uwf_git.links import parted_from
-from uwf_git.listing import LARGEST, Listed, limit, list_refs, tracked_refs
+from uwf_git.listing import LARGEST, Listed, limit, list_refs, setting, tracked_refs
 from uwf_git.remotes import Remote
-from uwf_git.repository import Oid, Repository
+from uwf_git.repository import Oid
 
 CHUNK = 200
 ADVISED = 1_000_000
@@ -73,28 +74,60 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
     refs = {name: oid for name, oid in repository.refs(without=layout.REMOTES).items() if _shared(name)}
     known = tracked_refs(repository, remote.name)
     meant = refs.keys() if only is None else refs.keys() & set(only)
-    deleted = set() if again or only is not None else _deleted(repository, remote)
+    deleted = set() if again or only is not None else deletions.marked(instance, remote)
     updates = {name: refs[name] for name in meant if known.get(name) != refs[name] and name not in deleted}
-    deletions = {
+    superseded = {
         name: oid
         for name, oid in known.items()
         if name not in refs
         and (only is None or name in set(only))
-        and name.startswith((layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS))
-        and _is_superseded(instance, name, oid, refs)
+        and name.startswith(deletions.OF_THREADS)
+        and _is_superseded(instance, name)
     }
-    return Plan(updates, deletions)
+    return Plan(updates, superseded)
+
+
+def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
+    """Asks a remote what it has, and notices what was deleted there. Returns the refs that were, and are
+    still here. Touches tracking refs only. Raises RemoteFailed."""
+    listed = list_refs(git, instance.store.repository, remote)
+    known = tracked_refs(instance.store.repository, remote.name)
+    gone = {name: oid for name, oid in known.items() if name not in listed.refs}
+    deletions.note(instance, remote, listed.refs, gone)
+    return sorted(deletions.marked(instance, remote))
+
+
+def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
+    """Deletes the refs of threads on a remote, by lease; what is here stays, and is not pushed again unless
+    it is named. Raises RemoteFailed."""
+    with_all = {prefix + thread for prefix in deletions.OF_THREADS for thread in threads}
+    look(instance, git, remote)
+    known = tracked_refs(instance.store.repository, remote.name)
+    doomed = {name: oid for name, oid in known.items() if name in with_all}
+    results: dict[str, Pushed | Rejected] = {}
+    for chunk in _removals(doomed):
+        results.update(transfer(git, remote, chunk))
+    repository = instance.store.repository
+    for name, result in results.items():
+        if isinstance(result, Pushed):
+            tracking = layout.tracking(remote.name, name)
+            if repository.ref(tracking) is None:  # git dropped it; what is marked is found by it
+                repository.create_ref(tracking, doomed[name])
+            deletions.note(instance, remote, {}, {name: doomed[name]})
+    return Report(
+        tuple(each for each in results.values() if isinstance(each, Pushed)),
+        tuple(each for each in results.values() if isinstance(each, Rejected)),
+    )
 
 
 def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
     """Every ref that a thread may have, here or there, with those of the threads it has parted from."""
     wanted = set(threads)
     repository = instance.store.repository
-    for name in repository.ref_names(layout.FORKS):
-        fork = ThreadId(name.removeprefix(layout.FORKS))
-        link = parted_from(instance.store, fork)
-        if link and link.origin in wanted:
-            wanted.add(fork)
+    forks = [ThreadId(name.removeprefix(layout.FORKS)) for name in repository.ref_names(layout.FORKS)]
+    links = [link for fork in forks if (link := parted_from(instance.store, fork))]
+    while more := {link.thread for link in links if link.origin in wanted} - wanted:
+        wanted |= more  # a fork may have forks of its own
     prefixes = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS)
     return {prefix + thread for prefix in prefixes for thread in wanted}
 
@@ -106,16 +139,19 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     large = check_sizes(instance, git, remote, what.updates.values())
     results: dict[str, Pushed | Rejected] = {}
     try:
-        for chunk in _chunks(what):
+        for chunk in _updates(what):
             results.update(transfer(git, remote, chunk))
     except RemoteFailed:
         if not results:
             raise
-    if not results:
+    if not results and not what.deletions:
         return Report((), (), large)
     listed = list_refs(git, repository, remote)
+    for chunk in _removals(_kept_there(instance, git, listed, what.deletions)):
+        results.update(transfer(git, remote, chunk))
+    results.update(_ended_there(instance, listed, results))
     taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
-    _remember(repository, remote, listed, taken)
+    _remember(instance, remote, listed, taken)
     rejected = tuple(each for each in results.values() if isinstance(each, Rejected))
     missing = what.updates.keys() - results.keys()
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
@@ -151,7 +187,7 @@ def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid
             what = f"node {each.node}" if each.node else f"blob {each.blob}"
             raise Invalid(
                 f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
-                "fork the thread before that step, or allow it: git config uwf.maxBlob 200m",
+                f"fork the thread before that step, or allow it: {setting(repository, 'uwf.maxBlob', '200m')}",
             )
     return large
 
@@ -160,33 +196,70 @@ def _shared(name: str) -> bool:
     return layout.is_shared_ref(name)
 
 
-def _deleted(repository: Repository, remote: Remote) -> set[str]:
-    prefix = f"{layout.REMOTES}{remote.name}/deleted/"
-    return {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
-
-
-def _is_superseded(instance: Instance, name: str, there: Oid, refs: Mapping[str, Oid]) -> bool:
-    """Whether a ref that only the remote has is one that ended or was folded here, with all that it led to
-    there: then it may be deleted. One that was merely removed here may not."""
+def _is_superseded(instance: Instance, name: str) -> bool:
+    """Whether a ref that only the remote has is of a thread that ended or was folded here."""
     thread = ThreadId(name[name.rindex("/") + 1 :])
     if name.startswith(layout.THREADS):
-        return instance.threads.has_ended(thread) and instance.store.index.commit(there.raw) is not None
+        return instance.threads.has_ended(thread)
     return instance.store.folded(thread) is not None
 
 
-def _chunks(what: Plan) -> Iterator[list[str]]:
-    """The arguments of each push: what stands on something after it, deletions last."""
+def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
+    """Of the refs that are to be deleted, those whose loss loses nothing: the thread's end is there, and
+    whatever the ref leads to is reachable from another one that the remote lists."""
+    repository = instance.store.repository
+    ended = {name: oid for name, oid in doomed.items() if _has_its_end(instance, listed, name)}
+    targets = {name: target for name, oid in ended.items() if (target := _target(instance, name, oid))}
+    if not targets:
+        return {}
+    keepers = {oid for name, oid in listed.refs.items() if name not in ended and repository.has(oid)}
+    orders = [str(target) for target in targets.values()] + [f"^{oid}" for oid in keepers]
+    lost = git.run("rev-list", "--stdin", stdin="\n".join(orders).encode() + b"\n").out.decode().split()
+    return {name: ended[name] for name, target in targets.items() if str(target) not in set(lost)}
+
+
+def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
+    thread = ThreadId(name[name.rindex("/") + 1 :])
+    repository, folded = instance.store.repository, instance.store.folded(thread)
+    if folded is not None and listed.refs.get(folded.ref) == repository.ref(folded.ref):
+        return not name.startswith(layout.FORKS) or folded.fork is not None
+    archive = repository.ref(layout.ARCHIVE + thread)
+    return (
+        name.startswith(layout.THREADS)
+        and archive is not None
+        and listed.refs.get(layout.ARCHIVE + thread) == archive
+    )
+
+
+def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
+    """The commit that a ref of a remote leads to, where it is here."""
+    repository = instance.store.repository
+    if not repository.has(oid):
+        return None
+    if name.startswith((layout.ARCHIVE, layout.FORKS)):
+        try:
+            return parse_tag(repository.read(oid)[1]).target
+        except (StoreDamaged, ValueError):
+            return None
+    return oid
+
+
+def _updates(what: Plan) -> Iterator[list[str]]:
+    """The refspecs of each push: what stands on something after it."""
     order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
     names = sorted(what.updates, key=lambda name: (order[name[: name.rindex("/") + 1]], name))
     specs = [f"{what.updates[name]}:{name}" for name in names]
     for start in range(0, len(specs), CHUNK):
         yield specs[start : start + CHUNK]
-    gone = sorted(what.deletions)
+
+
+def _removals(doomed: Mapping[str, Oid]) -> Iterator[list[str]]:
+    """The arguments of each push that deletes: only what is still where it was last seen."""
+    gone = sorted(doomed)
     for start in range(0, len(gone), CHUNK):
         part = gone[start : start + CHUNK]
-        yield [f"--force-with-lease={name}:{what.deletions[name]}" for name in part] + [
-            f":{name}" for name in part
-        ]
+        leases = [f"--force-with-lease={name}:{doomed[name]}" for name in part]
+        yield leases + [f":{name}" for name in part]
 
 
 def transfer(git: Git, remote: Remote, arguments: Sequence[str]) -> dict[str, Pushed | Rejected]:
@@ -223,7 +296,7 @@ def _results(done: Done) -> Iterator[tuple[str, Pushed | Rejected]]:
         if flag == "!":
             reason = _reason(summary, done.err)
             lost = any(word in summary for word in _LOST)
-            yield name, Rejected(name, reason, lost, deletion=not source)
+            yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
         else:
             yield name, Pushed(name, Oid(hex=source) if len(source) == 40 else None)
 
@@ -246,9 +319,10 @@ def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
     return pushed
 
 
-def _remember(repository: Repository, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
+def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
     """Tracking refs follow what the remote lists of what was pushed; git does the same where its refspecs
     are as they were made."""
+    repository = instance.store.repository
     for each in taken:
         name = layout.tracking(remote.name, each.ref)
         there = listed.refs.get(each.ref)
@@ -260,12 +334,21 @@ def _remember(repository: Repository, remote: Remote, listed: Listed, taken: Ite
                 repository.create_ref(name, there)
             else:
                 repository.move_ref(name, known, there)
-        if (marker := repository.ref(_marker(remote, each.ref))) is not None and each.object is not None:
-            repository.delete_ref(_marker(remote, each.ref), marker)
+        if each.object is not None:
+            deletions.unmark(instance, remote, each.ref)
 
 
-def _marker(remote: Remote, name: str) -> str:
-    return f"{layout.REMOTES}{remote.name}/deleted/{name.removeprefix(layout.NAMESPACE)}"
+def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, object]) -> dict[str, Rejected]:
+    """The threads whose steps went to a remote where somebody had ended them: that counts, so whoever
+    made the steps has to know."""
+    found = {}
+    for name, result in results.items():
+        thread = ThreadId(name[name.rindex("/") + 1 :])
+        if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS):
+            there = listed.refs.get(layout.ARCHIVE + thread)
+            if there is not None and there != instance.store.repository.ref(layout.ARCHIVE + thread):
+                found[name] = Rejected(name, "the thread was ended there", lost=True)
+    return found
 
 
 def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:

@@ -16,6 +16,8 @@ from uwf_git.instance import Instance
 from uwf_git.repository import Oid
 from uwf_git.thread import Head
 
+_BY_HAND = "one of the two was made by hand: delete it there"
+
 
 class Sides(NamedTuple):
     """What the other side has of a thread: its active head, its archive tag."""
@@ -60,7 +62,7 @@ class Reconciler:
             assert head is not None
             settled = self._settle(thread, head, archive)
             if archive and theirs.active and theirs.active.raw != archive.target:
-                settled = self._beyond_the_end(thread, head, theirs.active) or settled
+                settled = self._beyond_the_end(thread, head, theirs.active, settled)
             return settled
 
     def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> Settled:
@@ -72,7 +74,7 @@ class Reconciler:
         if relation is None:
             raise Foreign(
                 f"thread {thread} has another beginning there than here",
-                "one of the two ids was made by hand",
+                _BY_HAND,
             )
         if mine.archive and archive:
             return self._ended_twice(mine, archive, relation)
@@ -106,13 +108,17 @@ class Reconciler:
             self._end(mine, archive)
             return Settled(case)
         if not self._yields:
-            return Settled(Case.AHEAD)
+            if not relation.theirs:
+                return Settled(Case.AHEAD)
+            tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
+            fork = self._keep(mine.thread, tip, relation.base, first, archive)
+            return Settled(Case.DIVERGED, fork, len(relation.theirs))
         fork = self._keep_ours(mine, relation)
         self._end(mine, archive)
         return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
 
     def _ended_here(self, mine: Head, relation: Relation) -> Settled:
-        if not relation.theirs:
+        if not relation.theirs or self._is_kept(mine.thread, relation):
             return Settled(Case.ENDED_HERE)
         tip = Oid(raw=relation.theirs[-1].oid)
         fork = self._keep(mine.thread, tip, relation.base, relation.theirs[0].node)
@@ -128,19 +134,40 @@ class Reconciler:
             tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
             fork = self._keep(mine.thread, tip, relation.base, first, archive)
             return Settled(Case.ENDED_TWICE, fork, len(relation.theirs))
-        kept = self._keep_ours(mine, relation) if relation.ours else None
         name, old = layout.ARCHIVE + mine.thread, Oid(raw=mine.archive.oid)
-        if self._repository.ref(name) == old:
-            self._repository.move_ref(name, old, Oid(raw=archive.oid))
+        if self._repository.ref(name) != old:
+            return self._ended_in_a_fold(mine, archive, relation)
+        kept = self._keep_ours(mine, relation) if relation.ours else None
+        self._repository.move_ref(name, old, Oid(raw=archive.oid))
         return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
 
-    def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid) -> Settled | None:
-        """Steps that somebody took after the end, not knowing of it: the end counts, and they are kept."""
+    def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        """Ours is folded, and which end a merged fold has is the same for everybody, not ours to say: so
+        both sides become threads of their own."""
+        if relation.ours:
+            self._keep_ours(mine, relation)
+        if not relation.theirs or self._is_kept(mine.thread, relation):
+            return Settled(Case.ENDED_TWICE)
+        tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
+        fork = self._keep(mine.thread, tip, relation.base, first, archive)
+        return Settled(Case.ENDED_TWICE, fork, len(relation.theirs))
+
+    def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
+        """Steps that somebody took after the end, not knowing of it: the end counts, and they are kept,
+        unless they are kept already."""
         relation = relate(self._store, end, active)
-        if relation is None or not relation.theirs:
-            return None
+        if relation is None:
+            raise Foreign(f"thread {thread} has another beginning than its end there", _BY_HAND)
+        if not relation.theirs or self._is_kept(thread, relation):
+            return settled
         fork = self._keep(thread, active, relation.base, relation.theirs[0].node)
         return Settled(Case.ENDED_HERE_BEHIND, fork, len(relation.theirs))
+
+    def _is_kept(self, thread: ThreadId, relation: Relation) -> bool:
+        """Whether the thread that their steps would become has them all."""
+        there = self._known(fork_id(thread, relation.theirs[0].node))
+        found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid)) if there else None
+        return found is not None and not found.theirs
 
     # What moves refs
 

@@ -12,6 +12,7 @@ The `+` is for tracking refs alone, which say where the remote is. No ref of the
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import layout
@@ -75,9 +76,9 @@ class Remotes:
         known = (there.get("url") or [""])[0]
         if not url and not known:
             raise Usage(f"remote {name} has no address", f"uwf remote add {name} URL")
-        if url and known and url != known:
+        if url and known and known not in (url, _absolute(url)):
             raise Usage(f"remote {name} is already {without_password(known)}", f"uwf remote rm {name}")
-        address = known or check_url(url or "")
+        address = known or _absolute(check_url(url or ""))
         if there.get("uwf") != ["true"]:
             self._configure(name, address, own=not known)
         return self.get(name)
@@ -85,7 +86,7 @@ class Remotes:
     def remove(self, name: str) -> Remote:
         """Removes a remote with its tracking refs; of a project's own remote only what uwf added."""
         remote = self.get(name)
-        if remote.code:
+        if self._settings()[name].get("tagopt") != ["--no-tags"]:  # it was there before uwf
             for key in ("fetch", "push"):
                 self._git.run("config", "--unset-all", f"remote.{name}.{key}", r"refs/uwf/", check=False)
             self._git.run("config", "--unset-all", f"remote.{name}.uwf")
@@ -104,9 +105,10 @@ class Remotes:
         for fetched in layout.SHARED:
             put("fetch", f"+{fetched}*:{layout.tracking(name, fetched)}*")
         if own:
-            # Nobody needs to be asked whether a branch of the code is meant: there is none.
-            put("fetch", f"+{layout.WORKFLOW_BRANCHES}*:{layout.tracking(name, layout.WORKFLOW_BRANCHES)}*")
             put("tagOpt", "--no-tags")
+            if not self._here:
+                to = layout.tracking(name, layout.WORKFLOW_BRANCHES)
+                put("fetch", f"+{layout.WORKFLOW_BRANCHES}*:{to}*")
             for pushed in layout.SHARED:
                 put("push", f"{pushed}*:{pushed}*")
         put("uwf", "true")
@@ -114,7 +116,7 @@ class Remotes:
     def _remote(self, name: str, settings: dict[str, dict[str, list[str]]]) -> Remote:
         found = settings[name]
         url = found["url"][0]
-        code = any("refs/uwf/" not in spec for spec in found.get("fetch", ()))
+        code = self._here or any("refs/uwf/" not in spec for spec in found.get("fetch", ()))
         return Remote(name, url, found.get("pushurl", [url])[0], code)
 
     def _settings(self) -> dict[str, dict[str, list[str]]]:
@@ -133,9 +135,21 @@ class Remotes:
 
 def check_url(url: str) -> str:
     """An address as git takes it. Raises Invalid for what git would take for an option or a command."""
-    if not url.strip() or url.startswith("-") or not url.isprintable() or re.match(r"[a-z0-9]+::", url):
+    if (
+        not url.strip()
+        or url.startswith("-")
+        or not url.isprintable()
+        or re.match(r"[A-Za-z0-9][A-Za-z0-9+.-]*::", url)
+    ):
         raise Invalid(f"{without_password(url)!r} is no address of a repository", "a path, or an URL")
     return url
+
+
+def _absolute(url: str) -> str:
+    """A path as one that leads there from any folder."""
+    if re.match(r"[a-z][a-z0-9+.-]*://|[^/]*:", url, re.IGNORECASE):
+        return url
+    return str(Path(url).expanduser().absolute())
 
 
 def without_password(url: str) -> str:

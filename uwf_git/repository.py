@@ -8,6 +8,7 @@ Nothing here touches a ref outside refs/uwf/, the index, HEAD or a work tree.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -44,6 +45,7 @@ PRIVATE = "uwf"
 LOCK_TRIES = 40
 TREES_KEPT = 256
 WRITE_TRIES = 10
+MANY_REFS = 20
 
 _KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
@@ -434,6 +436,23 @@ class Repository:
     def create_ref(self, name: str, target: Oid) -> None:
         """Makes a ref. Raises HeadMoved where it exists already."""
         self._move(name, lambda: self._git.references.create(name, target))
+
+    def create_refs(self, refs: Mapping[str, Oid]) -> set[str]:
+        """Makes many refs, by one call of git where that is quicker: libgit2 syncs each by itself. Returns
+        those that were made; one that exists already is none of them."""
+        if len(refs) > MANY_REFS:
+            from uwf_git.gitcommand import Git
+
+            orders = "".join(f"create {name} {oid}\n" for name, oid in refs.items())
+            done = Git(self.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False)
+            if done.code == 0:
+                return set(refs)
+        made = set()
+        for name, oid in refs.items():
+            with contextlib.suppress(HeadMoved):
+                self.create_ref(name, oid)
+                made.add(name)
+        return made
 
     def move_ref(self, name: str, old: Oid, new: Oid) -> None:
         """Compare-and-swap. Raises HeadMoved where the ref is not at `old`, Busy where its lock file

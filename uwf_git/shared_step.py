@@ -11,12 +11,13 @@ from pathlib import Path
 from uwf_git import layout, listing
 from uwf_git.errors import HeadMoved, RemoteFailed, UwfError
 from uwf_git.gitcommand import Git
+from uwf_git.gitobject import parse_tag
 from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
 from uwf_git.pull import Pulled, pull, raise_if_refused
 from uwf_git.push import Rejected, plan, push, refs_of, refusal
 from uwf_git.remotes import Remote
-from uwf_git.repository import COMMIT, Oid
+from uwf_git.repository import COMMIT
 from uwf_git.step import Outcome, step
 
 
@@ -48,7 +49,8 @@ def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> Non
     rejected = _push(instance, git, remote, thread)
     if not any(each.lost for each in rejected):
         if refused := [each for each in rejected if not each.deletion]:
-            raise refusal(remote, refused)
+            error = refusal(remote, refused)
+            raise RemoteFailed(f"the step is made and kept here, but {error.message}", error.hint)
         return
     pulled = pull(instance, git, remote, thread)
     raise_if_refused(pulled)
@@ -66,14 +68,18 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
     if oid is None:
         return ""
     try:
-        if repository.read(oid)[0] != COMMIT:
-            oid = Oid(raw=instance.store.take_in_tag(oid).target)
-        commit = repository.commit(oid)
-        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(commit.time))
+        kind, data = repository.read(oid)
+        if kind == COMMIT:
+            commit = repository.commit(oid)
+            person, seconds, said = commit.committer, commit.time, commit.message
+        else:
+            tag = parse_tag(data)
+            person, seconds, said = tag.tagger, tag.time, tag.message
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     except (UwfError, ValueError, OverflowError):
         return ""
-    who = commit.committer.partition(" <")[0]
-    subject = commit.message.partition("\n")[0]
+    who = person.partition(" <")[0]
+    subject = said.partition("\n")[0]
     return layout.one_line(f"{who}: {subject}, {when}", 200)
 
 

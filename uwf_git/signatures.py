@@ -142,7 +142,9 @@ def _commit_signatures(repository: Repository, commits: Sequence[Oid]) -> Iterat
     )
     for row in done.out.decode("utf-8", "replace").splitlines():
         oid, state, signer, key, fingerprint = (row.split("\0") + [""] * 4)[:5]
-        yield Oid(hex=oid), Signature(_STATES.get(state, UNKNOWN), signer, key, fingerprint)
+        # git says N, none, also of a signature that it has nobody to hold against.
+        found = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
+        yield Oid(hex=oid), Signature(found, signer, key, fingerprint)
 
 
 def _tag_signature(repository: Repository, tag: Oid) -> Signature:

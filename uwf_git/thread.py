@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from uwf_git import layout, views
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.gitobject import fork_tag_text
 from uwf_git.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.index import ArchiveRow, CommitRow
 from uwf_git.protocol import (
@@ -271,7 +272,9 @@ class Threads:
         commit that both sides have, then `refs/uwf/threads/<fork>`. Raises HeadMoved where that thread is
         there already with something else."""
         if self._repository.ref(layout.FORKS + fork) is None:
-            tag = self._repository.write_tag(f"uwf/{fork}", base, f"fork of {thread}\n")
+            # Whoever meets the same divergence writes the same tag: it has nobody's name and no new time.
+            when = self._repository.commit(base).time
+            tag = self._repository.write_raw_tag(fork_tag_text(fork, thread, base, when))
             with contextlib.suppress(HeadMoved):  # it was recorded meanwhile
                 self._repository.create_ref(layout.FORKS + fork, tag)
         if self._repository.ref(layout.THREADS + fork) != head:

@@ -1,9 +1,16 @@
-"""What a plain `git fetch` brought: noticed by the commands that list, and taken over as `uwf pull` would."""
+"""What a plain `git fetch` brought: noticed by the commands on threads, and taken over as `uwf pull` would."""
 
 from __future__ import annotations
 
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Busy, UwfError
+from uwf_git.ids import ThreadId
+
+
+def find_thread(invocation: Invocation, text: str) -> ThreadId:
+    """The thread whose id begins so, what git fetched included. Raises NotFound, Usage."""
+    adopt_news(invocation)
+    return invocation.instance.threads.find(text)
 
 
 def adopt_news(invocation: Invocation) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from uwf_cli import exchange
+from uwf_cli import arguments, exchange
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.sharing import raise_for
+from uwf_git.errors import Usage
 
 
 @click.command(cls=Command, examples=("uwf bundle 01JK7M 01JK9Q -o review.bundle",))
@@ -24,6 +25,8 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
     """Write threads to one file, with all they stand on. It is a git bundle."""
     from uwf_git.bundle import bundle as do
 
+    if str(path) == arguments.STDIN:
+        raise Usage("a bundle needs a file", "name one: -o threads.bundle")
     instance = invocation.instance
     refs = do(instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path)
 

@@ -100,12 +100,15 @@ def pulled_text(value: Any) -> str:
         what = terminal.style("left for later" if each["later"] else "refused", "red")
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
     for each in value.get("merged", ()):
-        said = f"now {each['accepted']['hash']}" if each["accepted"] else f"{each['problem']}: {each['hint']}"
-        lines.append(f"merged   workflow {each['workflow']}: {said}")
+        if each["accepted"]:
+            lines.append(f"merged     workflow {each['workflow']}: now {each['accepted']['hash']}")
+        else:
+            refused = terminal.style("refused", "red")
+            lines.append(f"{refused}  merge of workflow {each['workflow']}: {each['problem']}")
     if value.get("strange"):
-        lines.append(
-            f"left {len(value['strange'])} refs that uwf doesn't know, such as {value['strange'][0]}"
-        )
+        count = len(value["strange"])
+        many = f"{count} ref{'s' * (count > 1)}"
+        lines.append(f"left       {many} that uwf doesn't know, such as {value['strange'][0]}")
     if len(lines) > 40:
         lines = [*lines[:30], f"… and {len(lines) - 30} more"]
     return "\n".join(lines) if lines else f"nothing new on {value['remote']}"
@@ -160,6 +163,8 @@ def pushed_value(remote: str, report: Report) -> dict[str, Any]:
 def pushed_text(value: Any) -> str:
     """The result of a push for people."""
     lines = [f"pushed   {_short(each['ref'])}" for each in value["pushed"]]
+    ended = {each["ref"].rpartition("/")[2] for each in value["pushed"]}
+    lines += [f"deleted  {_short(ref)}" for ref in value["deleted"] if ref.rpartition("/")[2] not in ended]
     for each in value["refused"]:
         if each["deletion"]:
             lines.append(f"left     {_short(each['ref'])}: {each['reason']}; it counts as ended all the same")

@@ -77,21 +77,24 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
         "uwf unpublish 01JK7M",
         "uwf unpublish solve-issue",
         "uwf unpublish review/login-bug --remote team",
+        "uwf unpublish solve-issue --force       also what was not taken over",
     ),
 )
 @click.argument("what", metavar="BRANCH|ID|NAME")
+@click.option("--force", is_flag=True, help="Also if it holds what was not taken over here.")
 @_REMOTE
 @click.pass_obj
-def unpublish(invocation: Invocation, what: str, remote: str | None) -> None:
+def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None) -> None:
     """Delete a published branch and its base from a remote. Threads and workflows stay as they are.
 
-    A branch with commits that are not here is left alone.
+    A branch with commits that were not taken over here, such as somebody's edit, is left alone without
+    --force. The commits that the branches were at are printed.
     """
     from uwf_git.publish import unpublish as delete
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote)
-    deleted = delete(instance, git_for(instance), chosen, what)
+    deleted = delete(instance, git_for(instance), chosen, what, force)
     value = {
         "remote": chosen.name,
         "unpublished": [{"branch": branch, "commit": commit} for branch, commit in deleted.items()],
@@ -121,4 +124,7 @@ def published_text(value: Any) -> str:
 
 
 def _unpublished_text(value: Any) -> str:
-    return "\n".join(f"deleted {each['branch']} from {value['remote']}" for each in value["unpublished"])
+    return "\n".join(
+        f"deleted {each['branch']} from {value['remote']}; it was at {each['commit']}"
+        for each in value["unpublished"]
+    )

@@ -10,11 +10,13 @@ from uwf_cli import exchange
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_remote
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import Busy, NotFound, Usage
+from uwf_git.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage
 
 if TYPE_CHECKING:
+    from uwf_git.gitcommand import Git
     from uwf_git.instance import Instance
     from uwf_git.pull import Pulled
+    from uwf_git.push import Report
     from uwf_git.remotes import Remote
 
 
@@ -25,31 +27,39 @@ if TYPE_CHECKING:
         "uwf push origin 01JK7M 01JK9Q           two threads",
         "uwf push backup --workflow solve-issue  a workflow and its threads",
         "uwf push --all                          also what was deleted there",
+        "uwf push origin 01JK7M --delete         delete a thread there, not here",
     ),
 )
 @click.argument("words", metavar="[REMOTE] [ID]…", nargs=-1, shell_complete=complete_remote)
 @click.option("--all", "again", is_flag=True, help="Also what was deleted there.")
+@click.option("--delete", "deletes", is_flag=True, help="Delete these threads there instead; they stay here.")
 @click.option(
     "--workflow", metavar="W", help="A workflow by name, and its threads.", shell_complete=complete_name
 )
 @click.pass_obj
-def push(invocation: Invocation, words: tuple[str, ...], again: bool, workflow: str | None) -> None:
+def push(
+    invocation: Invocation, words: tuple[str, ...], again: bool, deletes: bool, workflow: str | None
+) -> None:
     """Push threads and workflows to a remote. Only what it hasn't is sent, and nothing is ever forced.
 
     What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
     sides. Exit 8 where the remote can't be reached or refuses.
     """
-    from uwf_git.push import plan, refusal
-    from uwf_git.push import push as do
+    from uwf_git.push import delete, refusal
     from uwf_git.shared_step import explain_loss
 
     instance = invocation.instance
     remote, ids = _remote_and_ids(instance, words)
     if (ids and (again or workflow)) or (again and workflow):
         raise Usage("ids, --all and --workflow exclude each other", "give one of them")
+    if deletes and not ids:
+        raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
     git = exchange.git_for(instance)
     with instance.locks.exchange(remote.name):
-        report = do(instance, git, remote, plan(instance, remote, _meant(instance, ids, workflow), again))
+        if deletes:
+            report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
+        else:
+            report = _push(invocation, instance, git, remote, _meant(instance, ids, workflow), again)
     exchange.tell_large(invocation, report.large)
     invocation.emit(exchange.pushed_value(remote.name, report), exchange.pushed_text)
     lost = [each for each in report.rejected if each.lost and not each.deletion]
@@ -57,6 +67,28 @@ def push(invocation: Invocation, words: tuple[str, ...], again: bool, workflow: 
         raise explain_loss(instance, git, remote, lost[0])
     if refused := [each for each in report.rejected if not each.deletion]:
         raise refusal(remote, refused)
+
+
+def _push(
+    invocation: Invocation,
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    meant: set[str] | None,
+    again: bool,
+) -> Report:
+    from uwf_git.push import look, plan
+    from uwf_git.push import push as do
+
+    what = plan(instance, remote, meant, again)
+    if again or meant is not None or not what.updates:
+        # What was last seen may be gone: somebody deleted it, or put another repository in its place.
+        held_back = look(instance, git, remote)
+        what = plan(instance, remote, meant, again)
+        if held_back and not again and meant is None:
+            many = f"{len(held_back)} ref{'s' * (len(held_back) > 1)}"
+            invocation.note(f"{many} deleted on {remote.name} stay here; uwf push {remote.name} --all")
+    return do(instance, git, remote, what)
 
 
 @click.command(
@@ -121,6 +153,14 @@ def raise_for(pulled: Pulled) -> None:
     from uwf_git.pull import raise_if_refused
 
     raise_if_refused(pulled)
+    for merged in pulled.merged:
+        if isinstance(merged.problem, HeadMoved):
+            raise merged.problem
+        if merged.problem is not None:
+            raise StoreDamaged(
+                f"workflow {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
+                merged.problem.hint,
+            )
     if later := [each for each in pulled.refused if each.later]:
         raise Busy(later[0].problem, f"pull once more when it is through: uwf pull {pulled.remote}")
 

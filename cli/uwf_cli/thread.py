@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import arguments, terminal
+from uwf_cli.arrivals import find_thread
 from uwf_cli.command import Command
 from uwf_cli.completers import (
     complete_agent,
@@ -172,7 +173,7 @@ def answer(invocation: Invocation, thread: str, message: str | None, asked_by: s
     from uwf_git.step import answer as give
 
     instance = invocation.instance
-    found = instance.threads.find(thread)
+    found = find_thread(invocation, thread)
     step_asking = find_step(instance, asked_by) if asked_by else None
     if message is None:
         head = instance.threads.active_head(found)
@@ -243,7 +244,7 @@ def kill(invocation: Invocation, thread: str, reason: str) -> None:
     from uwf_git.step import kill as end
 
     instance = invocation.instance
-    head = end(instance, instance.threads.find(thread), instance.redactor.text(reason)[0])
+    head = end(instance, find_thread(invocation, thread), instance.redactor.text(reason)[0])
     invocation.emit(
         {"thread": head.thread, "archived": True},
         lambda value: f"killed {value['thread']}; it can still be read and forked",
@@ -260,7 +261,7 @@ def kill(invocation: Invocation, thread: str, reason: str) -> None:
 def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     """Delete a thread and its failed attempts. Forks of it keep what they share."""
     instance = invocation.instance
-    found = instance.threads.find(thread)
+    found = find_thread(invocation, thread)
     if not yes:
         raise Usage(f"thread {found} would be deleted for good", f"uwf thread rm {found} --yes")
     with instance.locks.hold(found):
@@ -282,7 +283,7 @@ def _stepper(
     if remote is None:
         from uwf_git.step import step
 
-        return partial(step, instance), instance.threads.find(thread)
+        return partial(step, instance), find_thread(invocation, thread)
     from uwf_cli import exchange
     from uwf_git.pull import pull, raise_if_refused
     from uwf_git.shared_step import shared_step
@@ -290,7 +291,7 @@ def _stepper(
     git, there = exchange.git_for(instance), instance.remotes.get(remote)
     if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):
         raise_if_refused(pull(instance, git, there, parse_thread_id(thread)))
-    return partial(shared_step, instance, git, there), instance.threads.find(thread)
+    return partial(shared_step, instance, git, there), find_thread(invocation, thread)
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:

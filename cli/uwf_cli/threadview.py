@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.arrivals import adopt_news
+from uwf_cli.arrivals import adopt_news, find_thread
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_step, complete_thread
 from uwf_cli.invocation import Invocation
@@ -31,7 +31,7 @@ STATUSES = ("idle", "running", "waiting", "failed", "completed", "killed", "corr
 def show(invocation: Invocation, thread: str) -> None:
     """Show where a thread is and what comes next."""
     instance = invocation.instance
-    head = instance.threads.head(instance.threads.find(thread))
+    head = instance.threads.head(find_thread(invocation, thread))
     value = {**_state(instance, head), **_sides(instance, head)}
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(_updated(head))}
     invocation.emit(value, _state_text, shown)
@@ -230,7 +230,7 @@ def _list_text(value: Any) -> str:
 def steps(invocation: Invocation, thread: str) -> None:
     """List a thread's steps with their outputs, oldest first."""
     instance = invocation.instance
-    history = instance.threads.history(instance.threads.head(instance.threads.find(thread)))
+    history = instance.threads.history(instance.threads.head(find_thread(invocation, thread)))
     found = [
         {
             "step": step.hash,
@@ -292,7 +292,7 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     from uwf_cli.transcript import Transcript
 
     instance = invocation.instance
-    head = instance.threads.head(instance.threads.find(thread))
+    head = instance.threads.head(find_thread(invocation, thread))
     transcript = Transcript(instance, head, quota, instance.store.complete(before) if before else None)
     if invocation.chosen_format in ("json", "yaml"):
         invocation.emit(transcript.value())
@@ -328,7 +328,7 @@ def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Nothing an agent said is thrown away."""
     instance = invocation.instance
     found = []
-    for each in instance.attempts.all(instance.threads.find(thread)):
+    for each in instance.attempts.all(find_thread(invocation, thread)):
         fields = each._asdict()
         found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time)})
 
@@ -359,7 +359,7 @@ def diff(invocation: Invocation, a: str, b: str) -> None:
     from uwf_cli.transcript import compare
 
     instance = invocation.instance
-    heads = [instance.threads.head(instance.threads.find(name)) for name in (a, b)]
+    heads = [instance.threads.head(find_thread(invocation, name)) for name in (a, b)]
     invocation.emit(compare(instance, heads[0], heads[1]), _diff_text)
 
 
@@ -392,7 +392,7 @@ def log(invocation: Invocation, thread: str) -> None:
     instance = invocation.instance
     found = [
         _commit(instance, row)
-        for row in _rows(instance, instance.threads.head(instance.threads.find(thread)))
+        for row in _rows(instance, instance.threads.head(find_thread(invocation, thread)))
     ]
 
     def text(value: Any) -> str:
