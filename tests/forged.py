@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import zlib
 from pathlib import Path
@@ -89,10 +90,13 @@ class Forger:
         ]
         return self.rows(*sorted([*rows, *odd], key=lambda row: row[1] + b"/" * (row[0] == "40000")))
 
-    def commit(self, tree: str, parents: list[str], text: str) -> str:
-        person = "Mallory Example <mallory@example.invalid> 1700000000 +0000"
+    def commit(self, tree: str, parents: list[str], text: str, author: str = "") -> str:
+        """A commit; of a step, by the agent that its trailer names, but for another author."""
+        person = "Mallory Example <mallory@example.invalid>"
+        agent = re.search(r"^Uwf-Agent: (.*)$", text, re.MULTILINE)
+        author = author or (f"{agent[1]} <{agent[1]}@agents.invalid>" if agent else person)
         lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-        lines += [f"author {person}", f"committer {person}"]
+        lines += [f"author {author} 1700000000 +0000", f"committer {person} 1700000000 +0000"]
         return self.write("commit", ("\n".join(lines) + "\n\n" + text).encode())
 
     def amended(

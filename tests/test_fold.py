@@ -17,6 +17,7 @@ from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
 from uwf_git.location import locate
 from uwf_git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
+from uwf_git.verify.whole import local_refs, verify_refs
 
 ONE = """\
 name: one
@@ -331,6 +332,7 @@ def broken_fold(instance: Instance, how: str) -> Oid:
     head = instance.threads.head(thread).commit
     parents, month = [head], "2025-01"
     files: dict[str, bytes | Oid] = {f"archive/{thread}": raw}
+    more = ""
     match how:
         case "another thread's tag":
             files = {f"archive/{stranger}": raw}
@@ -358,13 +360,21 @@ def broken_fold(instance: Instance, how: str) -> Oid:
             files = {f"archive/{thread}": raw + b"x" * 1_000_000}
         case "no month":
             month = "2025-13"
+        case "no threads":
+            files = {}
+        case "a long message":
+            more = "x" * 70_000
     tree = repository.write_folder(files)
     if how == "a symlink":
         inside = repository.write_tree([Entry("120000", thread, repository.write_blob(raw))])
         tree = repository.write_tree([Entry(TREE_MODE, "archive", inside)])
+    if how == "an empty folder":
+        inside = repository.write_folder(files)
+        empty = Entry(TREE_MODE, "forks", repository.write_tree([]))
+        tree = repository.write_tree([*repository.tree(inside), empty])
     if how == "a file for a folder":
         tree = repository.write_tree([Entry(BLOB_MODE, "archive", repository.write_blob(raw))])
-    text = layout.message("fold", {layout.FOLD_TRAILER: month})
+    text = more + layout.message("fold", {layout.FOLD_TRAILER: month})
     return repository.write_commit(tree, parents, repository.user, text)
 
 
@@ -382,6 +392,9 @@ BROKEN = (
     "no tag",
     "a tag of a megabyte",
     "no month",
+    "no threads",
+    "a long message",
+    "an empty folder",
     "a symlink",
     "a file for a folder",
 )
@@ -400,6 +413,72 @@ def test_a_fold_is_refused_that_has(how: str, uwf: Uwf, opened: Instance) -> Non
 
 def test_the_fold_that_the_broken_ones_are_made_of_is_sound(opened: Instance) -> None:
     assert len(fold.read(opened.store.repository, broken_fold(opened, "nothing"), "2025-01").threads) == 1
+
+
+def verified(instance: Instance) -> set[str]:
+    repository = fresh().store.repository
+    return {finding.code for finding in verify_refs(repository, local_refs(repository)).findings}
+
+
+def carrying(instance: Instance, *held: Oid) -> None:
+    """Makes the fold of a month keep more than its threads name."""
+    repository = instance.store.repository
+    tip = tip_of(instance)
+    was = repository.commit(tip)
+    commit = repository.write_commit(was.tree, [*was.parents, *held], repository.user, was.message)
+    repository.move_ref(layout.FOLDED + "2025-01", tip, commit)
+
+
+def test_what_a_fold_keeps_without_naming_it_is_verified_too(opened: Instance) -> None:
+    repository = opened.store.repository
+    version = opened.registry.current("one")
+    other = ended(opened, JANUARY, "Another")
+    head = opened.threads.head(other).commit
+    repository.delete_ref(
+        layout.ARCHIVE + other, Oid(hex=git(opened, "rev-parse", layout.ARCHIVE + other).strip())
+    )
+    ended(opened, JANUARY)
+    fold.fold_before(repository, FUTURE)
+    carrying(opened, head)  # as a merge of two folds would
+    assert verified(opened) == set()
+    link = repository.write_tree([Entry("120000", "link", repository.write_blob(b"/etc/passwd"))])
+    tip = tip_of(opened)
+    carrying(opened, repository.write_commit(link, [], repository.user, "Code\n"))
+    assert verified(opened) == {"no-record"}
+    repository.move_ref(layout.FOLDED + "2025-01", tip_of(opened), tip)
+    carrying(opened, Oid(hex=version.commit))
+    assert verified(opened) == {"wrong-ref"}
+
+
+def test_a_fold_of_anything_does_not_hide_behind_the_next(opened: Instance) -> None:
+    repository = opened.store.repository
+    ended(opened, JANUARY)
+    fold.fold_before(repository, FUTURE)
+    tip = tip_of(opened)
+    was = repository.commit(tip)
+    link = repository.write_tree([Entry("120000", "link", repository.write_blob(b"/etc/passwd"))])
+    for tree, message, code in (
+        (link, was.message, "wrong-ref"),
+        (was.tree, "Approved by everybody.\n\n" + was.message, "wrong-message"),
+    ):
+        hidden = repository.write_commit(tree, was.parents, repository.user, message)
+        commit = repository.write_commit(was.tree, [hidden], repository.user, was.message)
+        repository.move_ref(layout.FOLDED + "2025-01", tip_of(opened), commit)
+        assert verified(opened) == {code}
+
+
+def test_a_fold_that_continues_too_many_is_refused(opened: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "CHAIN", 2)
+    for number in range(2):
+        ended(opened, JANUARY + number)
+        fold.fold_before(opened.store.repository, FUTURE)
+    assert len(fold.read(opened.store.repository, tip_of(opened)).chain) == 2
+    carrying(opened)
+    tip = tip_of(opened)
+    was = opened.store.repository.commit(tip)
+    more = opened.store.repository.write_commit(was.tree, [tip], opened.store.repository.user, was.message)
+    with pytest.raises(StoreDamaged, match="continues over 2"):
+        fold.read(opened.store.repository, more)
 
 
 # kill -9

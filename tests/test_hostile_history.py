@@ -194,6 +194,19 @@ FOLDERS: dict[str, tuple[str, Callable[[Forger], Callable[[Folder], None]]]] = {
         "extra-file",
         lambda forger: lambda folder: folder.update({"run.sh": forger.blob(b"true")}),
     ),
+    "an empty folder": ("extra-file", lambda forger: lambda folder: folder.update({"more": {}})),
+    "an empty folder of nodes": (
+        "extra-file",
+        lambda forger: lambda folder: folder["nodes"].update({"more": {}}),
+    ),
+    "a time before all clocks": (
+        "malformed",
+        alter('"approved"', lambda data: data.replace(b'"timestamp": 1', b'"timestamp": -1')),
+    ),
+    "a time beyond all clocks": (
+        "malformed",
+        alter('"approved"', lambda data: data.replace(b'"timestamp": 1', b'"timestamp": 9007199254740993')),
+    ),
     "a folder too many": (
         "extra-file",
         lambda forger: lambda folder: folder.update({"more": {"a": forger.blob(b"true")}}),
@@ -360,6 +373,8 @@ def test_a_step_with_parents(what: str, line: Line) -> None:
     assert found.codes & {code, "no-record"} and {each["thread"] for each in found.findings} == {line.thread}
 
 
+HEAD = "tree {tree}\nparent {parent}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n"
+SIGNED = "gpgsig -----BEGIN SSH SIGNATURE-----\n AAAA\n -----END SSH SIGNATURE-----\n"
 COMMITS = {
     "no author": "tree {tree}\nparent {parent}\ncommitter a <a@b> 1 +0000\n\n{text}",
     "two trees": "tree {tree}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\ntree {tree}\n\n{text}",
@@ -367,6 +382,22 @@ COMMITS = {
         "tree {tree}\nparent {parent}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 9999999999999999 +0000\n\n{text}"
     ),
     "a parent that is no id": "tree {tree}\nparent xyz\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\n{text}",
+    "a header that git doesn't write": f"{HEAD}x-payload anything\n\n{{text}}",
+    "a tag merged into it": f"{HEAD}mergetag object {'1' * 40}\n\n{{text}}",
+    "two signatures": f"{HEAD}{SIGNED}{SIGNED}\n{{text}}",
+    "something below its signature": f"{HEAD}{SIGNED}HG:extra x\n\n{{text}}",
+    "a signature that is none": f"{HEAD}gpgsig anything\n\n{{text}}",
+    "a signature before its author": (
+        "tree {tree}\nparent {parent}\n"
+        + SIGNED
+        + "author a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\n{text}"
+    ),
+    "an author that colours a terminal": (
+        "tree {tree}\nparent {parent}\nauthor \x1b[31ma <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\n{text}"
+    ),
+    "a committer with a NUL": (
+        "tree {tree}\nparent {parent}\nauthor a <a@b> 1 +0000\ncommitter a\0 <a@b> 1 +0000\n\n{text}"
+    ),
     "nothing": "",
 }
 
@@ -382,6 +413,31 @@ def test_a_commit_with(what: str, line: Line) -> None:
     )
     commit = forger.write("commit", text.encode())
     assert_names(look(line, commit), line, "malformed", None, commit)
+
+
+def test_a_signature_in_its_header_is_no_finding(line: Line) -> None:
+    head, _ = write(line)
+    raw = line.forger("cat-file", "commit", head) + "\n"
+    signed = line.forger.write("commit", raw.replace("\n\n", f"\n{SIGNED}\n", 1).encode())
+    assert look(line, signed).findings == []
+
+
+def test_a_step_by_another_author_than_its_agent(line: Line) -> None:
+    head, node = write(line)
+    tree, text = line.forger("rev-parse", f"{head}^{{tree}}"), line.forger("log", "-1", "--format=%B", head)
+    for author in ("Ada Example <ada@example.invalid>", "by-hand <ada@example.invalid>"):
+        liar = line.forger.commit(tree, [line.first], text + "\n", author)
+        found = look(line, liar)
+        assert found.codes == {"wrong-author"}
+        assert_names(found, line, "wrong-author", node, liar)
+
+
+def test_more_in_a_message_than_its_record_says(line: Line) -> None:
+    head, node = write(line)
+    was = line.forger("log", "-1", "--format=%B", head)
+    subject, _, trailers = was.partition("\n\n")
+    said = line.forger.amended(head, text=f"{subject}\n\nApproved by everybody.\n\n{trailers}\n")
+    assert_names(look(line, said), line, "wrong-message", node, said)
 
 
 def test_replace_refs_and_grafts_are_not_believed(uwf: Uwf, line: Line) -> None:

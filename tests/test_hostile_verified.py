@@ -11,6 +11,7 @@ from conftest import Uwf
 from forged import WORKFLOW, Forger
 
 from uwf_git import layout
+from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
 from uwf_git.protocol import TEXT
 from uwf_git.repository import Oid, Repository
@@ -52,6 +53,7 @@ def world(instance: Instance) -> World:
     return World(instance)
 
 
+SIGNATURE = "-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"
 REFS: dict[str, tuple[str, str, Callable[[World], str]]] = {
     "a thread on a tree": ("wrong-ref", "threads/", lambda w: w.git("rev-parse", f"{w.head}^{{tree}}")),
     "a thread on a file": ("wrong-ref", "threads/", lambda w: w.git.blob(b"x")),
@@ -80,6 +82,27 @@ REFS: dict[str, tuple[str, str, Callable[[World], str]]] = {
         "wrong-tag",
         "archive/",
         lambda w: w.tag(f"uwf/{FRESH}", "v1.0\n"),
+    ),
+    "an archive that says more": ("wrong-tag", "archive/", lambda w: w.tag(f"uwf/{FRESH}", "killed: a\nb\n")),
+    "an archive that colours a terminal": (
+        "wrong-tag",
+        "archive/",
+        lambda w: w.tag(f"uwf/{FRESH}", "killed: \x1b[31mred\n"),
+    ),
+    "an archive with a signature that is none": (
+        "wrong-tag",
+        "archive/",
+        lambda w: w.tag(f"uwf/{FRESH}", "killed\n-----BEGIN PAYLOAD-----\nAAAA\n-----END PAYLOAD-----\n"),
+    ),
+    "an archive with something below its signature": (
+        "wrong-tag",
+        "archive/",
+        lambda w: w.tag(f"uwf/{FRESH}", f"killed\n{SIGNATURE}and more\n"),
+    ),
+    "an archive with a signature without an end": (
+        "wrong-tag",
+        "archive/",
+        lambda w: w.tag(f"uwf/{FRESH}", "killed\n-----BEGIN PGP SIGNATURE-----\nAAAA\n"),
     ),
     "an archive on a tree": (
         "wrong-tag",
@@ -121,10 +144,67 @@ def test_a_ref_that_makes(what: str, world: World) -> None:
 
 def test_sound_tags_are_no_finding(world: World) -> None:
     world.git.point(layout.ARCHIVE + FRESH, world.tag(f"uwf/{FRESH}", "killed: no more: it is over\n"))
-    signed = "killed\n-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"
-    world.git.point(layout.ARCHIVE + OTHER, world.tag(f"uwf/{OTHER}", signed))
+    world.git.point(layout.ARCHIVE + OTHER, world.tag(f"uwf/{OTHER}", f"killed\n{SIGNATURE}"))
     world.git.point(layout.FORKS + FRESH, world.tag(f"uwf/{FRESH}", f"fork of {world.thread}\n"))
     assert world.look() == []
+
+
+def another(world: World) -> tuple[ThreadId, str]:
+    """A second thread, with another task."""
+    thread = world.instance.threads.start(Oid(hex=world.version), world.workflow, "dunes")
+    return thread, world.git("rev-parse", layout.THREADS + thread)
+
+
+def test_attempts_of_another_thread_are_no_attempts_of_this_one(world: World) -> None:
+    thread, _ = another(world)
+    payload = {"start": world.instance.threads.head(world.thread).node, "prev": None, "role": "writer"}
+    payload |= {"agent": "by-hand", "error": "no luck", "detail": None}
+    world.instance.attempts.record(world.instance.threads.head(world.thread), payload)
+    assert world.look() == []
+    tip = world.git("rev-parse", layout.ATTEMPTS + world.thread)
+    world.git.point(layout.ATTEMPTS + thread, tip)
+    [found] = world.look()
+    assert (found.code, found.ref, found.object) == ("wrong-ref", layout.ATTEMPTS + thread, tip)
+
+    lie = world.git("log", "-1", "--format=%B", tip) + "\n"
+    tree = world.git("rev-parse", f"{tip}^{{tree}}")
+    world.git.point(layout.ATTEMPTS + thread, world.head)
+    world.git.point(layout.ATTEMPTS + world.thread, world.git.commit(tree, [world.head], lie, "a <a@b>"))
+    assert "wrong-author" in {each.code for each in world.look()}
+
+
+def test_an_end_of_another_thread_is_none_of_this_one(world: World) -> None:
+    thread, head = another(world)
+    world.git.point(layout.ARCHIVE + world.thread, world.tag(f"uwf/{world.thread}", "killed\n", head))
+    [found] = world.look()
+    assert (found.code, found.ref) == ("wrong-ref", layout.THREADS + world.thread)
+    assert found.thread == world.thread != thread
+
+
+def test_a_fork_parted_where_its_history_was(world: World) -> None:
+    thread, head = another(world)
+    for target, codes in ((head, []), (world.version, []), (world.head, ["wrong-tag"])):
+        text = f"fork of {world.thread}\n"
+        world.git.point(layout.FORKS + thread, world.tag(f"uwf/{thread}", text, target))
+        assert [each.code for each in world.look()] == codes
+
+
+def test_forks_of_each_other_are_none(world: World) -> None:
+    thread, head = another(world)
+    for one, other, target in ((thread, world.thread, head), (world.thread, thread, world.head)):
+        tag = world.tag(f"uwf/{one}", f"fork of {other}\n", target)
+        world.git.point(layout.FORKS + one, tag)
+    assert [(each.code, each.ref) for each in world.look()] == [
+        ("wrong-tag", layout.FORKS + each) for each in sorted((thread, world.thread))
+    ]
+
+
+def test_a_message_of_a_workflow_version_that_says_more(world: World) -> None:
+    said = world.git("log", "-1", "--format=%B", world.version)
+    text = said.replace("\n\n", "\n\nReviewed by everybody.\n\n", 1) + "\n"
+    commit = world.git.amended(world.version, text=text)
+    world.git.point(layout.WORKFLOWS + "pair", commit)
+    assert [(each.code, each.object) for each in world.look()] == [("wrong-message", commit)]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from cli_samples import PAIR, write
 from conftest import Uwf
 from git_servers import bare
 
+from uwf_git.errors import Invalid, StoreDamaged
 from uwf_git.instance import Instance
 from uwf_git.location import init, locate
 from uwf_git.proposals import take_merged
@@ -339,6 +341,7 @@ def test_an_include_edited_on_the_forge_is_part_of_the_version(shared: Shared) -
         ({"workflow.yaml": PAIR.replace("Write.", "!include nothing.md")}, "has no"),
         ({"workflow.yaml": "a: &a [1, 2]\n" + "b: &b [*a, *a]\n" * 3}, "workflow.yaml"),
         ({"workflow.yaml": "x" * (2 << 20)}, "over the limit"),
+        ({"workflow.yaml": ""}, "workflow.yaml"),
     ],
 )
 def test_a_definition_that_is_not_sound_is_named_and_moves_nothing(
@@ -350,6 +353,8 @@ def test_a_definition_that_is_not_sound_is_named_and_moves_nothing(
     assert taken.accepted is None
     assert reason in taken.problem.message
     assert "uwf/workflows/pair of origin" in taken.problem.message
+    assert isinstance(taken.problem, Invalid | StoreDamaged)
+    assert "uwf publish workflow pair --remote origin" in taken.problem.hint
     assert published.registered() == before
 
 
@@ -366,9 +371,17 @@ def test_a_merge_of_what_was_changed_here_meanwhile_is_refused_until_both_are_on
     (taken,) = published.pull()
     assert taken.problem.code == "head_moved"
     assert published.registered()["commit"] == here["commit"]
+    assert "uwf workflow put FILE && uwf unpublish pair --remote origin --force" in taken.problem.hint
     refused = published.uwf("publish", "workflow", "pair", check=4)
-    assert "uwf pull origin" in refused.error["hint"]
-    published.uwf("unpublish", "pair")
+    assert "uwf workflow accept uwf/workflows/pair --remote origin" in refused.error["hint"]
+    assert "uwf publish workflow pair --as BRANCH --remote origin" in refused.error["hint"]
+    assert (
+        "uwf workflow put FILE"
+        in published.uwf("workflow", "accept", "uwf/workflows/pair", "--remote", "origin", check=4).error[
+            "hint"
+        ]
+    )
+    published.uwf("unpublish", "pair", "--force")
     published.uwf("publish", "workflow", "pair")
     assert published.pull() == []
 
@@ -403,10 +416,12 @@ def test_a_merge_that_two_machines_take_over_ends_as_one_version(published: Shar
         pulled = published.uwf("pull", env=env).json
         assert [each["accepted"]["hash"] for each in pulled["merged"]] == [made["hash"]]
         assert pulled["merged"][0]["accepted"]["source"] == merged
-    published.uwf("push")
-    published.uwf("pull", env=other)
     here, there = (published.uwf("workflow", "show", "pair", env=env).json for env in ({}, other))
     assert here["commit"] == there["commit"]
+    published.uwf("push")
+    published.uwf("push", env=other)  # no race to lose
+    cases = [each["case"] for each in published.uwf("pull", env=other).json["adopted"]]
+    assert "two-histories" not in cases
     assert git(hermetic / "other" / "store.git", "for-each-ref", "refs/uwf/proposals") == ""
     for env in ({}, other):
         assert published.uwf("verify", "--all", env=env).json["findings"] == []
@@ -447,3 +462,125 @@ def test_a_commit_that_only_claims_to_be_a_version_is_compiled_anew(published: S
     now = published.registered()
     assert now["hash"] == made["hash"]
     assert git(published.store, "diff", "--name-only", now["commit"], made["commit"]) == ""
+
+
+def test_a_merge_that_was_registered_and_pushed_by_somebody_makes_no_version(
+    published: Shared, hermetic: Path
+) -> None:
+    published.uwf("push")
+    other = {"UWF_STORAGE_ROOT": str(hermetic / "other")}
+    published.uwf("clone", published.remote, env=other)
+    published.propose(SHORTER, "--remote", "origin")
+    published.merge("uwf/proposals/change", "uwf/workflows/pair")
+    published.uwf("pull")
+    published.uwf("push")
+    now = published.registered()["commit"]
+    # Both the shared ref and the published branch have moved since.
+    for _ in range(2):
+        assert published.uwf("pull", env=other).json.get("merged", []) == []
+        assert published.uwf("workflow", "show", "pair", env=other).json["commit"] == now
+
+
+# Commits that break the format
+
+OCTOPUS = ("octopus", "time", "encoding", "all")
+
+
+def malformed(shared: Shared, kind: str) -> str:
+    """Puts a proposed version on the published branch in a commit that looks right, but for its headers."""
+    made = shared.propose(SHORTER, "--remote", "origin")
+    first = shared.registered()["commit"]
+    raw = git(shared.remote, "cat-file", "commit", made["commit"]) + "\n"
+    head, _, message = raw.partition("\n\n")
+    lines = head.split("\n")
+    if kind in ("octopus", "all"):
+        more = [git(shared.remote, "commit-tree", f"{first}^{{tree}}", "-m", text) for text in ("a", "b")]
+        lines[2:2] = [f"parent {oid}" for oid in more]
+    if kind in ("time", "all"):
+        lines = [
+            re.sub(r"> \d+ ", "> 99999999999999999 ", line)
+            if line.startswith(("author", "committer"))
+            else line
+            for line in lines
+        ]
+    if kind in ("encoding", "all"):
+        lines.append("encoding ISO-8859-1")
+    text = "\n".join(lines) + "\n\n" + message
+    oid = git(
+        shared.remote, "hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text.encode()
+    )
+    git(shared.remote, "update-ref", "refs/heads/uwf/workflows/pair", oid)
+    return oid
+
+
+@pytest.mark.parametrize("kind", OCTOPUS)
+@pytest.mark.parametrize("by", ["pull", "accept", "accept-new"])
+def test_a_version_that_others_would_refuse_is_not_moved_to(
+    published: Shared, hermetic: Path, kind: str, by: str
+) -> None:
+    bad = malformed(published, kind)
+    if by == "pull":
+        (merged,) = published.uwf("pull").json["merged"]
+        assert (merged["accepted"]["case"], merged["accepted"]["source"]) == ("merged", bad)
+    else:
+        if by == "accept-new":
+            published.uwf("workflow", "rm", "pair")
+        accepted = published.uwf("workflow", "accept", "uwf/workflows/pair", "--remote", "origin").json
+        assert (accepted["case"], accepted["source"]) == ("merged", bad)
+    now = published.registered()
+    assert now["commit"] != bad
+    assert now["description"] == "A shorter one."
+    assert published.uwf("verify", "--all").json["findings"] == []
+    assert published.uwf("doctor", check=None).code != 7
+    # It is taken over once, and what stands on it goes to others.
+    assert published.uwf("pull").json.get("merged", []) == []
+    published.uwf("publish", "workflow", "pair")
+    published.uwf("thread", "start", "pair", "-p", "Write it")
+    published.uwf("push")
+    other = {"UWF_STORAGE_ROOT": str(hermetic / "other")}
+    pulled = published.uwf("clone", published.remote, env=other).json
+    assert pulled.get("refused", []) == []
+    assert published.uwf("verify", "--all", env=other).json["findings"] == []
+    assert published.uwf("cas", "reindex", env=other).code == 0
+    assert published.uwf("workflow", "show", "pair", env=other).json["commit"] == now["commit"]
+
+
+def test_a_forge_s_people_and_times_are_those_of_the_version(published: Shared) -> None:
+    merged = published.edit("uwf/workflows/pair", {"workflow.yaml": LONGER})
+    published.pull()
+    form = "--format=%an <%ae> %ad / %cn <%ce> %cd"
+    now = published.registered()["commit"]
+    assert git(published.store, "log", "-1", form, now) == git(published.remote, "log", "-1", form, merged)
+
+
+# Unpublishing what somebody went on with
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+def test_an_edit_that_was_not_taken_over_is_not_deleted_without_force(
+    published: Shared, fetched: bool
+) -> None:
+    edited = published.edit("uwf/workflows/pair", {"workflow.yaml": LONGER})
+    if fetched:
+        git(published.store, "fetch", "-q", "origin")
+    refused = published.uwf("unpublish", "pair", check=4).error
+    assert refused["code"] == "head_moved"
+    assert edited in refused["message"]
+    assert f"show {edited}" in refused["hint"]
+    assert "uwf workflow accept uwf/workflows/pair --remote origin" in refused["hint"]
+    assert "uwf unpublish pair --remote origin --force" in refused["hint"]
+    assert published.branch("uwf/workflows/pair") == edited
+    look = refused["hint"].partition("look at it: ")[2].partition(";")[0]
+    shown = subprocess.run(look, shell=True, capture_output=True, text=True, check=True)
+    assert "A longer one." in shown.stdout
+    done = published.uwf("unpublish", "pair", "--force").json
+    assert done["unpublished"] == [{"branch": "uwf/workflows/pair", "commit": edited}]
+    assert git(published.remote, "for-each-ref", "refs/heads") == ""
+
+
+def test_an_edit_that_was_taken_over_is_deleted_without_more(published: Shared) -> None:
+    edited = published.edit("uwf/workflows/pair", {"workflow.yaml": LONGER})
+    published.uwf("pull")
+    said = published.uwf("unpublish", "pair", "--format", "text").out
+    assert edited in said
+    assert git(published.remote, "for-each-ref", "refs/heads") == ""

@@ -170,16 +170,19 @@ def test_a_name_that_will_not_do_is_refused_before_anything_is_pushed(
 def test_a_branch_with_other_commits_is_never_forced(forge: Forge) -> None:
     thread = forge.start()
     forge.step(thread)
-    forge.publish("thread", thread, "--as", "main")
-    there = forge.foreign("main")
+    forge.publish("thread", thread, "--as", "review/pair")
+    there = forge.foreign("review/pair")
     forge.step(thread)
-    refused = forge.publish("thread", thread, "--as", "main", check=4)
+    refused = forge.publish("thread", thread, "--as", "review/pair", check=4)
     assert refused["code"] == "head_moved"
-    assert "--as" in refused["hint"]
-    assert forge.branches()["main"] == there
-    kept = forge.uwf("unpublish", "main", check=4)
-    assert "git push origin --delete main" in kept.error["hint"]
-    assert forge.branches()["main"] == there
+    assert f"uwf publish thread {thread} --as BRANCH --remote origin" in refused["hint"]
+    assert forge.branches()["review/pair"] == there
+    kept = forge.uwf("unpublish", "review/pair", check=4)
+    assert there in kept.error["message"]
+    assert "uwf unpublish review/pair --remote origin --force" in kept.error["hint"]
+    assert forge.branches()["review/pair"] == there
+    forge.uwf("unpublish", "review/pair", "--force")
+    assert "review/pair" not in forge.branches()
 
 
 def test_a_workflow_is_compared_with_the_version_before(forge: Forge) -> None:

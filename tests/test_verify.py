@@ -131,11 +131,20 @@ def test_a_step_of_a_sub_workflow_is_verified_with_that_threads_history(instance
         assert [each.code for each in look(instance).findings] == ["wrong-parent"]
 
 
+def test_a_sub_workflow_that_goes_on_has_done_no_step_yet(instance: Instance) -> None:
+    child = stepped(instance, started(instance), "writer", {"title": "T"})
+    parent = stepped(instance, started(instance, "dunes"), "writer", {"title": "T"}, detail=child.node)
+    [found] = look(instance).findings
+    assert (found.code, found.step) == ("wrong-parent", parent.node)
+    assert child.node in found.message
+
+
 def test_a_bad_step_of_a_sub_workflow_is_found_in_the_thread_that_called_it(instance: Instance) -> None:
     child = stepped(instance, started(instance), "writer", {"title": "T"})
+    child = stepped(instance, child, "critic", {"approved": True})
     git = Forger(instance.location.git_dir)
     folder = git.folder(str(child.commit))
-    folder["steps"]["0001-writer"]["README.md"] = git.blob(b"something else")
+    folder["steps"]["0002-critic"]["README.md"] = git.blob(b"something else")
     bad = git.amended(str(child.commit), git.tree(folder))
     parent = stepped(instance, started(instance, "dunes"), "writer", {"title": "T"}, detail=child.node)
     first = git("rev-parse", f"{parent.commit}^1")

@@ -5,6 +5,7 @@ and left in its tracking ref; everything else is taken over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import fold, layout
@@ -22,6 +23,7 @@ from uwf_git.store import Store
 
 if TYPE_CHECKING:
     from uwf_git.verify.finding import Finding
+    from uwf_git.verify.refs import Verifier
 
 
 class Adopted(NamedTuple):
@@ -65,6 +67,7 @@ class Adoption:
         self._yields = yields
         self._reconciler = Reconciler(instance, yields)
         self._on_verified = on_verified
+        self._overlay = Overlay(instance.store.index)
 
     def run(self) -> Iterator[Adopted | Refused]:
         """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `cases` says."""
@@ -129,21 +132,21 @@ class Adoption:
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """What is wrong with a ref; when nothing is, what it leads to is known from now on."""
-        from uwf_git.verify.refs import verify_ref
+        findings = self._verifier.ref(name, oid)
+        if not findings:
+            self._overlay.settle()
+        return tuple(findings)
+
+    @cached_property
+    def _verifier(self) -> Verifier:
+        from uwf_git.verify.refs import Verifier
 
         index = self._instance.store.index
-        overlay = Overlay(index)
-        findings = verify_ref(
-            Store(self._repository, overlay),
-            name,
-            oid,
+        return Verifier(
+            Store(self._repository, self._overlay),
             lambda commit: index.commit(commit.raw) is not None,
             limit(self._repository, "uwf.maxBlob", LARGEST),
         )
-        if not findings:
-            overlay.settle()
-        overlay.close()
-        return tuple(findings)
 
     # Threads
 

@@ -24,12 +24,15 @@ from typing import NamedTuple
 
 from uwf_git import layout
 from uwf_git.errors import HeadMoved, StoreDamaged, UwfError
-from uwf_git.gitobject import Tag, parse_tag
+from uwf_git.gitobject import Commit, Entry, Tag, parse_tag
 from uwf_git.ids import ThreadId, is_thread_id
 from uwf_git.repository import BLOB_MODE, TAG, Oid, Repository
 
 PARENTS = 500
+CHAIN = 5_000  # folds that one continues
 LARGEST = 64 * 1024  # bytes of a tag; those of uwf have some hundred, and a signature some thousand
+LARGEST_COMMIT = 64 * 1024  # bytes; 500 parents take 24,000
+LARGEST_TREE = 16 << 20  # bytes; a thread takes 53 of them
 TRIES = 10
 ONE_BY_ONE = 20  # so many refs are deleted, and so many blobs written, without the git program
 
@@ -72,13 +75,15 @@ class Fold(NamedTuple):
 def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
     """A fold, checked against the format but for what its threads' commits hold. With a month, that of the
     ref that led here, it must be a fold of that one. Raises StoreDamaged, naming the thread at fault."""
-    found = layout.folded_month(repository.commit(commit).message)
+    found = layout.folded_month(_commit(repository, commit).message)
     if found is None:
         raise _damaged(commit, "it is no fold")
     if month is not None and found != month:
         raise _damaged(commit, f"it is a fold of {found}, not of {month}")
     chain, held = _past(repository, commit, found)
-    threads = {entry.thread: entry for entry in _threads(repository, commit)}
+    threads = {entry.thread: entry for entry in entries(repository, commit)}
+    if not threads:
+        raise _damaged(commit, "it holds no thread")
     for entry in threads.values():
         if month_of(entry.ended.time) != found:
             raise _damaged(commit, f"thread {entry.thread} did not end in {found}")
@@ -99,6 +104,12 @@ def month_of(when: int) -> str:
     return f"{at.tm_year:04d}-{at.tm_mon:02d}"
 
 
+def message(month: str, threads: int) -> str:
+    """The message of a fold that holds so many threads."""
+    count = f"{threads} thread{'s' * (threads != 1)}"
+    return layout.message(f"fold {month}: {count}", {layout.FOLD_TRAILER: month})
+
+
 def fork_of(raw: bytes) -> ThreadId | None:
     """The thread that a fork tag says it is the other side of."""
     first = parse_tag(raw).message.split("\n", 1)[0]
@@ -110,7 +121,7 @@ def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid],
     chain, pending = {tip}, [tip]
     held: set[Oid] = set()
     while pending:
-        parents = repository.commit(pending.pop()).parents
+        parents = _commit(repository, pending.pop()).parents
         folds = 0
         while folds < len(parents):
             parent = parents[folds]
@@ -118,6 +129,8 @@ def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid],
                 if _month_of_fold(repository, parent) != month:
                     break
                 chain.add(parent)
+                if len(chain) > CHAIN:
+                    raise _damaged(tip, f"it continues over {CHAIN:,} others")
                 pending.append(parent)
             folds += 1
         held.update(parents[folds:])
@@ -128,20 +141,35 @@ def _month_of_fold(repository: Repository, commit: Oid) -> str | None:
     """The month of a fold; None for what is none, or is a thread's head that can't be read: one damaged
     thread must not hide the others."""
     try:
-        return layout.folded_month(repository.commit(commit).message)
+        return layout.folded_month(_commit(repository, commit).message)
     except StoreDamaged:
         return None
 
 
-def _threads(repository: Repository, commit: Oid) -> Iterable[Folded]:
+def _commit(repository: Repository, oid: Oid) -> Commit:
+    if repository.size(oid) > LARGEST_COMMIT:
+        raise _damaged(oid, f"it has over {LARGEST_COMMIT:,} bytes")
+    return repository.commit(oid)
+
+
+def _tree(repository: Repository, oid: Oid, fold: Oid) -> tuple[Entry, ...]:
+    if repository.size(oid) > LARGEST_TREE:
+        raise _damaged(fold, f"tree {oid} in it has over {LARGEST_TREE:,} bytes")
+    return repository.tree(oid)
+
+
+def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
+    """The threads in the tree of one fold. Raises StoreDamaged."""
     files: dict[str, dict[str, Oid]] = {_ARCHIVE: {}, _ATTEMPTS: {}, _FORKS: {}}
-    for folder in repository.tree(repository.commit(commit).tree):
+    for folder in _tree(repository, _commit(repository, commit).tree, commit):
         if folder.name not in files or not folder.is_tree or files[folder.name]:
             raise _damaged(commit, f"{folder.name!r} does not belong in a fold")
-        for entry in repository.tree(folder.oid):
+        for entry in _tree(repository, folder.oid, commit):
             if entry.mode != BLOB_MODE or not is_thread_id(entry.name) or entry.name in files[folder.name]:
                 raise _damaged(commit, f"{folder.name}/{entry.name!r} does not belong in a fold")
             files[folder.name][entry.name] = entry.oid
+        if not files[folder.name]:
+            raise _damaged(commit, f"{folder.name!r} in it is empty")
     for folder_name in (_ATTEMPTS, _FORKS):
         for name in files[folder_name].keys() - files[_ARCHIVE].keys():
             raise _damaged(commit, f"{folder_name}/{name} has no archive tag beside it")
@@ -406,8 +434,7 @@ def _write(
             files[f"{_FORKS}/{thread}"] = entry.fork
     _pack(repository, {content for content in files.values() if isinstance(content, bytes)})
     tree = repository.write_folder(files)
-    count = f"{len(threads)} thread{'s' * (len(threads) != 1)}"
-    text = layout.message(f"fold {month}: {count}", {layout.FOLD_TRAILER: month})
+    text = message(month, len(threads))
     parents, waiting = list(folds), list(heads)
     while True:
         room = PARENTS - len(parents)

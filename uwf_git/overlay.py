@@ -40,7 +40,7 @@ class Overlay(Index):
         return super().archive(oid) or (self._base.archive(oid) if self._base else None)
 
     def settle(self) -> None:
-        """Hands what was taken in here to the index underneath: it has been verified."""
+        """Hands over what was taken in here to the index underneath: it has been verified."""
         assert self._base is not None
         with self._base.transaction():
             self._base.add_nodes(self._run("SELECT * FROM nodes").fetchall())
@@ -48,3 +48,5 @@ class Overlay(Index):
                 self._base.add_commit(CommitRow(*row))
             for row in self._run("SELECT * FROM archives").fetchall():
                 self._base.add_archive(ArchiveRow(*row))
+        for table in ("nodes", "commits", "archives"):
+            self._run(f"DELETE FROM {table}")

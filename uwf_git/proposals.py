@@ -168,10 +168,12 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None) -> 
             f"no proposal {branch!r} here",
             nearest(branch, known) or "take a remote's with: --remote origin",
         )
-    propose = f"uwf workflow propose FILE --branch {shlex.quote(branch)}"
-    propose += f" --remote {remote.name}" if remote is not None else ""
-    again = f"put both changes into one file, then: {propose}"
-    accepted = _take(instance, git, source, _Wording(f"proposal {branch}", again, f"correct it: {propose}"))
+    published = branch.removeprefix(short(layout.WORKFLOW_BRANCHES))
+    if remote is not None and published != branch:
+        wording = _of_published(repository, remote.name, published, source)
+    else:
+        wording = _of_proposal(branch, remote)
+    accepted = _take(instance, git, source, wording)
     if local is not None and is_ancestor(git, local, Oid(hex=accepted.version.commit)):
         repository.delete_ref(layout.PROPOSALS + branch, local)
     return accepted
@@ -191,14 +193,7 @@ def take_merged(instance: Instance, remote: str) -> list[Taken]:
             registered = repository.ref(layout.WORKFLOWS + name)
             if registered is None or source == registered or is_ancestor(git, source, registered):
                 continue
-            ours = f"uwf unpublish {name} --remote {remote} --force && uwf publish workflow {name} --remote {remote}"
-            wording = _Wording(
-                f"branch uwf/workflows/{name} of {remote}",
-                f"see it: {shown_by(repository, source)}; put both changes into one file, then: "
-                f"uwf workflow put FILE && {ours}",
-                f"correct it on the branch, or go back to the version here: {ours}",
-            )
-            accepted = _take(instance, git, source, wording, name)
+            accepted = _take(instance, git, source, _of_published(repository, remote, name, source), name)
             found.append(Taken(name, str(source), accepted, None))
         except UwfError as error:
             found.append(Taken(name, str(source), None, error))
@@ -212,6 +207,25 @@ class _Wording(NamedTuple):
     what: str
     again: str
     correct: str
+
+
+def _of_proposal(branch: str, remote: Remote | None) -> _Wording:
+    propose = f"uwf workflow propose FILE --branch {shlex.quote(branch)}"
+    propose += f" --remote {remote.name}" if remote is not None else ""
+    return _Wording(
+        f"proposal {branch}", f"put both changes into one file, then: {propose}", f"correct it: {propose}"
+    )
+
+
+def _of_published(repository: Repository, remote: str, name: str, source: Oid) -> _Wording:
+    what = f"{shlex.quote(name)} --remote {remote}"
+    ours = f"uwf unpublish {what} --force && uwf publish workflow {what}"
+    return _Wording(
+        f"branch uwf/workflows/{name} of {remote}",
+        f"see it: {shown_by(repository, source)}; put both changes into one file, then: "
+        f"uwf workflow put FILE && {ours}",
+        f"correct it on the branch, or put back the version from here: {ours}",
+    )
 
 
 def _take(instance: Instance, git: Git, source: Oid, wording: _Wording, name: str | None = None) -> Accepted:

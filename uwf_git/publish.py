@@ -108,7 +108,7 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bo
         if not force and not _is_ours(instance, git, oid):
             raise _not_taken_over(instance, git, remote, ref, oid, again)
     leases = [f"--force-with-lease={ref}:{oid}" for ref, oid in found.items()]
-    _push(git, remote, [*leases, *(f":{ref}" for ref in found)], again)
+    _push(git, remote, [*leases, *(f":{ref}" for ref in found)], f"then: {again}")
     left = remote_branches(git, remote, found)
     if left:
         raise RemoteFailed(f"{remote.name} still lists {short(next(iter(left)))}", "repeat")
@@ -188,16 +188,17 @@ def send(
     another: str,
 ) -> tuple[Large, ...]:
     """Pushes commits to branches of a remote that were where `there` says, and looks whether they have
-    arrived. `another` is the command that publishes them under another name, for hints. Returns the blobs that forges advise against. Raises HeadMoved where a branch holds other
-    commits, Invalid for a blob that is too large, before anything is pushed, RemoteFailed."""
+    arrived. `another` is the command that publishes them under another name, for hints. Returns the blobs
+    that forges advise against. Raises HeadMoved where a branch holds other commits, Invalid for a blob that
+    is too large, before anything is pushed, RemoteFailed."""
     moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
-            raise _other_commits(remote, ref, another)
+            raise _other_commits(remote, ref, f"or: {another}")
     if not moving:
         return ()
     large = check_sizes(instance, git, remote, moving.values())
-    _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], another)
+    _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
     now = remote_branches(git, remote, moving)
     for ref, oid in moving.items():
         if now.get(ref) != oid:
@@ -318,28 +319,28 @@ def shown_by(repository: Repository, commit: Oid) -> str:
     return f"git --git-dir {shlex.quote(str(repository.path))} show {commit}"
 
 
-def _push(git: Git, remote: Remote, arguments: list[str], again: str) -> None:
+def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:
     for ref, result in transfer(git, remote, arguments).items():
         if isinstance(result, Rejected):
             if result.lost:
-                raise _other_commits(remote, ref, again)
+                raise _other_commits(remote, ref, more)
             raise RemoteFailed(
                 f"{remote.name} refuses branch {short(ref)}: {result.reason}",
-                f"ask who runs {remote.name} to allow it, or: {again}",
+                f"ask who runs {remote.name} to allow it, {more}",
             )
 
 
-def _other_commits(remote: Remote, ref: str, again: str) -> HeadMoved:
+def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
     branch = short(ref)
-    hint = again
+    hint = more.removeprefix("or: ").removeprefix("then: ")
     if ref.startswith(layout.WORKFLOW_BRANCHES):
         take_in = f"uwf workflow accept {shlex.quote(branch)} --remote {remote.name}"
-        hint = f"take in what was merged there: {take_in}; or: {again}"
+        hint = f"take in what was merged there: {take_in}; {more}"
     elif ref.startswith(PROPOSED):
         take_in = (
             f"uwf workflow accept {shlex.quote(branch.removeprefix(short(PROPOSED)))} --remote {remote.name}"
         )
-        hint = f"accept that first: {take_in}; or: {again}"
+        hint = f"accept that first: {take_in}; {more}"
     return HeadMoved(f"branch {branch} of {remote.name} holds other commits; nothing was pushed", hint)
 
 

@@ -7,6 +7,7 @@ refuses deletions loses nothing by it, since an archive counts for more than an 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -45,10 +46,11 @@ class Rejected(NamedTuple):
 
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
-    seen there."""
+    seen there. `held` are refs that the remote hasn't as they are here either, and that are not meant."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
+    held: frozenset[str] = frozenset()
 
 
 class Report(NamedTuple):
@@ -84,7 +86,8 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
         and name.startswith(deletions.OF_THREADS)
         and _is_superseded(instance, name)
     }
-    return Plan(updates, superseded)
+    held = {name for name in refs if known.get(name) != refs[name]} - updates.keys()
+    return Plan(updates, superseded, frozenset(held))
 
 
 def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
@@ -140,7 +143,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     results: dict[str, Pushed | Rejected] = {}
     try:
         for chunk in _updates(what):
-            results.update(transfer(git, remote, chunk))
+            results.update(transfer(git, remote, chunk, what.updates))
     except RemoteFailed:
         if not results:
             raise
@@ -248,9 +251,28 @@ def _updates(what: Plan) -> Iterator[list[str]]:
     """The refspecs of each push: what stands on something after it."""
     order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
     names = sorted(what.updates, key=lambda name: (order[name[: name.rindex("/") + 1]], name))
-    specs = [f"{what.updates[name]}:{name}" for name in names]
-    for start in range(0, len(specs), CHUNK):
-        yield specs[start : start + CHUNK]
+    if len(names) <= CHUNK:
+        yield [f"{what.updates[name]}:{name}" for name in names]
+        return
+    for prefix in layout.SHARED:
+        for begin, group in _groups(prefix, [name for name in names if name.startswith(prefix)]):
+            if any(name.startswith(begin) for name in what.held):
+                yield [f"{what.updates[name]}:{name}" for name in group]
+            else:
+                yield [f"{begin}*:{begin}*"]
+
+
+def _groups(begin: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Sorted names by what they begin with, at most CHUNK of them together. As one pattern they cost git
+    a look at each ref it has; named one by one, that look for each name."""
+    if not names:
+        return
+    if len(names) <= CHUNK:
+        yield begin, names
+        return
+    length = len(begin) + 1
+    for start, rest in itertools.groupby(names, key=lambda name: name[:length]):
+        yield from _groups(start, list(rest))
 
 
 def _removals(doomed: Mapping[str, Oid]) -> Iterator[list[str]]:
@@ -262,9 +284,11 @@ def _removals(doomed: Mapping[str, Oid]) -> Iterator[list[str]]:
         yield leases + [f":{name}" for name in part]
 
 
-def transfer(git: Git, remote: Remote, arguments: Sequence[str]) -> dict[str, Pushed | Rejected]:
-    """One `git push` of options and refspecs, and what it says of each ref. Raises RemoteFailed where it
-    says nothing of any."""
+def transfer(
+    git: Git, remote: Remote, arguments: Sequence[str], objects: Mapping[str, Oid] | None = None
+) -> dict[str, Pushed | Rejected]:
+    """One `git push` of options and refspecs, and what it says of each ref; of a pattern only those that
+    `objects` names, with where they are here. Raises RemoteFailed where it says nothing of any."""
     options = [each for each in arguments if each.startswith("--")]
     specs = [each for each in arguments if not each.startswith("--")]
     done = git.run(
@@ -279,26 +303,27 @@ def transfer(git: Git, remote: Remote, arguments: Sequence[str]) -> dict[str, Pu
         *specs,
         check=False,
     )
-    results = dict(_results(done))
+    results = dict(_results(done, objects or {}))
     if done.code != 0 and not any(isinstance(each, Rejected) for each in results.values()):
         raise failure(("push",), done)
     return results
 
 
-def _results(done: Done) -> Iterator[tuple[str, Pushed | Rejected]]:
+def _results(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
     """What `git push --porcelain` says of each ref: flag, from:to, summary and reason."""
     for line in done.out.decode("utf-8", "replace").splitlines():
         flag, _, rest = line.partition("\t")
         spec, _, summary = rest.partition("\t")
         source, colon, name = spec.rpartition(":")
-        if len(flag) != 1 or not colon:
+        there = Oid(hex=source) if len(source) == 40 else objects.get(name)
+        if len(flag) != 1 or not colon or (flag == "=" and there is None):
             continue
         if flag == "!":
             reason = _reason(summary, done.err)
             lost = any(word in summary for word in _LOST)
             yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
         else:
-            yield name, Pushed(name, Oid(hex=source) if len(source) == 40 else None)
+            yield name, Pushed(name, None if flag == "-" else there)
 
 
 def _reason(summary: str, err: str) -> str:

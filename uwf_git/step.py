@@ -38,6 +38,7 @@ from uwf_git.status import (
     COMPLETED,
     KILLED,
     Outlook,
+    decide_at,
     outlook,
     raise_if_stuck,
     status_of,
@@ -421,9 +422,15 @@ class _Run:
         return _append(self._instance, self._head, self._history, node, made, merge)
 
     def _child_commit(self, made: Step) -> Oid | None:
-        """The last commit of the sub-workflow's thread, where a step was done by one."""
-        detail = self._instance.store.get(made.detail)
-        return self._instance.threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
+        """The last commit of the sub-workflow's thread, where a step was done by one. Raises AgentFailed
+        where that had not come to its end."""
+        threads = self._instance.threads
+        if not is_kind(self._instance.store.get(made.detail).type, "step"):
+            return None
+        child = threads.history_at(self._head.thread, made.detail)
+        if decide_at(child).next != END:
+            raise AgentFailed(f"the sub-workflow that ends in step {made.detail} has not come to its end")
+        return threads.commit_of(made.detail)
 
     def _keep(self, made: Made, error: AgentFailed) -> None:
         """Records a failed attempt with all there is of it."""

@@ -29,6 +29,7 @@ CODES = {
     "no-record": "a commit that records nothing, or points at something that no ref of its kind may",
     "wrong-kind": "a record is not of the kind that belongs there",
     "wrong-message": "a commit's message is not what its node says",
+    "wrong-author": "a commit whose author is not the agent of its step or attempt",
     "wrong-parent": "a commit's parents are not what its record asks for",
     "wrong-chain": "a node's start or prev is not that of the commit before",
     "wrong-role": "a step by another role than the workflow called for",

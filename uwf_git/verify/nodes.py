@@ -33,6 +33,8 @@ from uwf_git.verify.finding import Bad
 from uwf_git.verify.objects import Objects
 from uwf_git.verify.plain import Check, plain_check
 
+LATEST = 2**53  # Unix milliseconds
+
 NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw id of the blob: what an index keeps of a node
 Report = Callable[[str, object, str], None]
 
@@ -67,6 +69,8 @@ class Nodes:
             node = from_blob(self._objects.blob(blob), f"{name} (blob {oid})")
         except StoreDamaged as error:
             raise Bad("malformed", oid, error.message) from None
+        if not 0 <= node.timestamp <= LATEST:
+            raise Bad("malformed", oid, f"node {name} (blob {oid}) has a timestamp no clock shows")
         known = self._blobs.get(name)
         if known != blob:
             self._check_hash(name, node, blob, known)

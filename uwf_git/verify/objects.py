@@ -21,13 +21,19 @@ LATEST = 2**40  # Unix seconds
 _KINDS = {COMMIT: "commit", TREE: "tree", BLOB: "blob", TAG: "tag"}
 _ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)
 _OID = re.compile(r"[0-9a-f]{40}")
-_PERSON = re.compile(r"[^<>\0\n]*<[^<>\0\n]*> ([0-9]{1,13}) [+-][0-9]{4}")
+_PERSON = re.compile(r"([^<>\x00-\x1f\x7f-\x9f]*<[^<>\x00-\x1f\x7f-\x9f]*>) ([0-9]{1,13}) [+-][0-9]{4}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What HFS+ leaves out when it compares names.
 _IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 # What NTFS takes for .git: trailing dots and spaces, a stream behind a colon, the short name.
 _DISGUISED = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE)
-_SIGNATURE = re.compile(r"^-----BEGIN ", re.MULTILINE)
+# What git writes below a tag's message: OpenPGP, SSH or X.509, and nothing after it.
+_SIGNATURE = re.compile(
+    r"^-----BEGIN ((?:PGP|SSH) SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----\n"
+    r"(?:(?!-----)[ -~]*\n)*"
+    r"-----END \1-----\n*\Z",
+    re.MULTILINE,
+)
 
 FOLDER = b"40000"
 FILE = b"100644"
@@ -38,11 +44,12 @@ Row = tuple[bytes, bytes, bytes]
 
 
 class CommitObject(NamedTuple):
-    """A commit's parts. `time` is the committer's, in Unix seconds."""
+    """A commit's parts. `time` is the committer's, in Unix seconds; `author` a name and an address."""
 
     oid: Oid
     tree: bytes
     parents: tuple[Oid, ...]
+    author: str
     message: str
     time: int
 
@@ -110,15 +117,17 @@ class Objects:
         )
         if key != "tree" or not _OID.fullmatch(tree) or author is None or committer is None:
             raise Bad("malformed", oid, f"commit {oid} is not well formed")
-        for line in lines:
-            if line.split(" ")[0] in ("tree", "parent", "author", "committer", "encoding"):
-                raise Bad("malformed", oid, f"commit {oid} has {line.split(' ')[0]!r} where none belongs")
+        # A signature is all that may follow: its first line, and others that a space begins.
+        for number, line in enumerate(lines):
+            if not line.startswith(" " if number else "gpgsig -----BEGIN ") or not line.isprintable():
+                said = _shown(line.partition(" ")[0])
+                raise Bad("malformed", oid, f"commit {oid} has a header {said!r} where none belongs")
         if len(parents) != len(set(parents)):
             raise Bad("malformed", oid, f"commit {oid} has one parent twice")
-        when = int(committer.group(1))
-        if max(when, int(author.group(1))) > LATEST:
+        when = int(committer.group(2))
+        if max(when, int(author.group(2))) > LATEST:
             raise Bad("malformed", oid, f"commit {oid} has a time no clock shows")
-        return CommitObject(oid, bytes.fromhex(tree), tuple(parents), message, when)
+        return CommitObject(oid, bytes.fromhex(tree), tuple(parents), author.group(1), message, when)
 
     def tag(self, oid: Oid) -> TagObject:
         """An annotated tag on a commit."""
@@ -148,7 +157,7 @@ def parse_tag(oid: Oid, data: bytes) -> TagObject:
     tagger = _PERSON.fullmatch(values[3]) if len(values) == 4 else None
     if [key for key, _, _ in fields] != ["object", "type", "tag", "tagger"] or tagger is None:
         raise Bad("malformed", oid, f"tag {oid} is not well formed")
-    if not _OID.fullmatch(values[0]) or int(tagger.group(1)) > LATEST:
+    if not _OID.fullmatch(values[0]) or int(tagger.group(2)) > LATEST:
         raise Bad("malformed", oid, f"tag {oid} is not well formed")
     if values[1] != "commit":
         raise Bad("wrong-tag", oid, f"tag {oid} is on a {_shown(values[1])}, not on a commit")

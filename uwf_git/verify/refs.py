@@ -7,8 +7,9 @@ becomes findings, never an exception; a ref without findings is what it says it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import layout
 from uwf_git.errors import UwfError
@@ -17,15 +18,19 @@ from uwf_git.moderator import Ended
 from uwf_git.repository import Oid
 from uwf_git.store import Store
 from uwf_git.verify.finding import Bad, Finding
+from uwf_git.verify.known import Known
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import BLOB_LIMIT, CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.past import Record
 from uwf_git.verify.records import Records
 
+if TYPE_CHECKING:
+    from uwf_git.fold import Folded
+
 MOST = 100  # findings of one ref; what has more is no better known by them
 
 _FORK = "fork of "
-_ENDS = ("completed", "killed")
+_ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
 
 
 def verify_ref(
@@ -35,6 +40,18 @@ def verify_ref(
     `trusted` tells the commits that are not to be entered again, which `store` knows. For several refs
     use one Verifier: what they share is then verified once."""
     return Verifier(store, trusted, blob_limit).ref(name, oid)
+
+
+class Claim(NamedTuple):
+    """What a ref, or a fold in its place, says of a thread: `prefix` is that of the ref, or of the one the
+    fold stands for; `commit` the head, the newest attempt or the commit of a fork, and `origin` the thread
+    that one parted from."""
+
+    ref: str
+    prefix: str
+    thread: ThreadId
+    commit: Oid
+    origin: ThreadId | None
 
 
 class Verifier:
@@ -50,28 +67,33 @@ class Verifier:
     ) -> None:
         """`blob_limit` is in bytes; `on_commit` is called for every commit that was checked. With `fresh`
         the index of the store is empty, and stays so; else it learns what was verified. `threads` and
-        `steps` tell what was verified so far: ids, and a count of commits."""
+        `steps` tell what was verified so far: ids, and a count of commits; `claims` what the refs
+        say of threads."""
         self._store = store
         self._objects = Objects(store.repository, blob_limit)
-        self._records = Records(self._objects, store, fresh)
+        self._known = Known(self._objects, store, fresh)
+        self._records = Records(self._known)
         self._trusted = trusted
         self._on_commit = on_commit
         self._fresh = fresh
         self._found: dict[bytes, tuple[Finding, ...]] = {}
         self._rows: dict[bytes, _Rows] = {}
         self._tips: list[Oid] = []
+        self._name = ""
         self.threads: set[str] = set()
+        self.claims: list[Claim] = []
         self.steps = 0
 
     @property
     def nodes(self) -> int:
         """How many different nodes were verified."""
-        return len(self._records.nodes)
+        return len(self._known.nodes)
 
     def ref(self, name: str, oid: Oid) -> list[Finding]:
         """What is wrong with what a shared ref points at. Where nothing is, the index of the store
         may learn what it leads to."""
         found: list[Finding] = []
+        self._name = name
         prefix = next((each for each in layout.SHARED if name.startswith(each)), "")
         thread = ThreadId(name.removeprefix(prefix)) if is_thread_id(name.removeprefix(prefix)) else None
 
@@ -106,20 +128,37 @@ class Verifier:
             unique = [*unique[:MOST], more]
         return unique
 
+    def record(self, oid: Oid) -> Record | None:
+        """What a commit that was verified records, as far as that could be read."""
+        return self._known.records.get(oid.raw)
+
+    def leads_to(self, tip: Oid, commit: Oid) -> bool:
+        """Whether a chain of first parents leads from a commit that was verified to another."""
+        at: bytes | None = tip.raw
+        while at is not None and at != commit.raw:
+            record = self._known.records.get(at)
+            if record is None:
+                return False
+            at = record.before
+            if record.kind == "workflow":
+                parents = self._objects.commit(Oid(raw=record.oid)).parents
+                at = parents[0].raw if parents else None
+        return at is not None
+
     # What each kind of ref points at
 
     def _workflow(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
         record = self._reach(self._commit(oid), found)
         if record is not None and self._is(record, ("workflow",), oid, report):
-            actual = self._records.name_of(record)
+            actual = self._known.name_of(record)
             if actual != name:
                 report("wrong-name", oid, f"the workflow is called {actual!r}, its ref {name!r}")
 
     def _thread(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
         self.threads.add(name)
         record = self._reach(self._commit(oid), found)
-        if record is not None:
-            self._is(record, ("start", "step"), oid, report)
+        if record is not None and self._is(record, ("start", "step"), oid, report):
+            self._claim(layout.THREADS, name, oid)
 
     def _archive(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
         self._ended(name, self._tag(oid), found, report)
@@ -127,19 +166,21 @@ class Verifier:
     def _ended(self, name: str, tag: TagObject, found: list[Finding], report: _Report) -> None:
         self.threads.add(name)
         self._check_name(name, tag, report)
-        status, _, reason = tag.message.strip().partition(": ")
-        if status not in _ENDS or "\n" in reason:
+        said = _ENDED.fullmatch(tag.message)
+        if said is None or not (said[2] or "").isprintable():
             report("wrong-tag", tag.oid, "the tag's message is neither completed nor killed, with a reason")
+        status = said[1] if said is not None else ""
         record = self._reach(self._commit(tag.target), found)
         if record is None or not self._is(record, ("start", "step"), tag.target, report):
             return
-        if status == "completed" and record.decided and not isinstance(self._records.decision(record), Ended):
+        self._claim(layout.ARCHIVE, name, tag.target)
+        if status == "completed" and record.decided and not isinstance(self._known.decision(record), Ended):
             report("wrong-tag", tag.oid, f"completed, but the workflow goes on after {record.node}")
 
     def _attempts(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
         record = self._reach(self._commit(oid), found)
-        if record is not None:
-            self._is(record, ("attempt",), oid, report)
+        if record is not None and self._is(record, ("attempt",), oid, report):
+            self._claim(layout.ATTEMPTS, name, oid)
 
     def _pin(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
         record = self._reach(self._commit(oid), found)
@@ -156,39 +197,70 @@ class Verifier:
             report("wrong-tag", tag.oid, "the tag's first line is not `fork of` a thread")
         elif first.removeprefix(_FORK) == name:
             report("wrong-tag", tag.oid, "a thread is no fork of itself")
+        else:
+            self._claim(layout.FORKS, name, tag.target, ThreadId(first.removeprefix(_FORK)))
         record = self._reach(self._commit(tag.target), found)
         if record is not None:
             self._is(record, ("workflow", "start", "step"), tag.target, report)
 
     def _fold(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
-        from uwf_git.fold import read
+        from uwf_git.fold import entries as entries_of
+        from uwf_git.fold import message, read
 
         self._objects.commit(self._commit(oid))
+        known: dict[bytes, list[Folded]] = {}
         try:
             fold = read(self._store.repository, oid, name)
+            for link in fold.chain:
+                commit = self._objects.commit(link)
+                if commit.tree not in known:
+                    known[commit.tree] = list(entries_of(self._store.repository, link))
+                if commit.message != message(name, len(known[commit.tree])):
+                    report("wrong-message", link, f"the message of fold {link} is not what it holds")
         except UwfError as error:
             raise Bad("wrong-ref", oid, error.message) from None
-        for entry in fold.threads.values():
-            inside: list[Finding] = []
+        now = set(fold.threads.values())
+        every = dict.fromkeys([*fold.threads.values(), *(each for some in known.values() for each in some)])
+        for entry in every:
+            self._folded(entry, oid, found, entry in now)
+        self._held(
+            fold.held, {parse_tag(oid, each.fork).target for each in every if each.fork}, found, report
+        )
 
-            def note(
-                code: str,
-                at: object,
-                message: str,
-                inside: list[Finding] = inside,
-                thread: ThreadId = entry.thread,
-            ) -> None:
-                inside.append(Finding(code, thread, None, str(at), message))
+    def _folded(self, entry: Folded, fold: Oid, found: list[Finding], counts: bool) -> None:
+        """Verifies a thread in a fold. What an earlier fold said of it need not fit to what counts."""
+        inside: list[Finding] = []
 
+        def note(code: str, at: object, message: str) -> None:
+            inside.append(Finding(code, entry.thread, None, str(at), message))
+
+        claims = len(self.claims)
+        try:
+            self._ended(entry.thread, parse_tag(entry.tag, entry.raw), inside, note)
+            if entry.attempts is not None:
+                self._attempts(entry.thread, entry.attempts, inside, note)
+            if entry.fork is not None:
+                self._forked(entry.thread, parse_tag(fold, entry.fork), inside, note)
+        except Bad as bad:
+            note(bad.code, bad.object, bad.message)
+        if not counts:
+            del self.claims[claims:]
+        found.extend(each._replace(thread=entry.thread) for each in inside)
+
+    def _held(self, held: Iterable[Oid], bases: set[Oid], found: list[Finding], report: _Report) -> None:
+        """A fold keeps what is fetched with it, whether one of its threads names it or not."""
+        for oid in sorted(held, key=str):
             try:
-                self._ended(entry.thread, parse_tag(entry.tag, entry.raw), inside, note)
-                if entry.attempts is not None:
-                    self._attempts(entry.thread, entry.attempts, inside, note)
-                if entry.fork is not None:
-                    self._forked(entry.thread, parse_tag(oid, entry.fork), inside, note)
+                record = self._reach(self._commit(oid), found)
             except Bad as bad:
-                note(bad.code, bad.object, bad.message)
-            found.extend(each._replace(thread=entry.thread) for each in inside)
+                report(bad.code, bad.object, bad.message)
+                continue
+            kinds = ("start", "step", "attempt")
+            if record is not None:
+                self._is(record, ("workflow", *kinds) if oid in bases else kinds, oid, report)
+
+    def _claim(self, prefix: str, thread: str, commit: Oid, origin: ThreadId | None = None) -> None:
+        self.claims.append(Claim(self._name, prefix, ThreadId(thread), commit, origin))
 
     def _check_name(self, name: str, tag: TagObject, report: _Report) -> None:
         if tag.name != f"uwf/{name}":
@@ -242,19 +314,19 @@ class Verifier:
             waiting.pop(oid.raw, None)
             self._check(commit, entered)
             if not self._fresh:
-                self._rows[oid.raw] = _Rows(entered, tuple(self._records.nodes.rows))
-            self._records.nodes.rows.clear()
+                self._rows[oid.raw] = _Rows(entered, tuple(self._known.nodes.rows))
+            self._known.nodes.rows.clear()
             self._on_commit()
         self._tips.append(tip)
         found.extend(self._found[tip.raw])
-        return self._records.known.get(tip.raw)
+        return self._known.records.get(tip.raw)
 
     def _take_in(self, tips: Iterable[Oid]) -> None:
         index, pending = self._store.index, list(tips)
         with index.transaction():
             while pending:
                 oid = pending.pop()
-                rows, record = self._rows.pop(oid.raw, None), self._records.known.get(oid.raw)
+                rows, record = self._rows.pop(oid.raw, None), self._known.records.get(oid.raw)
                 if rows is not None and record is not None and record.row is not None:
                     index.add_nodes(rows.nodes)
                     index.add_commit(record.row)
@@ -262,7 +334,7 @@ class Verifier:
 
     def _take(self, oid: Oid) -> None:
         try:
-            self._settle(oid, self._records.trust(oid), ())
+            self._settle(oid, self._known.trust(oid), ())
         except Bad as bad:
             self._settle(oid, None, (Finding(bad.code, None, None, bad.object, bad.message),))
         except _UNFORESEEN as error:
@@ -297,7 +369,7 @@ class Verifier:
         self._settle(commit.oid, record, earlier)
 
     def _settle(self, oid: Oid, record: Record | None, found: tuple[Finding, ...]) -> None:
-        self._records.known[oid.raw] = record
+        self._known.records[oid.raw] = record
         self._found[oid.raw] = found
 
 

@@ -32,6 +32,8 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
         if depth > DEPTH_LIMIT:
             raise Bad("tree-limit", Oid(raw=raw), f"folders in {folder} are nested over {DEPTH_LIMIT} deep")
         rows = objects.tree(raw)
+        if not rows:
+            report("extra-file", Oid(raw=raw), f"{folder}{prefix} is an empty folder")
         _check_order(rows, raw, f"{folder}{prefix}", report)
         for row in rows:
             if not _is_harmless(row, raw, f"{folder}{prefix}", report):

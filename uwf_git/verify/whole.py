@@ -3,17 +3,17 @@ index, so that nothing counts that was believed before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git import layout
-from uwf_git.ids import ThreadId
+from uwf_git.ids import Hash, ThreadId
 from uwf_git.overlay import Overlay
 from uwf_git.repository import Oid, Repository
 from uwf_git.store import Store
 from uwf_git.verify.finding import Finding
 from uwf_git.verify.objects import BLOB_LIMIT
-from uwf_git.verify.refs import Verifier
+from uwf_git.verify.refs import Claim, Verifier
 
 _OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS)
 
@@ -61,8 +61,48 @@ def verify_refs(
             findings.append(Finding("wrong-ref", None, None, "", f"{name} holds no object id", name))
         else:
             findings.extend(verifier.ref(name, oid))
+    findings.extend(_together(verifier))
     store.index.close()
     return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings))
+
+
+def _together(verifier: Verifier) -> Iterator[Finding]:
+    """What is wrong among refs of one thread, each of which may be sound by itself."""
+    heads: dict[ThreadId, Claim] = {}
+    for prefix in (layout.ARCHIVE, layout.THREADS):  # what has ended counts as ended
+        for claim in verifier.claims:
+            if claim.prefix == prefix:
+                heads.setdefault(claim.thread, claim)
+    origins = {claim.thread: claim.origin for claim in verifier.claims if claim.origin is not None}
+    for claim in verifier.claims:
+
+        def finding(code: str, message: str, claim: Claim = claim) -> Finding:
+            return Finding(code, claim.thread, None, str(claim.commit), message, claim.ref)
+
+        head = heads.get(claim.thread)
+        if claim.prefix != layout.FORKS:
+            if head is not None and _start(verifier, claim) != _start(verifier, head):
+                what = "attempts" if claim.prefix == layout.ATTEMPTS else "head"
+                yield finding("wrong-ref", f"its {what} and {head.ref} have different beginnings")
+            continue
+        if head is not None and not verifier.leads_to(head.commit, claim.commit):
+            yield finding("wrong-tag", f"{head.ref} has not parted from another at {claim.commit}")
+        if _in_cycle(claim.thread, origins):
+            yield finding("wrong-tag", "a thread is no fork of its own forks")
+
+
+def _start(verifier: Verifier, claim: Claim) -> Hash | None:
+    record = verifier.record(claim.commit)
+    return record.start if record is not None else None
+
+
+def _in_cycle(thread: ThreadId, origins: Mapping[ThreadId, ThreadId]) -> bool:
+    seen: set[ThreadId] = set()
+    at = origins.get(thread)
+    while at is not None and at != thread and at not in seen:
+        seen.add(at)
+        at = origins.get(at)
+    return at == thread
 
 
 def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:

@@ -1,0 +1,257 @@
+"""The records that were read, and what every check of a further one asks of them and of its commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from uwf_git import layout
+from uwf_git.errors import UwfError
+from uwf_git.gitobject import clean
+from uwf_git.ids import Hash
+from uwf_git.index import CommitRow
+from uwf_git.moderator import Decision, Next
+from uwf_git.node import Node
+from uwf_git.protocol import Start, StepContext, is_kind, parse_start, parse_step, parse_workflow
+from uwf_git.repository import Oid
+from uwf_git.store import Store
+from uwf_git.thread import Threads
+from uwf_git.verify.definition import Definition, read_all
+from uwf_git.verify.finding import Bad
+from uwf_git.verify.nodes import Nodes, Report
+from uwf_git.verify.objects import FOLDER, CommitObject, Objects
+from uwf_git.verify.past import Past, Record, is_instruction
+from uwf_git.verify.trees import files_below, node_files, row_of
+
+
+class Folder(NamedTuple):
+    """The folder of a record: its path, with a slash at its end, and its tree."""
+
+    path: str
+    tree: bytes
+
+
+class Known:
+    """The records that were read. A commit comes after its parents."""
+
+    def __init__(self, objects: Objects, store: Store, fresh: bool = False) -> None:
+        self.objects = objects
+        self._store = store
+        self.nodes = Nodes(objects, store, fresh)
+        self.records: dict[bytes, Record | None] = {}
+        self.workflows: dict[tuple[Hash, bytes], Definition] = {}
+        self.starts: dict[Hash, Start] = {}
+        self.past = Past(store)
+        self._aside = Past(store)
+        self._decisions: dict[bytes, Decision | str] = {}
+
+    def trust(self, oid: Oid) -> Record:
+        """The record of a commit that the store vouches for. Raises UwfError, Bad."""
+        row = self._store.take_in(oid)
+        tree = self.objects.commit(oid).tree
+        before = row.parent
+        step = None
+        if row.kind == "step":
+            made = parse_step(self._store.get(row.node).payload)
+            output = self._store.get(made.output).payload
+            step = StepContext(row.node, made.role, output, made.detail, made.agent)
+        number = row.number
+        head = None
+        if row.kind == "attempt":
+            number, head = self._attempts_in(tree), self._head_of_attempt(oid)
+        return Record(
+            oid.raw, row.kind, row.node, tree, before, head, number, row.start, row.workflow, step, True
+        )
+
+    def _attempts_in(self, tree: bytes) -> int:
+        row = row_of(self.objects, tree, "attempts")
+        return len(self.objects.tree(row[2])) if row else 0
+
+    def _head_of_attempt(self, oid: Oid) -> bytes | None:
+        """The head that a trusted attempt was made on: its last parent that is no attempt, or that of the
+        attempt before."""
+        at: Oid | None = oid
+        while at is not None:
+            parents = self.objects.commit(at).parents
+            if not parents:
+                return None
+            if self._store.take_in(parents[-1]).kind != "attempt":
+                return parents[-1].raw
+            at = parents[0]
+        return None
+
+    def definition(self, record: Record) -> Definition:
+        """The workflow of a record. Raises Bad."""
+        assert record.workflow is not None
+        key = record.workflow, self.workflow_folder(record.tree)
+        known = self.workflows.get(key)
+        if known is None:
+            try:
+                workflow = parse_workflow(self._store.get(record.workflow).payload)
+            except UwfError as error:
+                raise Bad("missing-node", Oid(raw=record.oid), error.message) from None
+            here = Threads(self._store).workflow_nodes(Oid(raw=record.tree))
+            known = self.workflows[key] = Definition(record.workflow, workflow, here)
+        return known
+
+    def workflow_folder(self, tree: bytes) -> bytes:
+        """The id of a tree's workflow/ folder; empty where there is none."""
+        row = row_of(self.objects, tree, "workflow")
+        return row[2] if row is not None else b""
+
+    def name_of(self, record: Record) -> str:
+        """The name of a record's workflow. Raises Bad."""
+        return self.definition(record).workflow.name
+
+    def start_of(self, start: Hash) -> Start:
+        """A StartNode that was verified. Raises Bad."""
+        known = self.starts.get(start)
+        if known is None:
+            known = self.starts[start] = parse_start(self.nodes.get(start).payload)
+        return known
+
+    def decision(self, head: Record, aside: bool = False) -> Decision | str:
+        """Who is next at a start or step, or why nobody can be. `aside` keeps `past` where it is, for a
+        head of another thread. Raises Bad."""
+        known = self._decisions.get(head.oid)
+        if known is None:
+            assert head.start is not None
+            past = self._aside if aside else self.past
+            past.go_to(head, self.records)
+            try:
+                known = past.decide(self.definition(head).workflow, self.start_of(head.start))
+            except UwfError as error:
+                known = error.message
+            if len(self._decisions) >= 1024:
+                self._decisions.clear()
+            self._decisions[head.oid] = known
+        return known
+
+    def check_detail(
+        self, commit: CommitObject, detail: Node, decision: Decision, before: Record, report: Report
+    ) -> None:
+        """What a detail says of the prompt must be so; that it says nothing is allowed."""
+        if not is_kind(detail.type, "detail"):
+            return
+        said, context = detail.payload["instruction"], detail.payload["context"]
+        expected = decision.instruction if isinstance(decision, Next) else None
+        if said is not None and not is_instruction(said, expected, detail.payload.get("redactions", 0)):
+            report("wrong-detail", commit.oid, "the detail's instruction is not the one of the workflow")
+        if context is not None and context != before.node:
+            report(
+                "wrong-detail", commit.oid, f"the detail's context is {context}, the head was {before.node}"
+            )
+
+    def head_of(self, attempt: Record | None) -> Record | None:
+        """The head that an attempt was made on."""
+        if attempt is None or attempt.head is None:
+            return None
+        if attempt.head not in self.records:
+            self.records[attempt.head] = self.trust(Oid(raw=attempt.head))
+        return self.records[attempt.head]
+
+    # A commit and its parts
+
+    def parent(self, commit: CommitObject, place: int, kinds: tuple[str, ...]) -> Record | None:
+        """The record of a parent, None where there is none for what is wrong with it. Raises Bad for one of
+        another kind, or a place without a parent."""
+        if len(commit.parents) <= place:
+            raise Bad("wrong-parent", commit.oid, f"commit {commit.oid} has no parent to go on from")
+        oid = commit.parents[place]
+        record = self.records.get(oid.raw)
+        if record is not None and record.kind not in kinds:
+            raise Bad(
+                "wrong-parent",
+                commit.oid,
+                f"parent {oid} records a {record.kind}, not a {' or '.join(kinds)}",
+            )
+        return record
+
+    def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int, commit: CommitObject) -> Folder:
+        """The folder that begins with a step's or attempt's number. Raises Bad."""
+        if folders == ("steps",) and number >= 100:
+            folders = layout.step_folder(number, "role")[:-1]
+        for folder in folders:
+            row = row_of(self.objects, tree, folder)
+            if row is None or row[0] != FOLDER:
+                raise Bad("missing-file", commit.oid, f"there is no {folder}, which the record adds to")
+            tree = row[2]
+        prefix = f"{number:04d}-".encode()
+        rows = [row for row in self.objects.tree(tree) if row[1].startswith(prefix)]
+        if len(rows) != 1 or rows[0][0] != FOLDER:
+            raise Bad(
+                "missing-file", commit.oid, f"there is not one folder {'/'.join(folders)}/{number:04d}-…"
+            )
+        try:
+            name = rows[0][1].decode("utf-8")
+        except UnicodeDecodeError:
+            raise Bad(
+                "unsafe-name", commit.oid, f"folder {number:04d} has a name that is not UTF-8"
+            ) from None
+        return Folder("/".join((*folders, name)) + "/", rows[0][2])
+
+    def folder(
+        self, tree: bytes, path: str, node: Hash, commit: CommitObject, report: Report
+    ) -> tuple[dict[str, bytes], dict[Hash, Node]]:
+        """The files of a record's folder, and its nodes. Reports what else is in it."""
+        files = files_below(self.objects, tree, path, report)
+        blobs = node_files(files, "")
+        names = {"README.md", *(f"nodes/{layout.node_file(each)}" for each in blobs)}
+        for extra in files.keys() - names:
+            report("extra-file", commit.oid, f"{path}{extra} does not belong to the record")
+        if node not in blobs:
+            raise Bad("missing-file", commit.oid, f"there is no {path}nodes/{layout.node_file(node)}")
+        return files, read_all(self.nodes, blobs, report)
+
+    def node(self, here: Mapping[Hash, Node], node: Hash, kind: str, commit: CommitObject) -> Node:
+        """A node of a record's folder that must be of a kind. Raises Bad."""
+        content = here.get(node)
+        if content is None:
+            raise Bad("missing-node", commit.oid, f"node {node} can't be read")
+        if not is_kind(content.type, kind):
+            raise Bad("wrong-kind", commit.oid, f"node {node} is of type {content.type}, no {kind}")
+        return content
+
+    def content(self, here: Mapping[Hash, Node], node: Hash) -> Node:
+        """A node of a record's folder, or one that was verified before. Raises Bad."""
+        return here[node] if node in here else self.nodes.get(node)
+
+    def page(
+        self, files: Mapping[str, bytes], path: str, expected: bytes, commit: CommitObject, report: Report
+    ) -> None:
+        """Reports a README.md that is not what is expected."""
+        blob = files.get("README.md")
+        if blob is None:
+            report("missing-file", commit.oid, f"there is no {path}README.md")
+        elif self.objects.blob(blob) != expected:
+            report("wrong-page", Oid(raw=blob), f"{path}README.md is not what the nodes say")
+
+    def message(self, commit: CommitObject, expected: str, report: Report, *others: str) -> None:
+        """Reports a message that is neither the expected one nor one of the others."""
+        if commit.message not in (expected, *others):
+            subject = layout.one_line(commit.message.split("\n", 1)[0], 80)
+            report("wrong-message", commit.oid, f"the message is not what the nodes say: {subject!r}")
+
+    def author(self, commit: CommitObject, agent: str, report: Report) -> None:
+        """Reports a commit that somebody else than the agent of its record is the author of."""
+        name = clean(layout.one_line(agent, 60))
+        expected = {
+            f"{name} <{clean(f'{layout.slug(each)}@agents.invalid')}>"
+            for each in (agent, layout.one_line(agent, 60))
+        }
+        if commit.author not in expected:
+            report(
+                "wrong-author",
+                commit.oid,
+                f"the author is {layout.one_line(commit.author, 120)!r}, the agent {name!r}",
+            )
+
+    def in_earlier(self, head: Record, node: Hash) -> bool:
+        """Whether a step's folder in the tree of a head has a node."""
+        return node in self.past.earlier(head, self.objects)
+
+
+def row_for(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
+    """What an index keeps of a commit, as far as it is the same for every kind."""
+    parent = commit.parents[0].raw if commit.parents else None
+    return CommitRow(commit.oid.raw, kind, node, parent, None, None, None, None, 0, False, commit.time)
