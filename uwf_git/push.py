@@ -252,7 +252,8 @@ def _updates(what: Plan) -> Iterator[list[str]]:
     order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
     names = sorted(what.updates, key=lambda name: (order[name[: name.rindex("/") + 1]], name))
     if len(names) <= CHUNK:
-        yield [f"{what.updates[name]}:{name}" for name in names]
+        if names:  # without any, git would push what its configuration says
+            yield [f"{what.updates[name]}:{name}" for name in names]
         return
     for prefix in layout.SHARED:
         for begin, group in _groups(prefix, [name for name in names if name.startswith(prefix)]):
