@@ -252,8 +252,7 @@ def _updates(what: Plan) -> Iterator[list[str]]:
     order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
     names = sorted(what.updates, key=lambda name: (order[name[: name.rindex("/") + 1]], name))
     if len(names) <= CHUNK:
-        if names:  # without any, git would push what its configuration says
-            yield [f"{what.updates[name]}:{name}" for name in names]
+        yield [f"{what.updates[name]}:{name}" for name in names]
         return
     for prefix in layout.SHARED:
         for begin, group in _groups(prefix, [name for name in names if name.startswith(prefix)]):
@@ -292,6 +291,8 @@ def transfer(
     `objects` names, with where they are here. Raises RemoteFailed where it says nothing of any."""
     options = [each for each in arguments if each.startswith("--")]
     specs = [each for each in arguments if not each.startswith("--")]
+    if not specs:  # without any, git would push what its configuration says
+        return {}
     done = git.run(
         "push",
         "--progress" if git.shows_progress else "--no-progress",
