@@ -4,24 +4,26 @@ ref without a word, and walks all refs of a shared repository for a few."""
 from __future__ import annotations
 
 import os
+import re
+from bisect import bisect_left
 from pathlib import Path
 
 from pygit2 import Oid
+
+_HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
 
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
     """Every ref under a prefix, but those under `without`, with what it points at; None for one that
     holds no object id, or for all that stand in files of their own unless they are to be `read`."""
-    found: dict[str, Oid | None] = {}
-    try:
-        packed = (git_dir / "packed-refs").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        packed = ""
-    if f" {prefix}" in packed:  # often none is there of tens of thousands
-        for line in packed.splitlines():
-            oid, _, name = line.partition(" ")
-            if name.startswith(prefix) and not (without and name.startswith(without)):
-                found[name] = _object_id(oid)
+    packed = _packed(git_dir)
+    first = bisect_left(packed, (prefix,))
+    last = bisect_left(packed, (prefix + "\U0010ffff",), first)
+    found: dict[str, Oid | None] = {
+        name: _object_id(oid)
+        for name, oid in packed[first:last]
+        if not (without and name.startswith(without))
+    }
     folders = [prefix.rstrip("/")]
     while folders:
         folder = folders.pop()
@@ -42,6 +44,26 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
     return found
 
 
+_parsed: tuple[object, list[tuple[str, str]]] = (None, [])
+
+
+def _packed(git_dir: Path) -> list[tuple[str, str]]:
+    """The refs of packed-refs by name, with what stands there for an id. The file is replaced and never
+    written into, so what was read of it holds while it is the same one."""
+    global _parsed
+    path = git_dir / "packed-refs"
+    try:
+        status = path.stat()
+        key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
+        if _parsed[0] != key:
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            lines = (line.partition(" ") for line in text.splitlines() if line[:1] not in ("#", "^"))
+            _parsed = key, sorted((name, oid) for oid, _, name in lines)
+    except OSError:
+        return []
+    return _parsed[1]
+
+
 def common_dir(git_dir: Path) -> Path:
     """The repository a worktree's git dir belongs to: refs/uwf and the private folder are shared."""
     pointer = git_dir / "commondir"
@@ -51,7 +73,7 @@ def common_dir(git_dir: Path) -> Path:
 
 
 def _object_id(text: str) -> Oid | None:
-    return Oid(hex=text) if len(text) == 40 and all(c in "0123456789abcdef" for c in text) else None
+    return Oid(hex=text) if _HEX.fullmatch(text) else None
 
 
 def _loose_ref(path: str) -> Oid | None:
