@@ -141,7 +141,7 @@ def test_what_a_model_says_of_a_key_is_not_stored(instance: Instance, server: Se
     server.behaviours[:] = [says(GOOD + f"The key is {KEY}.")]
     made = worked(instance, "llm", [], SCHEMA)
     assert made.detail["answer"] == GOOD + "The key is [redacted:LOCAL_KEY]."
-    assert made.detail["redactions"] >= 1
+    assert [each["where"] for each in made.detail["redactions"]] == ["turn 1", "answer"]
 
 
 def test_a_refusal_is_one_line_without_the_key(instance: Instance, server: Server) -> None:

@@ -11,20 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.config import (
-    AgentConfig,
-    Model,
-    Provider,
-    check_config,
-    load_config,
-    parse_command,
-    parse_timeout,
-    resolve_agent,
-    resolve_model,
-)  # fmt: skip
+from uwf_git.allowance import parse_duration
+from uwf_git.config import check_config, load_config, resolve_agent, resolve_model
 from uwf_git.config_edit import get_value, list_values, set_value, write_secret
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.redact import load_secrets
+from uwf_git.settings import AgentConfig, Model, Provider, parse_command
 from uwf_git.yaml12 import load
 
 FULL = """\
@@ -215,7 +207,7 @@ def test_a_name_that_leads_nowhere_is_an_error_when_it_is_needed(root: Path) -> 
      ("10 minutes", None), ("-5s", None), (None, None), ([], None), (1e12, None), (float("nan"), None)],
 )  # fmt: skip
 def test_a_timeout_is_seconds_or_a_duration(text: Any, seconds: float | None) -> None:
-    assert parse_timeout(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "  ", "a 'b", "a | b", "a && b", "a > f", "a; b", "''"])

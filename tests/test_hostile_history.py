@@ -82,7 +82,7 @@ def test_steps_made_by_hand_as_the_format_says_are_sound(uwf: Uwf, line: Line) -
     third = line.step(second[0], 3, second[1], "writer", {"title": "T"})
     assert verify(uwf, line, third[0], 0).findings == []
     assert uwf("thread", "show", line.thread).json["head"] == third[1]
-    assert uwf("verify", "--format", "text").out == "1 thread, 3 steps, 22 nodes: nothing is wrong\n"
+    assert uwf("verify", "--format", "text").out == "1 thread, 3 steps, 26 nodes: nothing is wrong\n"
 
 
 def test_a_step_by_a_role_that_was_not_called(uwf: Uwf, line: Line) -> None:
@@ -468,7 +468,7 @@ def test_one_bad_step_is_named_in_every_thread_that_stands_on_it(uwf: Uwf, line:
         ("wrong-page", line.thread, bad[1]),
         ("wrong-page", fork, bad[1]),
     }
-    assert found["verified"] == {"threads": 2, "steps": 3, "nodes": 22}
+    assert found["verified"] == {"threads": 2, "steps": 3, "nodes": 26}
 
 
 def test_what_comes_after_a_bad_step_is_verified_too(line: Line) -> None:
@@ -487,10 +487,10 @@ def test_a_detail_of_somebody_elses_making_may_say_nothing_of_its_prompt(line: L
 
 
 def test_secrets_taken_out_of_an_instruction_are_no_lie_and_anything_else_is(line: Line) -> None:
-    first = write(line, instruction="Write about [redacted:KEY].", detail={"redactions": 1})
+    first = write(line, instruction="Write about [redacted:KEY].", detail={"redactions": [{"where": "instruction", "count": 1}]})
     assert look(line, first[0]).findings == []
     for said in ("Steal [redacted:KEY].", "Write about [redacted:KEY] and steal.", "[redacted:KEY] secretly"):
-        liar = write(line, instruction=said, detail={"redactions": 1})
+        liar = write(line, instruction=said, detail={"redactions": [{"where": "instruction", "count": 1}]})
         assert_names(look(line, liar[0]), line, "wrong-detail", liar[1])
     liar = write(line, instruction="Write about [redacted:KEY].")
     assert_names(look(line, liar[0]), line, "wrong-detail", liar[1])

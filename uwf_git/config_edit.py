@@ -19,20 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git import yaml12
-from uwf_git.config import (
+from uwf_git.config import parse_config, read_document
+from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.nearest import nearest
+from uwf_git.settings import (
     DEFAULTS,
     FIELDS,
     FILE,
     FLAT,
     KEYS,
+    NESTED,
     SECRET_HINT,
     SECRET_KEYS,
+    STRUCTURED,
     VARIABLE,
-    parse_config,
-    read_document,
 )
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
-from uwf_git.nearest import nearest
 from uwf_git.yaml12 import Document, ValuePath, one_line
 from uwf_git.yaml12_write import dump, scalar
 
@@ -131,6 +132,11 @@ def _split(key: str, data: Any) -> ValuePath:
     rest = parts[1:]
     if section in DEFAULTS and rest:
         raise Usage(f"{section} holds one name, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
+    if section in NESTED:
+        return tuple(parts)
+    if section in STRUCTURED and STRUCTURED[section] in rest[1:]:
+        cut = rest.index(STRUCTURED[section], 1)
+        return (section, ".".join(rest[:cut]), *rest[cut:])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
     entries = _at(data, (section,))
@@ -162,6 +168,8 @@ def _value(path: ValuePath, text: str) -> Any:
             return yaml12.load(text, "args").data if text.lstrip().startswith("[") else shlex.split(text)
         except ValueError as error:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
+    if section in NESTED or (section in STRUCTURED and STRUCTURED[section] in path[2:]):
+        return yaml12.load(text, dotted(path)).data
     is_text = section in DEFAULTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data
     if not is_text and not isinstance(value, dict):

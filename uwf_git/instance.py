@@ -17,7 +17,7 @@ from uwf_git.store import Store
 from uwf_git.thread import Threads
 
 if TYPE_CHECKING:
-    from uwf_git.config import Config
+    from uwf_git.settings import Config
     from uwf_git.redact import Redactor
     from uwf_git.remotes import Remotes
 

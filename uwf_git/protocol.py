@@ -50,68 +50,99 @@ TEXT_SCHEMA: dict[str, Any] = {"title": "Text", "type": "string"}
 
 _TARGET = _object("Target", ["role"], {"role": _TEXT, "prompt": _TEXT, "location": _TEXT})
 
-WORKFLOW_SCHEMA: dict[str, Any] = _object(
-    "Workflow",
-    ["name", "description", "roles", "conditions", "graph"],
+_TEXTS = {"type": "array", "items": _TEXT}
+_BUDGET = _object(
+    "Budget",
+    [],
     {
-        "name": _TEXT,
-        "description": _TEXT,
-        "roles": {
-            "type": "object",
-            "additionalProperties": {
-                "anyOf": [
-                    _object(
-                        "Role",
-                        ["description", "systemPrompt", "outputSchema"],
-                        {"description": _TEXT, "systemPrompt": _TEXT, "outputSchema": _REF},
-                    ),
-                    _object(
-                        "Role with a procedure",
-                        ["description", "goal", "frontmatter"],
-                        {
-                            "description": _TEXT,
-                            "goal": _TEXT,
-                            "capabilities": {"type": "array", "items": _TEXT},
-                            "procedure": _TEXT,
-                            "output": _TEXT,
-                            "frontmatter": _REF,
-                        },
-                    ),
-                ]
-            },
-        },
-        "conditions": {
-            "type": "object",
-            "additionalProperties": _object(
-                "Condition", ["description", "expression"], {"description": _TEXT, "expression": _TEXT}
-            ),
-        },
-        "graph": {
-            "type": "object",
-            "additionalProperties": {
-                "anyOf": [
-                    {
-                        "type": "array",
-                        "items": _object(
-                            "Transition",
-                            ["role", "condition"],
-                            {
-                                "role": _TEXT,
-                                "condition": {"type": ["string", "null"]},
-                                "prompt": _TEXT,
-                                "location": _TEXT,
-                            },
-                        ),
-                    },
-                    {"type": "object", "additionalProperties": _TARGET},
-                ]
-            },
-        },
+        "maxSteps": {"type": "integer", "minimum": 1},
+        "maxTokens": {"type": "integer", "minimum": 1},
+        "maxCost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars."},
+        "maxWallTime": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
     },
 )
+_ROLE_TOOLS = _object(
+    "Tools",
+    [],
+    {"allow": _TEXTS, "deny": _TEXTS, "runCommand": {"const": False}, "network": {"const": False}},
+)
+
+
+def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any]) -> dict[str, Any]:
+    """`in_role` and `besides` are what a role and the workflow may hold beyond the first version."""
+    return _object(
+        title,
+        ["name", "description", "roles", "conditions", "graph"],
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "roles": {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        _object(
+                            "Role",
+                            ["description", "systemPrompt", "outputSchema"],
+                            {"description": _TEXT, "systemPrompt": _TEXT, "outputSchema": _REF, **in_role},
+                        ),
+                        _object(
+                            "Role with a procedure",
+                            ["description", "goal", "frontmatter"],
+                            {
+                                "description": _TEXT,
+                                "goal": _TEXT,
+                                "capabilities": _TEXTS,
+                                "procedure": _TEXT,
+                                "output": _TEXT,
+                                "frontmatter": _REF,
+                                **in_role,
+                            },
+                        ),
+                    ]
+                },
+            },
+            "conditions": {
+                "type": "object",
+                "additionalProperties": _object(
+                    "Condition", ["description", "expression"], {"description": _TEXT, "expression": _TEXT}
+                ),
+            },
+            "graph": {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        {
+                            "type": "array",
+                            "items": _object(
+                                "Transition",
+                                ["role", "condition"],
+                                {
+                                    "role": _TEXT,
+                                    "condition": {"type": ["string", "null"]},
+                                    "prompt": _TEXT,
+                                    "location": _TEXT,
+                                },
+                            ),
+                        },
+                        {"type": "object", "additionalProperties": _TARGET},
+                    ]
+                },
+            },
+            **besides,
+        },
+    )
+
+
+WORKFLOW_SCHEMA = _workflow_schema("Workflow", {}, {})
+LIMITED_WORKFLOW_SCHEMA = _workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET})
 
 START_SCHEMA: dict[str, Any] = _object(
     "StartNode", ["workflow", "prompt"], {"workflow": _REF, "prompt": _TEXT}
+)
+LIMITED_START_SCHEMA: dict[str, Any] = _object(
+    "StartNode2",
+    ["workflow", "prompt", "budget"],
+    {"workflow": _REF, "prompt": _TEXT, "budget": _BUDGET},
 )
 
 STEP_SCHEMA: dict[str, Any] = _object(
@@ -128,40 +159,59 @@ _USAGE = {
     ]
 }
 
+_TURN = {
+    "role": _TEXT,
+    "text": _TEXT,
+    "tool": _TEXT,
+    "arguments": True,
+    "result": True,
+    "usage": _USAGE,
+    "durationMs": _COUNT,
+}
+FIRST_TURN_SCHEMA: dict[str, Any] = _object("Turn", ["role", "text"], _TURN)
 TURN_SCHEMA: dict[str, Any] = _object(
-    "Turn",
+    "Turn2",
     ["role", "text"],
     {
-        "role": _TEXT,
-        "text": _TEXT,
-        "tool": _TEXT,
-        "arguments": True,
-        "result": True,
-        "usage": _USAGE,
-        "durationMs": _COUNT,
+        **_TURN,
+        "model": _TEXT,
+        "call": {"type": "string", "description": "The id that the model gave a tool call."},
+        "failed": {"type": "boolean"},
     },
 )
 
+_DETAIL: dict[str, Any] = {
+    "answer": {"type": "string", "description": "What the agent said last, verbatim."},
+    "turns": {"type": "array", "items": _REF},
+    "session": {"type": ["string", "null"]},
+    "model": {"type": ["string", "null"]},
+    "usage": _USAGE,
+    "durationMs": _COUNT,
+    "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
+    "context": {
+        "anyOf": [_REF, {"type": "null"}],
+        "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
+    },
+    "extraction": {
+        "type": "string",
+        "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
+    },
+}
+_DETAIL_NEEDS = list(_DETAIL)
+FIRST_DETAIL_SCHEMA: dict[str, Any] = _object("Detail", _DETAIL_NEEDS, {**_DETAIL, "redactions": _COUNT})
 DETAIL_SCHEMA: dict[str, Any] = _object(
-    "Detail",
-    ["answer", "turns", "session", "model", "usage", "durationMs", "instruction", "context", "extraction"],
+    "Detail2",
+    _DETAIL_NEEDS,
     {
-        "answer": {"type": "string", "description": "What the agent said last, verbatim."},
-        "turns": {"type": "array", "items": _REF},
-        "session": {"type": ["string", "null"]},
-        "model": {"type": ["string", "null"]},
-        "usage": _USAGE,
-        "durationMs": _COUNT,
-        "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
-        "context": {
-            "anyOf": [_REF, {"type": "null"}],
-            "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
+        **_DETAIL,
+        "cost": {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."},
+        "notes": {**_TEXTS, "description": "What happened besides: a session that was gone, a tool denied."},
+        "budget": {**_BUDGET, "description": "Limits that a human raised before this step."},
+        "redactions": {
+            "type": "array",
+            "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
+            "description": "Where secrets were taken out, and how many.",
         },
-        "extraction": {
-            "type": "string",
-            "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
-        },
-        "redactions": _COUNT,
     },
 )
 
@@ -201,9 +251,13 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 META = self_hash(META_SCHEMA)
 TEXT = hash_of(META, TEXT_SCHEMA)
 WORKFLOW = hash_of(META, WORKFLOW_SCHEMA)
+LIMITED_WORKFLOW = hash_of(META, LIMITED_WORKFLOW_SCHEMA)
 STARTNODE = hash_of(META, START_SCHEMA)
+LIMITED_START = hash_of(META, LIMITED_START_SCHEMA)
 STEPNODE = hash_of(META, STEP_SCHEMA)
+FIRST_TURN = hash_of(META, FIRST_TURN_SCHEMA)
 TURN = hash_of(META, TURN_SCHEMA)
+FIRST_DETAIL = hash_of(META, FIRST_DETAIL_SCHEMA)
 DETAIL = hash_of(META, DETAIL_SCHEMA)
 ATTEMPT = hash_of(META, ATTEMPT_SCHEMA)
 ANSWER = hash_of(META, ANSWER_SCHEMA)
@@ -213,9 +267,13 @@ BUILTIN: dict[Hash, dict[str, Any]] = {
     META: META_SCHEMA,
     TEXT: TEXT_SCHEMA,
     WORKFLOW: WORKFLOW_SCHEMA,
+    LIMITED_WORKFLOW: LIMITED_WORKFLOW_SCHEMA,
     STARTNODE: START_SCHEMA,
+    LIMITED_START: LIMITED_START_SCHEMA,
     STEPNODE: STEP_SCHEMA,
+    FIRST_TURN: FIRST_TURN_SCHEMA,
     TURN: TURN_SCHEMA,
+    FIRST_DETAIL: FIRST_DETAIL_SCHEMA,
     DETAIL: DETAIL_SCHEMA,
     ATTEMPT: ATTEMPT_SCHEMA,
     ANSWER: ANSWER_SCHEMA,
@@ -223,11 +281,11 @@ BUILTIN: dict[Hash, dict[str, Any]] = {
 }
 
 _KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset({WORKFLOW}),
-    "start": frozenset({STARTNODE}),
+    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW}),
+    "start": frozenset({STARTNODE, LIMITED_START}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({DETAIL}),
-    "turn": frozenset({TURN}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL}),
+    "turn": frozenset({FIRST_TURN, TURN}),
     "attempt": frozenset({ATTEMPT}),
     "text": frozenset({TEXT}),
 }
@@ -238,8 +296,23 @@ def is_kind(type_hash: str, kind: str) -> bool:
     return type_hash in _KINDS[kind]
 
 
+def workflow_type(payload: Any) -> Hash:
+    """The type of a Workflow node: the first version unless it holds what only the second one has, so that
+    a definition keeps its hash."""
+    limited = "budget" in payload or any("tools" in role for role in payload["roles"].values())
+    return LIMITED_WORKFLOW if limited else WORKFLOW
+
+
+def start_node(workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None) -> tuple[Hash, Any]:
+    """The type and the payload of a StartNode."""
+    if not budget:
+        return STARTNODE, {"workflow": workflow, "prompt": prompt}
+    return LIMITED_START, {"workflow": workflow, "prompt": prompt, "budget": dict(budget)}
+
+
 class Role(NamedTuple):
-    """Who does a step. Either `system_prompt` or `goal` (with its companions) is filled."""
+    """Who does a step. Either `system_prompt` or `goal` (with its companions) is filled. `tools` is what the
+    workflow lets it use: it can only take away from what the user's configuration allows."""
 
     name: str
     description: str
@@ -249,6 +322,7 @@ class Role(NamedTuple):
     capabilities: tuple[str, ...] = ()
     procedure: str = ""
     output: str = ""
+    tools: Mapping[str, Any] | None = None
 
 
 class Condition(NamedTuple):
@@ -271,20 +345,23 @@ class Transition(NamedTuple):
 
 
 class Workflow(NamedTuple):
-    """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried."""
+    """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
+    limits each of its threads: maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds)."""
 
     name: str
     description: str
     roles: Mapping[str, Role]
     conditions: Mapping[str, Condition]
     graph: Mapping[str, tuple[Transition, ...]]
+    budget: Mapping[str, float] | None = None
 
 
 class Start(NamedTuple):
-    """A StartNode's payload."""
+    """A StartNode's payload. `budget` is this thread's own."""
 
     workflow: Hash
     prompt: str
+    budget: Mapping[str, float] | None = None
 
 
 class Step(NamedTuple):
@@ -324,6 +401,7 @@ def parse_workflow(payload: Any) -> Workflow:
                 for name, item in payload["conditions"].items()
             },
             graph={source: _parse_edges(edges) for source, edges in payload["graph"].items()},
+            budget=payload.get("budget"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"a Workflow node lacks or garbles {error}") from None
@@ -331,7 +409,13 @@ def parse_workflow(payload: Any) -> Workflow:
 
 def _parse_role(name: str, role: Any) -> Role:
     if "outputSchema" in role:
-        return Role(name, role["description"], Hash(role["outputSchema"]), system_prompt=role["systemPrompt"])
+        return Role(
+            name,
+            role["description"],
+            Hash(role["outputSchema"]),
+            system_prompt=role["systemPrompt"],
+            tools=role.get("tools"),
+        )
     return Role(
         name,
         role["description"],
@@ -340,6 +424,7 @@ def _parse_role(name: str, role: Any) -> Role:
         capabilities=tuple(role.get("capabilities", ())),
         procedure=role.get("procedure", ""),
         output=role.get("output", ""),
+        tools=role.get("tools"),
     )
 
 
@@ -365,12 +450,13 @@ def parse_start(payload: Any) -> Start:
     """The value of a StartNode's payload. Raises Invalid."""
     if (
         not isinstance(payload, dict)
-        or payload.keys() != {"workflow", "prompt"}
+        or payload.keys() - {"budget"} != {"workflow", "prompt"}
         or not is_hash(payload["workflow"])
         or not isinstance(payload["prompt"], str)
+        or not isinstance(payload.get("budget", {}), dict)
     ):
-        raise Invalid("not a StartNode: it has exactly workflow (a hash) and prompt (text)")
-    return Start(Hash(payload["workflow"]), payload["prompt"])
+        raise Invalid("not a StartNode: it has exactly workflow (a hash), prompt (text), and maybe a budget")
+    return Start(Hash(payload["workflow"]), payload["prompt"], payload.get("budget"))
 
 
 def parse_step(payload: Any) -> Step:

@@ -13,7 +13,7 @@ from uwf_git import layout
 from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.ids import Hash
 from uwf_git.nearest import nearest
-from uwf_git.protocol import BUILTIN, WORKFLOW, Workflow, is_kind, parse_workflow
+from uwf_git.protocol import BUILTIN, Workflow, is_kind, parse_workflow, workflow_type
 from uwf_git.repository import Oid
 from uwf_git.store import Store
 
@@ -165,7 +165,7 @@ class Registry:
                 self._store.put(next(iter(BUILTIN)), schema, timestamp=0)
             # A definition is what it says, whenever it was registered: timestamps would make every
             # registration of the same file another tree.
-            self._store.put(WORKFLOW, compiled.payload, timestamp=0)
+            self._store.put(workflow_type(compiled.payload), compiled.payload, timestamp=0)
         files: dict[str, bytes | Oid] = {
             ".gitattributes": layout.GITATTRIBUTES,
             "workflow.yaml": compiled.source.text,

@@ -2,6 +2,7 @@
 
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, attempts so far
     runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
+    runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
 
 The hash that an agent prints is the protocol; the report says more, and outlives an engine that was
 killed: the next step finds it and takes the finished work over instead of doing it again.
@@ -22,13 +23,15 @@ from uwf_git.repository import StoreUnwritable
 
 class Order(NamedTuple):
     """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
-    it was resolved from; `timeout` is in seconds."""
+    it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
+    which this step records."""
 
     head: Hash
     role: str
     agent: str
     instruction: str | None
     timeout: float | None
+    budget: Mapping[str, float] | None = None
 
 
 class Report(NamedTuple):
@@ -77,10 +80,29 @@ class Runs:
         return Report(**value)
 
     def clear(self, thread: ThreadId) -> None:
-        """Forgets order, report and log."""
-        for suffix in ("json", "result", "log"):
+        """Forgets order, report, turns and log."""
+        for suffix in ("json", "result", "turns", "log"):
             with contextlib.suppress(OSError):
                 (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
+
+    def note(self, thread: ThreadId, note: Mapping[str, str]) -> None:
+        """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / f"{thread}.turns").open("a", encoding="ascii") as file:
+                file.write(json.dumps(note) + "\n")
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't note a turn of {thread}: {error}", "check permissions and free space"
+            ) from None
+
+    def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
+        """The lines so far, oldest first; a torn one is left out."""
+        try:
+            lines = (self._folder / f"{thread}.turns").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        return [note for line in lines.splitlines() if (note := _note(line)) is not None]
 
     def log(self, thread: ThreadId) -> Path:
         """Where the agent's stderr goes."""
@@ -104,6 +126,19 @@ class Runs:
         except (OSError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) and value.keys() == set(kind._fields) else None
+
+
+def _note(line: str) -> dict[str, Any] | None:
+    try:
+        note = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(note, dict) or not all(isinstance(text, str) for text in note.values()):
+        return None
+    if note.keys() == {"agent", "session"}:
+        return note
+    sound = note.keys() == {"agent", "turn", "blob"} and is_hash(note["turn"]) and _is_oid(note["blob"])
+    return note if sound else None
 
 
 def _is_oid(text: object) -> bool:

@@ -13,9 +13,9 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git import agents
+from uwf_git import agents, ledger
 from uwf_git.errors import AgentFailed, Busy, HeadMoved, Invalid, NotFound, SigningFailed, UwfError, Waiting
 from uwf_git.ids import Hash, ThreadId, fork_id, is_hash
 from uwf_git.instance import Instance
@@ -47,7 +47,7 @@ from uwf_git.status import (
 from uwf_git.thread import Head, History, Outrun
 
 if TYPE_CHECKING:
-    from uwf_git.config import AgentConfig
+    from uwf_git.settings import AgentConfig
     from uwf_git.process import Finished
 
 SHOWN = 4000  # characters of an agent's stdout and stderr kept with a failed attempt
@@ -112,6 +112,7 @@ def _step(
         raise Waiting(
             f"thread {thread} waits for an answer: {found.question}", f"uwf thread answer {thread} -m TEXT"
         )
+    ledger.raise_if_used_up(instance, head)
     after, appended = _Run(instance, head, history, found, on_stderr).do(agent, cwd, lock)
     found = outlook(instance, after, appended)
     if found.next == END:
@@ -134,23 +135,25 @@ def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | Non
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
         history = instance.threads.history(head)
         store = instance.store
-        text = instance.redactor.text(text)[0]
+        text, secrets = instance.redactor.text(text)
+        payload: dict[str, Any] = {
+            "answer": text,
+            "turns": [],
+            "session": None,
+            "model": None,
+            "usage": None,
+            "durationMs": 0,
+            "instruction": None,
+            "context": head.node,
+            "extraction": "native",
+        }
+        if secrets:
+            payload["redactions"] = [{"where": "answer", "count": secrets}]
+        if raised := ledger.pending(instance, thread):
+            payload["budget"] = raised
         with store.index.transaction():
             output = store.put(ANSWER, {"answer": text})
-            detail = store.put(
-                DETAIL,
-                {
-                    "answer": text,
-                    "turns": [],
-                    "session": None,
-                    "model": None,
-                    "usage": None,
-                    "durationMs": 0,
-                    "instruction": None,
-                    "context": head.node,
-                    "extraction": "native",
-                },
-            )
+            detail = store.put(DETAIL, payload)
             made = Step(history.start_hash, history.prev, USER, output, detail, "human")
             node = store.put(STEPNODE, made.payload())
         after, appended = _append(instance, head, history, node, made)
@@ -200,6 +203,8 @@ def _append(
             f"thread {head.thread} moved on while its step was made; that is kept as thread {fork}",
             f"uwf thread show {fork}",
         ) from None
+    if is_kind(detail.type, "detail"):
+        ledger.settle(instance, head.thread, detail.payload.get("budget"))
     context = StepContext(node, made.role, output, made.detail, made.agent)
     return after, history._replace(head=node, steps=(*history.steps, context))
 
@@ -230,7 +235,9 @@ class _Run:
         if made is None:
             config = self._resolve(agent)
             folder = self._folder(cwd)
-            order = Order(self._head.node, self._role, config.alias, self._found.instruction, config.timeout)
+            raised = ledger.pending(instance, thread) or None
+            asked = self._found.instruction
+            order = Order(self._head.node, self._role, config.alias, asked, config.timeout, raised)
             instance.runs.order(thread, order)
             made = self._perform(config, order, folder, lock)
         try:
@@ -283,12 +290,25 @@ class _Run:
         attempt, which the agent that is asked now can carry on from."""
         report = self._instance.runs.read_report(self._head.thread)
         if report is None or (report.head, report.role) != (self._head.node, self._role):
+            self._broken_off()
             return None
         made = self._from_report(report)
         if made.error is not None:
             self._keep(made, made.error)
             return None
         return made
+
+    def _broken_off(self) -> None:
+        """Keeps the turns of an agent that was ended together with its engine."""
+        thread = self._head.thread
+        order = self._instance.runs.read_order(thread)
+        if order is None or (order.head, order.role) != (self._head.node, self._role):
+            return
+        from uwf_git.kit.record import salvage
+
+        if (found := salvage(self._instance, self._head, order)) is not None:
+            agent, detail = found
+            self._keep(Made(None, None, detail, agent), AgentFailed("the step was broken off"))
 
     def _leave_behind(self, made: Made) -> None:
         """Finished work that could not be committed, a full disk or no key to sign with, is reported as that
@@ -412,6 +432,7 @@ class _Run:
                 raise AgentFailed(
                     f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
                 )
+        self._check_budget(node, made)
         output = store.get(made.output)
         role = self._history.workflow.roles[self._role]
         if output.type not in (role.schema, QUESTION):
@@ -420,6 +441,14 @@ class _Run:
             raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
         merge = self._child_commit(made)
         return _append(self._instance, self._head, self._history, node, made, merge)
+
+    def _check_budget(self, node: Hash, made: Step) -> None:
+        """Only a human raises a budget. Raises AgentFailed where a step has another one than was ordered."""
+        detail = self._instance.store.get(made.detail)
+        recorded = detail.payload.get("budget") if is_kind(detail.type, "detail") else None
+        order = self._instance.runs.read_order(self._head.thread)
+        if recorded and (order is None or recorded != order.budget):
+            raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
 
     def _child_commit(self, made: Step) -> Oid | None:
         """The last commit of the sub-workflow's thread, where a step was done by one. Raises AgentFailed
@@ -434,6 +463,12 @@ class _Run:
 
     def _keep(self, made: Made, error: AgentFailed) -> None:
         """Records a failed attempt with all there is of it."""
+        from uwf_git.kit.record import salvage
+
+        order = self._instance.runs.read_order(self._head.thread)
+        found = salvage(self._instance, self._head, order) if order and not made.detail else None
+        if found is not None:
+            made = made._replace(agent=found[0], detail=found[1])
         redact = self._instance.redactor.text
         payload = {
             "start": self._history.start_hash,

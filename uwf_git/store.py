@@ -19,13 +19,23 @@ from uwf_git.gitobject import Tag, parse_tag
 from uwf_git.ids import Hash, ThreadId, complete, parse_hash
 from uwf_git.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip
 from uwf_git.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
-from uwf_git.protocol import BUILTIN, DETAIL, META, STARTNODE, STEPNODE, asks_human, parse_start, parse_step
+from uwf_git.protocol import (
+    BUILTIN,
+    LIMITED_START,
+    META,
+    STARTNODE,
+    STEPNODE,
+    asks_human,
+    is_kind,
+    parse_start,
+    parse_step,
+)
 from uwf_git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.schema import Problem, Schema, check_schema
 
 __all__ = ["Store"]
 
-_PARSED = {STEPNODE: parse_step, STARTNODE: parse_start}
+_PARSED = {STEPNODE: parse_step, STARTNODE: parse_start, LIMITED_START: parse_start}
 
 
 RECENT_COUNT = 256
@@ -135,7 +145,7 @@ class Store:
         if node.type == STEPNODE:
             step = parse_step(node.payload)
             return [h for h in (step.start, step.prev, step.output, step.detail) if h]
-        if node.type == DETAIL:  # as its schema says; every step has one
+        if is_kind(node.type, "detail"):  # as its schema says; every step has one
             return [*node.payload["turns"], *([context] if (context := node.payload["context"]) else [])]
         return self.schema(node.type).references(node.payload)
 

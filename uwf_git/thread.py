@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from uwf_git import layout, views
@@ -20,7 +20,6 @@ from uwf_git.gitobject import fork_tag_text
 from uwf_git.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.index import ArchiveRow, CommitRow
 from uwf_git.protocol import (
-    STARTNODE,
     USER,
     Start,
     Step,
@@ -30,6 +29,7 @@ from uwf_git.protocol import (
     parse_start,
     parse_step,
     parse_workflow,
+    start_node,
 )
 from uwf_git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Person
 from uwf_git.store import Store
@@ -247,9 +247,11 @@ class Threads:
 
     # Writing
 
-    def start(self, version: Oid, workflow: Hash, prompt: str) -> ThreadId:
+    def start(
+        self, version: Oid, workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None
+    ) -> ThreadId:
         """Starts a thread of a workflow version. Makes `refs/uwf/threads/<new ULID>`."""
-        node = self._store.put(STARTNODE, {"workflow": workflow, "prompt": prompt})
+        node = self._store.put(*start_node(workflow, prompt, budget))
         row = self._store.take_in(version)
         tree = self._repository.root(version)
         inside = self._repository.write_folder(

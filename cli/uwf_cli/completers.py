@@ -86,15 +86,17 @@ def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]
 
 
 def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.config import SHIPPED, load_config
+    from uwf_git.config import load_config
+    from uwf_git.known_agents import SHIPPED
 
-    names = [*load_config(invocation.location.root).agents, *SHIPPED]
+    config = load_config(invocation.location.root)
+    names = known_names(config.agents, config.agent_clis)
     return [(name, "") for name in names if name.startswith(incomplete)]
 
 
 def _settings(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.config import KEYS
     from uwf_git.config_edit import list_values
+    from uwf_git.settings import KEYS
 
     names = dict.fromkeys([*list_values(invocation.location.root), *KEYS])
     return [(name, "") for name in names if name.startswith(incomplete)]

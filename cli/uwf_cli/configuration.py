@@ -55,8 +55,8 @@ def set_(invocation: Invocation, key: str, value: str) -> None:
 @click.pass_obj
 def list_(invocation: Invocation) -> None:
     """List all settings by their keys."""
-    from uwf_git.config import FILE
     from uwf_git.config_edit import list_values
+    from uwf_git.settings import FILE
 
     root = invocation.location.root
 

@@ -132,7 +132,8 @@ def _versions() -> Iterator[Check]:
 
 
 def _config(invocation: Invocation, fix: bool) -> Iterator[Check]:
-    from uwf_git.config import FILE, check_config
+    from uwf_git.config import check_config
+    from uwf_git.settings import FILE
 
     root = invocation.location.root
     yield Check("root", OK, str(root) if root.is_dir() else f"{root}, not made yet")

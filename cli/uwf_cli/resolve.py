@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.ids import Hash, ThreadId
 from uwf_git.nearest import nearest
-from uwf_git.protocol import WORKFLOW, Workflow, is_kind
+from uwf_git.protocol import LIMITED_WORKFLOW, WORKFLOW, Workflow, is_kind
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -129,7 +129,9 @@ def _in_store(instance: Instance, text: str) -> Found | None:
         return None
     instance.store.sync()
     try:
-        node = Hash(complete(prefix, instance.store.index.hashes_of_type(WORKFLOW), "workflow"))
+        index = instance.store.index
+        known = [*index.hashes_of_type(WORKFLOW), *index.hashes_of_type(LIMITED_WORKFLOW)]
+        node = Hash(complete(prefix, known, "workflow"))
     except NotFound:
         return None
     return _stored(instance, node, str(registry.commit_for(node)))

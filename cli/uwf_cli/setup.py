@@ -87,8 +87,9 @@ def setup(
 def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
     """Writes config.yaml and .env; returns what is set now. Everything is checked before anything is
     written."""
-    from uwf_git.config import FILE, load_config
+    from uwf_git.config import load_config
     from uwf_git.config_edit import dotted, set_value, write_secret
+    from uwf_git.settings import FILE
 
     config = load_config(root)
     provider = _provider(root, wishes)
@@ -149,7 +150,8 @@ def _provider(root: Path, wishes: Wishes) -> str | None:
 
 def _agent(text: str, known: Any) -> tuple[str, str]:
     """An agent's name, and the command to configure under it: "" for one that is known already."""
-    from uwf_git.config import SHIPPED, parse_command
+    from uwf_git.known_agents import SHIPPED
+    from uwf_git.settings import parse_command
 
     if text in known or text in SHIPPED:
         return text, ""
@@ -162,7 +164,8 @@ def _agent(text: str, known: Any) -> tuple[str, str]:
 
 def _ask(root: Path) -> Wishes:
     """Asks for everything; what is configured already is offered."""
-    from uwf_git.config import SHIPPED, load_config, resolve_model
+    from uwf_git.config import load_config, resolve_model
+    from uwf_git.known_agents import EMBEDDED
 
     config = load_config(root)
     model = resolve_model(config, MODEL)
@@ -172,7 +175,7 @@ def _ask(root: Path) -> Wishes:
         "Provider (" + ", ".join(PRESETS) + ", another, or none)", model.provider if model else "none"
     )
     if provider == "none":
-        agent = _prompt("Default agent", config.default_agent or SHIPPED[0])
+        agent = _prompt("Default agent", config.default_agent or EMBEDDED)
         return Wishes(None, None, None, None, agent)
     known, preset = config.providers.get(provider), PRESETS.get(provider)
     base_url = _prompt("Address", (known or preset or Preset("", "")).base_url or None)

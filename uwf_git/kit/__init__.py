@@ -4,6 +4,16 @@ from uwf_git.kit import Context, Reply, create_agent
 """
 
 from uwf_git.kit.agent import Agent, create_agent
-from uwf_git.kit.context import Context, Reply, Resume, TurnRecord, Usage
+from uwf_git.kit.context import Context, Exchange, Previous, Reply, Resume, TurnRecord, Usage
 
-__all__ = ["Agent", "Context", "Reply", "Resume", "TurnRecord", "Usage", "create_agent"]
+__all__ = [
+    "Agent",
+    "Context",
+    "Exchange",
+    "Previous",
+    "Reply",
+    "Resume",
+    "TurnRecord",
+    "Usage",
+    "create_agent",
+]

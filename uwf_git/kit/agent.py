@@ -11,17 +11,17 @@ it wrote; the engine may call `perform` in its own process instead. Neither move
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.errors import AgentFailed, Invalid, Usage, UwfError
 from uwf_git.ids import Hash, parse_thread_id
-from uwf_git.kit.context import Context, Reply, Resume, TurnRecord
-from uwf_git.kit.context import Usage as Tokens
+from uwf_git.kit.context import Context, Reply
+from uwf_git.kit.memory import Memory, carry_on
+from uwf_git.kit.record import Clock, Recorder, Said
 from uwf_git.nearest import nearest
-from uwf_git.protocol import DETAIL, STEPNODE, TURN, Role, Step, is_kind
+from uwf_git.protocol import STEPNODE, Role, Step
 from uwf_git.run import Order, Report
 
 if TYPE_CHECKING:
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 RunFunction = Callable[[Context], "Reply | str"]
 ContinueFunction = Callable[[Context, str, str], "Reply | str"]
 ParseFunction = Callable[[Sequence[str]], Any]
-
-FRESH_AFTER = 3
-"""After so many failed attempts that each carried on from the one before, a step begins anew."""
 
 
 class AttemptFailed(AgentFailed):
@@ -102,7 +99,7 @@ class Agent:
 
     def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
         """Performs a step and leaves the report for an engine that may be gone by then."""
-        recorder = _Recorder(instance)
+        recorder = Recorder(instance, head.thread, self.name)
         step: Hash | None = None
         failure: UwfError | None = None
         try:
@@ -131,105 +128,97 @@ class Agent:
         head: Head,
         order: Order,
         args: Sequence[str],
-        recorder: _Recorder | None = None,
+        recorder: Recorder | None = None,
         cwd: Path | None = None,
     ) -> Hash:
         """Runs the agent for one step and writes the nodes. Returns the StepNode's hash. Raises
         AttemptFailed, with what was said, when no valid output came of it."""
-        from uwf_git.kit.extract import ExtractionFailed, extract
+        from uwf_git.kit.extract import ExtractionFailed, extract, sum_tokens
 
-        began = time.monotonic()
-        recorder = recorder or _Recorder(instance)
-        context = self._context(instance, head, order, args, began, cwd or Path.cwd())
+        clock = Clock()
+        recorder = recorder or Recorder(instance, head.thread, self.name)
         try:
-            reply = self._first(context)
+            context = self._context(instance, head, order, args, clock, cwd or Path.cwd(), recorder)
             extraction = extract(
-                reply,
+                self._first(context),
                 context.role,
                 context.schema,
                 continue_=self._continue_with(context),
                 model=_extraction_model(instance, context),
             )
         except ExtractionFailed as failure:
-            last = failure.replies[-1]
-            said = _Said(last.text, failure.turns, last.session, last.model, failure.usage, "failed")
-            detail = recorder.detail(said, order, head, began)
+            said = _said(failure.replies, failure.replies[-1].text, failure.turns, failure.usage, "failed")
+            said = said._replace(session=failure.replies[-1].session, budget=order.budget)
+            detail = recorder.detail(said, order, head.node, clock.took)
             raise AttemptFailed(failure.message, failure.hint, detail) from None
-        last = extraction.replies[-1]
-        session = next((r.session for r in reversed(extraction.replies) if r.session), None)
-        model = next((r.model for r in extraction.replies if r.model), last.model)
-        said = _Said(extraction.answer, extraction.turns, session, model, extraction.usage, extraction.how)
-        history = context.history
+        except UwfError as error:
+            if not recorder.turns:
+                raise
+            turns = tuple(recorder.turns)
+            last = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
+            usage = sum_tokens(turn.usage for turn in turns)
+            said = Said(last, turns, recorder.session, None, usage, "failed", budget=order.budget)
+            detail = recorder.detail(said, order, head.node, clock.took)
+            raise AttemptFailed(error.message, error.hint, detail) from None
+        history, replies = context.history, extraction.replies
+        said = _said(replies, extraction.answer, extraction.turns, extraction.usage, extraction.how)
+        said = said._replace(budget=order.budget)
+        made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
         with instance.store.index.transaction():
-            output = recorder.put(extraction.type, recorder.redact(extraction.output))
-            detail = recorder.detail(said, order, head, began)
+            output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
+            detail = made or recorder.detail(said, order, head.node, clock.took)
             step = Step(history.start_hash, history.prev, order.role, output, detail, self.name)
             return recorder.put(STEPNODE, step.payload())
 
     def _context(
-        self, instance: Instance, head: Head, order: Order, args: Sequence[str], began: float, cwd: Path
+        self,
+        instance: Instance,
+        head: Head,
+        order: Order,
+        args: Sequence[str],
+        clock: Clock,
+        cwd: Path,
+        recorder: Recorder,
     ) -> Context:
         history = instance.threads.history(head)
         role = _role(history, order.role)
         schema = instance.store.schema(role.schema)
         every = instance.attempts.all(head.thread)
-        prev = history.prev
-        attempts = [a for a in every if a.prev == prev and a.role == role.name]
 
-        def build(remembers: bool) -> str:
+        def build(at: History, instruction: str | None, remembers: bool) -> str:
             from uwf_git.kit.prompt import build_prompt
 
-            answers = _Answers(instance, history)
-            return build_prompt(
-                history, role, schema.payload, order.instruction, answers, remembers=remembers
-            )
+            answers = _Answers(instance, at)
+            return build_prompt(at, role, schema.payload, instruction, answers, remembers=remembers)
 
+        memory = Memory(instance, history, role, self.name, every, build)
         return Context(
             thread=head.thread,
+            alias=order.agent,
             role=role,
             history=history,
             store=instance.store,
             schema=schema,
             instruction=order.instruction,
-            previous_session=self._previous_session(instance, history, role.name),
-            resume=self._resume(instance, attempts),
-            attempt=len(attempts),
+            previous=memory.previous(),
+            resume=memory.resume(),
+            attempt=sum(each.prev == history.prev and each.role == role.name for each in every),
             attempts=len(every),
             config=instance.config,
             cwd=cwd,
-            deadline=None if order.timeout is None else began + order.timeout,
+            deadline=None if order.timeout is None else clock.began + order.timeout,
             options=self._parse(args) if self._parse else None,
-            build_prompt=build,
+            build_prompt=lambda remembers: build(history, order.instruction, remembers),
+            record=recorder.record,
+            in_session=recorder.in_session,
+            secrets=instance.secrets,
         )
-
-    def _previous_session(self, instance: Instance, history: History, role: str) -> str | None:
-        for step in reversed(history.steps):
-            if step.role == role and step.agent == self.name:
-                detail = instance.store.get(step.detail)
-                return detail.payload["session"] if is_kind(detail.type, "detail") else None
-        return None
-
-    def _resume(self, instance: Instance, attempts: Sequence[Any]) -> Resume | None:
-        """What the last failed attempt left, if it was this agent's and there is any point in it."""
-        if not attempts or attempts[-1].agent != self.name or attempts[-1].detail is None:
-            return None
-        if len(attempts) % FRESH_AFTER == 0:
-            return None
-        detail = instance.store.get(attempts[-1].detail)
-        if not is_kind(detail.type, "detail"):
-            return None
-        turns = tuple(_read_turn(instance.store.get(turn).payload) for turn in detail.payload["turns"])
-        return Resume(detail.payload["session"], attempts[-1].error, turns)
 
     def _first(self, context: Context) -> Reply:
         """The first reply: of the session that a failed attempt left, or of a fresh run."""
         resume = context.resume
         if resume and resume.session and self._continue:
-            message = (
-                f"Your last attempt at this step did not count: {resume.error}.\n\n"
-                "Go on from where you are; don't do again what is done. End with your deliverable:\n\n"
-                f"{context.prompt_for_resumed_session}"
-            )
+            message = carry_on(resume.error, context.prompt_for_resumed_session)
             return _reply(self.name, self._continue(context, resume.session, message))
         return _reply(self.name, self._run(context))
 
@@ -254,54 +243,13 @@ def create_agent(
     return Agent(name, run, continue_, parse_args, usage)
 
 
-class _Said(NamedTuple):
-    answer: str
-    turns: Sequence[TurnRecord]
-    session: str | None
-    model: str | None
-    usage: Tokens | None
-    extraction: str
-
-
-class _Recorder:
-    """Puts nodes with the secrets taken out, and remembers which."""
-
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self.nodes: dict[Hash, str] = {}
-        self._redactions = 0
-
-    def redact(self, value: Any) -> Any:
-        clean, count = self._instance.redactor.value(_sound(value))
-        self._redactions += count
-        return clean
-
-    def put(self, type_hash: Hash, payload: Any) -> Hash:
-        store = self._instance.store
-        node = store.put(type_hash, payload)
-        self.nodes[node] = str(store.blob_of(node))
-        return node
-
-    def detail(self, said: _Said, order: Order, head: Head, began: float) -> Hash:
-        """The Detail node of a run, with a node for each turn."""
-        turns = [self.put(TURN, self.redact(_turn_payload(turn))) for turn in said.turns]
-        payload = {
-            "answer": said.answer,
-            "turns": turns,
-            "session": said.session,
-            "model": said.model,
-            "usage": said.usage._asdict() if said.usage else None,
-            "durationMs": int((time.monotonic() - began) * 1000),
-            "instruction": order.instruction,
-            "context": head.node,
-            "extraction": said.extraction,
-        }
-        payload = self.redact(payload)
-        payload["turns"] = turns
-        payload["context"] = head.node
-        if self._redactions:
-            payload["redactions"] = self._redactions
-        return self.put(DETAIL, payload)
+def _said(replies: Sequence[Reply], answer: str, turns: Any, usage: Any, how: str) -> Said:
+    """What is kept of an agent's replies."""
+    session = next((reply.session for reply in reversed(replies) if reply.session), None)
+    model = next((reply.model for reply in replies if reply.model), None)
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    notes = tuple(note for reply in replies for note in reply.notes)
+    return Said(answer, turns, session, model, usage, how, sum(costs) if costs else None, notes)
 
 
 class _Answers(Mapping[Hash, str]):
@@ -354,38 +302,3 @@ def _extraction_model(instance: Instance, context: Context) -> Ask | None:
             return chat.complete(messages, deadline=context.deadline).reply()
 
     return ask
-
-
-def _turn_payload(turn: TurnRecord) -> dict[str, Any]:
-    payload: dict[str, Any] = {"role": turn.role, "text": turn.text}
-    if turn.tool is not None:
-        payload |= {"tool": turn.tool, "arguments": turn.arguments, "result": turn.result}
-    if turn.usage is not None:
-        payload["usage"] = turn.usage._asdict()
-    if turn.duration_ms is not None:
-        payload["durationMs"] = turn.duration_ms
-    return payload
-
-
-def _read_turn(payload: Any) -> TurnRecord:
-    usage = payload.get("usage")
-    return TurnRecord(
-        payload["role"],
-        payload["text"],
-        payload.get("tool"),
-        payload.get("arguments"),
-        payload.get("result"),
-        Tokens(**usage) if usage else None,
-        payload.get("durationMs"),
-    )
-
-
-def _sound(value: Any) -> Any:
-    """A JSON value with lone surrogates, which no encoding of Unicode has, replaced."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list | tuple):
-        return [_sound(item) for item in value]
-    if isinstance(value, dict):
-        return {_sound(key): _sound(item) for key, item in value.items()}
-    return value

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from uwf_git.config import Config
-    from uwf_git.ids import ThreadId
+    from uwf_git.settings import Config
+    from uwf_git.ids import Hash, ThreadId
     from uwf_git.protocol import Role
     from uwf_git.schema import Schema
     from uwf_git.store import Store
@@ -24,7 +24,9 @@ class Usage(NamedTuple):
 
 
 class TurnRecord(NamedTuple):
-    """One turn of a conversation: `role` is user, assistant or tool."""
+    """One turn of a conversation: `role` is user, assistant or tool. A tool's turn has the tool's name, its
+    arguments and result, the `call` id that the model gave it, and whether it failed. An assistant's turn that
+    calls tools is followed by one turn for each call. `model` is who said it."""
 
     role: str
     text: str
@@ -33,11 +35,16 @@ class TurnRecord(NamedTuple):
     result: Any = None
     usage: Usage | None = None
     duration_ms: int | None = None
+    model: str | None = None
+    call: str | None = None
+    failed: bool = False
 
 
 class Reply(NamedTuple):
     """What an agent said. With a `session` it can be asked to correct itself there. `output`, where it
-    is given, is taken as it is, instead of the frontmatter of `text`."""
+    is given, is taken as it is, instead of the frontmatter of `text`. `cost` is in US dollars, as the agent
+    itself counts it; `notes` say what happened besides. `detail` names a node to stand as the step's detail
+    in place of one made of all this."""
 
     text: str
     session: str | None = None
@@ -45,32 +52,56 @@ class Reply(NamedTuple):
     usage: Usage | None = None
     turns: tuple[TurnRecord, ...] = ()
     output: Any = None
+    cost: float | None = None
+    notes: tuple[str, ...] = ()
+    detail: Hash | None = None
+
+
+class Exchange(NamedTuple):
+    """One run of an agent: the prompt it was given, built again, and the turns that came of it."""
+
+    prompt: str
+    turns: tuple[TurnRecord, ...]
 
 
 class Resume(NamedTuple):
-    """A failed attempt at this very step by this agent: its session, what went wrong, what was said."""
+    """A failed attempt at this very step by this agent: its session, what went wrong, what was said.
+    `exchanges` reads what was said in it and in the attempts that it carried on from, oldest first."""
 
     session: str | None
     error: str
     turns: tuple[TurnRecord, ...]
+    exchanges: Callable[[], tuple[Exchange, ...]]
+
+
+class Previous(NamedTuple):
+    """This role's last step by this agent in this thread. `exchanges` reads all that was said to this role
+    and by it, with this agent, in its steps so far and the failed attempts at them, oldest first."""
+
+    session: str | None
+    exchanges: Callable[[], tuple[Exchange, ...]]
 
 
 class Context(NamedTuple):
     """What an agent needs for one step.
 
-    `instruction` is the edge's rendered prompt; `previous_session` this role's last session with this
-    agent in this thread; `resume` the failed attempt that this step carries on from; `attempt` counts
-    the failed attempts at this step, `attempts` those of the whole thread; `deadline` is on
-    time.monotonic()'s clock; `options` is what the agent's own argument parser made of its arguments.
+    `alias` is the agent's name in the configuration; `instruction` the edge's rendered prompt; `previous`
+    this role's last step by this agent in this thread; `resume` the failed attempt that this step carries on
+    from; `attempt` counts the failed attempts at this step, `attempts` those of the whole thread; `deadline`
+    is on time.monotonic()'s clock; `options` is what the agent's own argument parser made of its arguments.
+    `record` writes a turn at once, for whoever watches: what it was given may stand in `Reply.turns` too,
+    as the same object, and is not written twice. `in_session` notes the session's id as soon as it is known, so
+    that a run which is broken off can be carried on. `secrets` are the values of `.env`, by name.
     """
 
     thread: ThreadId
+    alias: str
     role: Role
     history: History
     store: Store
     schema: Schema
     instruction: str | None
-    previous_session: str | None
+    previous: Previous | None
     resume: Resume | None
     attempt: int
     attempts: int
@@ -79,6 +110,19 @@ class Context(NamedTuple):
     deadline: float | None
     options: Any
     build_prompt: Callable[[bool], str]
+    record: Callable[[TurnRecord], None]
+    in_session: Callable[[str], None]
+    secrets: Mapping[str, str]
+
+    @property
+    def previous_session(self) -> str | None:
+        """This role's last session with this agent in this thread."""
+        return self.previous.session if self.previous else None
+
+    @property
+    def workflow_policy(self) -> Mapping[str, Any] | None:
+        """What the workflow lets this role use."""
+        return self.role.tools
 
     @property
     def prompt(self) -> str:

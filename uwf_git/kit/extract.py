@@ -9,7 +9,7 @@ because the first one, with all its turns, is usually the one that holds the wor
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.cbor import normalise
@@ -174,8 +174,13 @@ def failed_with(reply: Reply, message: str, hint: str = "") -> ExtractionFailed:
 
 def sum_usage(replies: Sequence[Reply]) -> Usage | None:
     """The tokens of several replies together; None where none of them counted."""
+    return sum_tokens(reply.usage for reply in replies)
+
+
+def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
+    """Tokens together; None where nobody counted any."""
     total: Usage | None = None
-    for usage in (reply.usage for reply in replies):
+    for usage in usages:
         if usage is not None and total is not None:
             total = total._replace(
                 input=total.input + usage.input,

@@ -135,7 +135,7 @@ class Known:
             return
         said, context = detail.payload["instruction"], detail.payload["context"]
         expected = decision.instruction if isinstance(decision, Next) else None
-        if said is not None and not is_instruction(said, expected, detail.payload.get("redactions", 0)):
+        if said is not None and not is_instruction(said, expected, bool(detail.payload.get("redactions"))):
             report("wrong-detail", commit.oid, "the detail's instruction is not the one of the workflow")
         if context is not None and context != before.node:
             report(

@@ -17,12 +17,12 @@ from uwf_git.node import Node, from_blob, node_hash, self_hash
 from uwf_git.protocol import (
     ANSWER,
     BUILTIN,
-    DETAIL,
+    LIMITED_START,
     META,
     STARTNODE,
     STEPNODE,
     TEXT,
-    TURN,
+    is_kind,
     parse_start,
     parse_step,
 )
@@ -38,7 +38,11 @@ LATEST = 2**53  # Unix milliseconds
 NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw id of the blob: what an index keeps of a node
 Report = Callable[[str, object, str], None]
 
-_PARSED: dict[Hash, Callable[[Any], object]] = {STEPNODE: parse_step, STARTNODE: parse_start}
+_PARSED: dict[Hash, Callable[[Any], object]] = {
+    STEPNODE: parse_step,
+    STARTNODE: parse_start,
+    LIMITED_START: parse_start,
+}
 # What a schema or a pattern of somebody's own can make the libraries raise.
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 
@@ -188,9 +192,9 @@ class Nodes:
         payload = node.payload
         if node.type == STEPNODE:
             return [h for h in (payload["start"], payload["prev"], payload["output"], payload["detail"]) if h]
-        if node.type == DETAIL:
+        if is_kind(node.type, "detail"):
             return [*payload["turns"], *([context] if (context := payload["context"]) else [])]
-        if node.type in (TURN, ANSWER, TEXT):
+        if is_kind(node.type, "turn") or node.type in (ANSWER, TEXT):
             return []
         schema = self._schema(node.type, among)
         if not schema.has_references:

@@ -17,7 +17,7 @@ from uwf_git.verify.objects import FOLDER, Objects
 from uwf_git.verify.trees import row_of
 
 _NO_THREAD = ThreadId("0" * 26)
-_REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_]*\]")
+_REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 
 
 class Record(NamedTuple):
@@ -104,11 +104,11 @@ class Past:
         return self._earlier[1]
 
 
-def is_instruction(said: str, expected: str | None, redactions: int) -> bool:
+def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
     """Whether a detail's instruction is the one of the workflow, but for secrets that were taken out."""
     if said == expected:
         return True
-    if expected is None or not redactions:
+    if expected is None or not redacted:
         return False
     at = 0
     pieces = _REDACTED.split(said)

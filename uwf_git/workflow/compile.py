@@ -13,7 +13,7 @@ from uwf_git import cbor
 from uwf_git.errors import Invalid
 from uwf_git.ids import Hash
 from uwf_git.node import hash_of
-from uwf_git.protocol import DEFAULT_STATUS, META, WORKFLOW, Workflow, parse_workflow
+from uwf_git.protocol import DEFAULT_STATUS, META, Workflow, parse_workflow, workflow_type
 from uwf_git.workflow.check import EFFECTS, Finding, examine
 from uwf_git.workflow.draft import Draft, DraftEdge
 from uwf_git.workflow.source import Source
@@ -56,7 +56,12 @@ def compile_source(source: Source) -> Compiled:
     schemas: dict[Hash, Any] = {}
     payload = cbor.normalise(_payload(draft, schemas))
     return Compiled(
-        payload, hash_of(WORKFLOW, payload), schemas, parse_workflow(payload), source, tuple(findings)
+        payload,
+        hash_of(workflow_type(payload), payload),
+        schemas,
+        parse_workflow(payload),
+        source,
+        tuple(findings),
     )
 
 
@@ -70,6 +75,7 @@ def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:
     return {
         "name": draft.name,
         "description": draft.description,
+        **({"budget": draft.budget} if draft.budget else {}),
         "roles": roles,
         "conditions": {
             condition.name: {"description": condition.description, "expression": condition.expression}

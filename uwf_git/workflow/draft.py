@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from uwf_git.allowance import parse_budget
 from uwf_git.protocol import DEFAULT_STATUS, END, START
 from uwf_git.workflow.finding import Findings
 from uwf_git.workflow.names import name_problem
@@ -19,11 +20,12 @@ from uwf_git.yaml12 import ValuePath, one_line
 
 VERSION = 1
 
-_TOP = ("version", "name", "description", "roles", "conditions", "graph")
-_PROMPT_FORM = ("description", "systemPrompt", "outputSchema")
-_GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter")
+_TOP = ("version", "name", "description", "budget", "roles", "conditions", "graph")
+_PROMPT_FORM = ("description", "systemPrompt", "outputSchema", "tools")
+_GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter", "tools")
 _GOAL_ONLY = ("capabilities", "procedure", "output")
 _SCHEMAS = ("outputSchema", "frontmatter")
+_TOOLS = ("allow", "deny", "runCommand", "network")
 _CONDITION = ("description", "expression")
 _TRANSITION = ("role", "condition", "prompt", "location")
 _TARGET = ("role", "prompt", "location")
@@ -76,6 +78,7 @@ class Draft(NamedTuple):
     conditions: dict[str, DraftCondition]
     graph: dict[str, DraftEdges]
     declared: frozenset[str]  # every role's name, also of those that could not be read
+    budget: dict[str, float] | None = None
 
 
 def read_draft(data: Any, findings: Findings) -> Draft:
@@ -111,7 +114,15 @@ class _Reader:
         graph = self._graph(self._section(top, "graph"))
         declared = frozenset(role for role in roles_data if not role.startswith("x-"))
         description = self._description(top, (), "the workflow")
-        return Draft(name, description, roles, conditions, graph, declared)
+        budget = self._budget(top.get("budget"))
+        return Draft(name, description, roles, conditions, graph, declared, budget)
+
+    def _budget(self, value: Any) -> dict[str, float] | None:
+        limits, problems = parse_budget(value)
+        for key, message, hint in problems:
+            report = self._findings.error if key is None else self._findings.key_error
+            report(("budget",) if key is None else ("budget", key), "bad-budget", message, hint)
+        return limits or None
 
     def _version(self, top: dict[str, Any]) -> None:
         version = top.get("version", VERSION)
@@ -190,7 +201,28 @@ class _Reader:
                         f"{what}: {key} goes with goal, not with systemPrompt",
                         "say it in systemPrompt, or write goal instead of it",
                     )
+        if role.get("tools") is not None:
+            fields["tools"] = self._tools(role["tools"], (*path, "tools"), f"{what}: tools")
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
+
+    def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
+        """What a role may use. It takes away from what a user's own configuration allows, so nothing can be
+        switched on here."""
+        tools = self._mapping(value, path, what, _TOOLS)
+        found: dict[str, Any] = {}
+        for key, item in _own(tools or {}):
+            if key in ("allow", "deny"):
+                found[key] = self._texts(tools or {}, path, key, what)
+            elif key in _TOOLS and item is not False:
+                self._findings.error(
+                    (*path, key),
+                    "widened-tools",
+                    f"{what}: {key} can only be false: a workflow takes away, it doesn't grant",
+                    "whoever runs it switches that on in config.yaml",
+                )
+            elif key in _TOOLS:
+                found[key] = False
+        return found
 
     def _with_schema(
         self, name: str, role: dict[str, Any], path: ValuePath, fields: dict[str, Any], schema_key: str

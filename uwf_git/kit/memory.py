@@ -1,0 +1,133 @@
+"""What one role and one agent have said in a thread before: the past of a conversation, made again.
+
+Prompts are not stored, since they follow from the history; here they are built again as they were, so that
+a conversation can be told to a model from its beginning, word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.kit.context import Exchange, Previous, Resume, TurnRecord
+from uwf_git.kit.record import read_turn
+from uwf_git.protocol import Role, StepContext, is_kind
+
+if TYPE_CHECKING:
+    from uwf_git.attempts import Attempt
+    from uwf_git.ids import Hash
+    from uwf_git.instance import Instance
+    from uwf_git.thread import History
+
+FRESH_AFTER = 3
+"""After so many failed attempts that each carried on from the one before, a step begins anew."""
+
+BuildPrompt = Callable[["History", "str | None", bool], str]
+"""The prompt of a role at a history: (history, instruction, whether the session remembers) -> text."""
+
+
+class Memory:
+    """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        history: History,
+        role: Role,
+        agent: str,
+        attempts: Sequence[Attempt],
+        build_prompt: BuildPrompt,
+    ) -> None:
+        self._store = instance.store
+        self._history = history
+        self._role = role
+        self._agent = agent
+        self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
+        self._build = build_prompt
+
+    def previous(self) -> Previous | None:
+        """The last step of this role by this agent."""
+        for step in reversed(self._history.steps):
+            if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
+                return Previous(detail["session"], self._exchanges)
+        return None
+
+    def resume(self) -> Resume | None:
+        """What the failed attempts at this step left, if there is any point in carrying on from them."""
+        chain = self._chain(self._history.prev)
+        if not chain:
+            return None
+        last = chain[-1]
+        detail = self._detail(last.detail)
+        assert detail is not None
+        remembers = any(map(self._is_ours, self._history.steps))
+
+        def exchanges() -> tuple[Exchange, ...]:
+            return tuple(self._attempted(chain, self._history, remembers))
+
+        return Resume(detail["session"], last.error, self._turns(detail), exchanges)
+
+    def _chain(self, prev: Hash | None) -> list[Attempt]:
+        """The attempts on a head that the next run carries on from, oldest first."""
+        made = [each for each in self._attempts if each.prev == prev]
+        made = made[len(made) // FRESH_AFTER * FRESH_AFTER :]
+        chain: list[Attempt] = []
+        for each in made:
+            # Nothing of it was kept: whatever came after it began anew.
+            chain = [*chain, each] if self._detail(each.detail) is not None else []
+        return chain
+
+    def _exchanges(self) -> tuple[Exchange, ...]:
+        """All that was said to this role and by it, in its steps so far."""
+        found: list[Exchange] = []
+        for number, step in enumerate(self._history.steps):
+            detail = self._detail(step.detail) if self._is_ours(step) else None
+            if detail is None:
+                continue
+            before = self._history._replace(
+                steps=self._history.steps[:number],
+                head=self._history.steps[number - 1].hash if number else self._history.start_hash,
+            )
+            remembers = bool(found)
+            chain = self._chain(before.steps[-1].hash if number else None)
+            found += self._attempted(chain, before, remembers)
+            found.append(
+                Exchange(self._said_to(before, detail["instruction"], remembers, chain), self._turns(detail))
+            )
+        return tuple(found)
+
+    def _attempted(self, chain: Sequence[Attempt], before: History, remembers: bool) -> list[Exchange]:
+        found = []
+        for number, attempt in enumerate(chain):
+            detail = self._detail(attempt.detail)
+            assert detail is not None
+            said = self._said_to(before, detail["instruction"], remembers, chain[:number])
+            found.append(Exchange(said, self._turns(detail)))
+        return found
+
+    def _said_to(
+        self, before: History, instruction: str | None, remembers: bool, chain: Sequence[Attempt]
+    ) -> str:
+        prompt = self._build(before, instruction, remembers or bool(chain))
+        return carry_on(chain[-1].error, prompt) if chain else prompt
+
+    def _is_ours(self, step: StepContext) -> bool:
+        return step.role == self._role.name and step.agent == self._agent
+
+    def _detail(self, node: Hash | None) -> Any:
+        if node is None:
+            return None
+        detail = self._store.get(node)
+        return detail.payload if is_kind(detail.type, "detail") else None
+
+    def _turns(self, detail: Any) -> tuple[TurnRecord, ...]:
+        return tuple(read_turn(self._store.get(turn).payload) for turn in detail["turns"])
+
+
+def carry_on(error: str, prompt: str) -> str:
+    """What is said in the session of a failed attempt."""
+    return (
+        f"Your last attempt at this step did not count: {error}.\n\n"
+        "Go on from where you are; don't do again what is done. End with your deliverable:\n\n"
+        f"{prompt}"
+    )
