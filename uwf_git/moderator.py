@@ -132,6 +132,11 @@ def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, 
     return {**(output if isinstance(output, dict) else {}), "start": given}
 
 
+def history_value(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
+    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded."""
+    return {"start": _start_value(start), "steps": list(map(_step_value, steps))}
+
+
 class _Context:
     """What conditions are evaluated over, made when the first one asks."""
 
@@ -142,7 +147,7 @@ class _Context:
 
     def value(self) -> Any:
         if self._value is None:
-            self._value = {"start": _start_value(self._start), "steps": list(map(_step_value, self._steps))}
+            self._value = history_value(self._start, self._steps)
         return self._value
 
 

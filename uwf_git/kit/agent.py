@@ -212,6 +212,7 @@ class Agent:
             record=recorder.record,
             in_session=recorder.in_session,
             secrets=instance.secrets,
+            instance=instance,
         )
 
     def _first(self, context: Context) -> Reply:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from uwf_git.settings import Config
     from uwf_git.ids import Hash, ThreadId
+    from uwf_git.instance import Instance
     from uwf_git.protocol import Role
     from uwf_git.schema import Schema
+    from uwf_git.settings import Config
     from uwf_git.store import Store
     from uwf_git.thread import History
 
@@ -91,7 +92,8 @@ class Context(NamedTuple):
     is on time.monotonic()'s clock; `options` is what the agent's own argument parser made of its arguments.
     `record` writes a turn at once, for whoever watches: what it was given may stand in `Reply.turns` too,
     as the same object, and is not written twice. `in_session` notes the session's id as soon as it is known, so
-    that a run which is broken off can be carried on. `secrets` are the values of `.env`, by name.
+    that a run which is broken off can be carried on. `secrets` are the values of `.env`, by name; `instance` is for
+    agents that work on the store itself.
     """
 
     thread: ThreadId
@@ -113,6 +115,7 @@ class Context(NamedTuple):
     record: Callable[[TurnRecord], None]
     in_session: Callable[[str], None]
     secrets: Mapping[str, str]
+    instance: Instance
 
     @property
     def previous_session(self) -> str | None:

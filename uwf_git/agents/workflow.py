@@ -1,0 +1,232 @@
+"""`uwf-workflow`: a role is done by another workflow, in a thread of its own.
+
+The edge's instruction is the prompt of the child thread, which is stepped to its end by the agents that this
+machine has for it. Its last output becomes the output of the step, without the fields that the role's schema doesn't
+know; `--output`, a JSONata expression over the child's `{start, steps}`, makes something else of it. When the child asks
+a human, this thread asks in its place and hands the answer on; when it fails, the step has failed, and the next one
+goes on with the same child.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.errors import AgentFailed, Invalid, NotFound, Usage, UwfError, Waiting
+from uwf_git.ids import ThreadId, is_thread_id
+from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit.extract import failed_with, judge
+from uwf_git.protocol import SUSPEND, USER
+from uwf_git.repository import Oid
+
+if TYPE_CHECKING:
+    from uwf_git.instance import Instance
+    from uwf_git.thread import Head, History
+
+USAGE = "uwf-workflow [--output EXPRESSION] NAME"
+DEEPEST = 8
+_WITHIN = "UWF_WITHIN"
+"""The workflows that are being stepped around this process, outermost first; names hold no comma."""
+
+
+class Options(NamedTuple):
+    """The agent's arguments: a registered workflow's name, and what to make of its history."""
+
+    name: str
+    output: str | None = None
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    rest, output = list(args), None
+    while rest and rest[0].startswith("--"):
+        name, equals, value = rest.pop(0).partition("=")
+        if name != "--output":
+            raise Usage(f"uwf-workflow has no argument {name}", USAGE)
+        if not equals and not rest:
+            raise Usage("uwf-workflow: --output needs a value", USAGE)
+        output = value if equals else rest.pop(0)
+    if len(rest) != 1:
+        raise Usage("uwf-workflow needs the name of one workflow", USAGE)
+    return Options(rest[0], output)
+
+
+def run(ctx: Context) -> Reply:
+    """Steps a child thread to its end, or until it asks: a new one, or the one whose question was answered.
+    Raises AgentFailed where the child fails, with its id kept."""
+    child = _answered(ctx)
+    return _to_the_end(ctx, child or _start(ctx))
+
+
+def continue_(ctx: Context, session: str, message: str) -> Reply:
+    """Goes on with the child of a failed attempt, or begins anew where that was killed or is gone."""
+    if not is_thread_id(session):
+        return run(ctx)
+    child = ThreadId(session)
+    try:
+        head = ctx.instance.threads.head(child)
+    except NotFound:
+        return run(ctx)
+    if head.archive is not None and head.archive.status == "killed":
+        return run(ctx)
+    return _to_the_end(ctx, child)
+
+
+def _start(ctx: Context) -> ThreadId:
+    options: Options = ctx.options
+    _within(ctx, options.name)
+    instance = ctx.instance
+    try:
+        version = instance.registry.current(options.name)
+    except NotFound as error:
+        raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
+    prompt = ctx.instruction if ctx.instruction and ctx.instruction.strip() else ctx.history.start.prompt
+    child = instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+    instance.folders.remember(child, ctx.cwd)
+    ctx.in_session(child)
+    return child
+
+
+def _within(ctx: Context, name: str) -> list[str]:
+    """The workflows around the child. Raises AgentFailed where it would be within itself, or too deep."""
+    around = [each for each in os.environ.get(_WITHIN, "").split(",") if each]
+    around = [*around, ctx.history.workflow.name]
+    if name in around:
+        raise AgentFailed(
+            f"workflow {name} would run within itself: {' → '.join([*around, name])}",
+            "bind the role to another agent in agentOverrides",
+        )
+    if len(around) >= DEEPEST:
+        raise AgentFailed(
+            f"workflow {name} would be the {len(around) + 1}th within another: {' → '.join(around)}",
+            f"at most {DEEPEST} may run within each other",
+        )
+    return around
+
+
+@contextmanager
+def _stepping(around: Sequence[str]) -> Iterator[None]:
+    """Says around what a child is stepped, to agents in this process and to commands."""
+    before = os.environ.get(_WITHIN)
+    os.environ[_WITHIN] = ",".join(around)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_WITHIN]
+        else:
+            os.environ[_WITHIN] = before
+
+
+def _answered(ctx: Context) -> ThreadId | None:
+    """The child whose question has just been answered in this thread, with the answer handed on."""
+    steps = ctx.history.steps
+    if len(steps) < 2 or steps[-1].role != USER or ctx.previous is None:
+        return None
+    session = ctx.previous.session
+    if steps[-2].role != ctx.role.name or session is None or not is_thread_id(session):
+        return None
+    from uwf_git.step import answer
+
+    child = ThreadId(session)
+    instance = ctx.instance
+    try:
+        head = instance.threads.head(child)
+    except NotFound:
+        return None  # on this machine there is no such thread: it is done from the beginning
+    if head.archive is None and head.row.asks:
+        answer(instance, child, ctx.instruction or "")
+    ctx.in_session(child)
+    return child
+
+
+def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
+    from uwf_git.step import step
+
+    instance = ctx.instance
+    with _stepping(_within(ctx, ctx.options.name)):
+        while True:
+            head = instance.threads.head(child)
+            if head.archive is not None:
+                return _ended(ctx, head)
+            if ctx.deadline is not None and time.monotonic() > ctx.deadline:
+                raise _broken(ctx, child, "ran out of time", "raise agents.<name>.timeout")
+            try:
+                step(instance, child)
+            except Waiting as waiting:
+                if not instance.threads.head(child).row.asks:
+                    raise _broken(ctx, child, waiting.message, waiting.hint) from None
+                return _asks(ctx, instance, child)
+            except UwfError as error:
+                raise _broken(ctx, child, error.message, error.hint) from None
+
+
+def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFailed:
+    problem = f"thread {child} of workflow {ctx.options.name}: {message}"
+    return failed_with(Reply(f"{problem}\n", session=child), problem, hint)
+
+
+def _asks(ctx: Context, instance: Instance, child: ThreadId) -> Reply:
+    """The child's question as one of this step."""
+    from uwf_git.status import outlook
+
+    asked = outlook(instance, instance.threads.head(child))
+    output: dict[str, Any] = {"$status": SUSPEND, "question": asked.question}
+    if asked.options:
+        output["options"] = list(asked.options)
+    reason = f"{asked.asks} asks in thread {child} of workflow {ctx.options.name}"
+    output["reason"] = f"{asked.reason} ({reason})" if asked.reason else reason
+    return Reply(f"{asked.question}\n\n{reason}\n", session=child, output=output)
+
+
+def _ended(ctx: Context, head: Head) -> Reply:
+    child = head.thread
+    assert head.archive is not None
+    if head.archive.status == "killed":
+        raise _broken(ctx, child, "was killed", "step again for a new one")
+    history = ctx.instance.threads.history(head)
+    if not history.steps:
+        raise _broken(ctx, child, "ended without a step", f"see: uwf thread show {child}")
+    problems: tuple[str, ...] = ()
+    try:
+        outputs = _outputs(ctx, history)
+    except Invalid as error:
+        raise _broken(ctx, child, f"--output: {error.message}", error.hint) from None
+    for output in outputs:
+        reply = Reply(f"Done by thread {child}.\n", session=child, output=output, detail=history.head)
+        verdict = judge(reply, ctx.role, ctx.schema)
+        if not verdict.problems:
+            return reply
+        problems = problems or verdict.problems
+    raise _broken(
+        ctx,
+        child,
+        f"its output is none of role {ctx.role.name}: {problems[0]}",
+        "say with --output what to make of it, as in --output '{\"summary\": steps[-1].output.text}'",
+    )
+
+
+def _outputs(ctx: Context, history: History) -> list[Any]:
+    """What may be the output, in the order of preference: what `--output` says, or the child's last output as
+    it is, then without the fields that the role's schema doesn't have."""
+    options: Options = ctx.options
+    if options.output is not None:
+        from uwf_git.expression import evaluate
+        from uwf_git.moderator import history_value
+
+        return [evaluate(options.output, history_value(history.start, history.steps))]
+    last = next(step.output for step in reversed(history.steps) if step.role != USER)
+    properties = ctx.schema.payload.get("properties") if isinstance(ctx.schema.payload, dict) else None
+    if not isinstance(last, dict) or not isinstance(properties, dict):
+        return [last]
+    return [last, {key: value for key, value in last.items() if key in properties}]
+
+
+agent = create_agent("uwf-workflow", run, continue_, parse_args, USAGE)
+main = agent.main
+
+if __name__ == "__main__":
+    main()
