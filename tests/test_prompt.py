@@ -11,7 +11,16 @@ from uwf_git.kit.coerce import coerce
 from uwf_git.kit.format import describe, example, format_instruction, render_frontmatter
 from uwf_git.kit.frontmatter import parse_answer
 from uwf_git.kit.prompt import build_prompt
-from uwf_git.protocol import QUESTION, SUSPEND_SCHEMA, Role, Start, StepContext, Workflow
+from uwf_git.protocol import (
+    QUESTION,
+    SUSPEND_SCHEMA,
+    Condition,
+    Role,
+    Start,
+    StepContext,
+    Transition,
+    Workflow,
+)
 from uwf_git.schema import Schema
 from uwf_git.thread import History
 
@@ -94,7 +103,16 @@ def step(number: int, role: str, output: Any) -> StepContext:
 
 
 def history(*steps: StepContext) -> History:
-    workflow = Workflow("solve-issue", "", {}, {}, {})
+    torn = Condition("torn", "The reviewer can't decide.", "false")
+    graph = {
+        "developer": (Transition("reviewer"),),
+        "reviewer": (
+            Transition("developer", status="rejected"),
+            Transition("$END", status="approved"),
+            Transition("lead", condition="torn"),
+        ),
+    }
+    workflow = Workflow("solve-issue", "", {}, {"torn": torn}, graph)
     nothing = Hash("0000000000000")
     return History(THREAD, nothing, nothing, Start(nothing, "Fix the login.\n"), nothing, workflow, steps)
 
@@ -122,6 +140,10 @@ def test_the_first_turn_has_no_history() -> None:
 # Progress
 
 Thread 01J7K9ABCDEFGHJKMNPQRSTVWX of the workflow solve-issue. This is step 1. It is your first turn in it.
+
+- Inputs: the task.
+- Outputs: `status`, `comments`, `files`, `risk`, and your report.
+- Allowed next: reviewer.
 
 # Your role: developer
 
@@ -166,6 +188,11 @@ def test_a_role_that_comes_back_is_told_everything_that_was_said() -> None:
         """\
 Thread 01J7K9ABCDEFGHJKMNPQRSTVWX of the workflow solve-issue. This is step 4. \
 You have spoken once before, last in step 2.
+
+- Inputs: the task, developer (step 3).
+- Outputs: `status`, `comments`, `files`, `risk`, and your report.
+- Allowed next: developer on `rejected`; the end of the workflow on `approved`; \
+lead if `torn` (The reviewer can't decide).
 
 # Your role: reviewer
 
@@ -289,13 +316,14 @@ def test_the_newest_stays_whole_and_the_oldest_is_cut_first() -> None:
     assert "## Step 2" not in prompt
 
 
-def test_a_single_answer_beyond_the_quota_keeps_its_ends() -> None:
-    prompt = build_prompt(
-        history(STEPS[0]), REVIEWER, SCHEMA, None, {STEPS[0].hash: "a" * 5000 + "b" * 5000}, quota=3000
-    )
-    assert "aaa\n[… " in prompt
-    assert "bbb\n```" in prompt
-    assert len(prompt.split("# What happened so far")[1]) < 3500
+def test_the_newest_answer_and_output_are_told_whole_whatever_the_quota() -> None:
+    large = step(2, "reviewer", {"status": "rejected", "comments": "c" * 20_000})
+    answers = {STEPS[0].hash: "older " * 100, large.hash: "a" * 5000 + "b" * 5000}
+    prompt = build_prompt(history(STEPS[0], large), DEVELOPER, SCHEMA, None, answers, quota=3000)
+    assert "a" * 5000 + "b" * 5000 in prompt
+    assert "c" * 20_000 in prompt
+    assert "older" not in prompt
+    assert "[Step 1 is left out here for its size" in prompt
 
 
 def test_only_answers_that_have_room_are_read() -> None:

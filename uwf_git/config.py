@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 from uwf_git import yaml12
 from uwf_git.config_reader import Reader
 from uwf_git.errors import Invalid, NotFound, Usage
-from uwf_git.known_agents import EMBEDDED, SHIPPED, known_names, plugin_names
+from uwf_git.known_agents import EMBEDDED, PLUGIN, SHIPPED, known_names, plugin_names
 from uwf_git.nearest import nearest
 from uwf_git.settings import FILE, AgentConfig, Config, ConfigProblem, Model, expanded, parse_command
 from uwf_git.yaml12 import Document, one_line
@@ -123,7 +123,7 @@ def _known_agent(config: Config, name: str) -> AgentConfig | None:
             return AgentConfig(command, command, (), None)
     if name in config.agent_clis:
         return AgentConfig(name, "uwf-cli", (name,), None)
-    return AgentConfig(name, name, (), None) if name in plugin_names() else None
+    return AgentConfig(name, PLUGIN + name, (), None) if name in plugin_names() else None
 
 
 def _from_command(text: str, where: str) -> AgentConfig:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "uwf.agents"
+PLUGIN = "plugin:"
+"""Before the name of a package's agent, where a command stands: a program may have the same name."""
 EMBEDDED = "uwf-rehearse"
 
 SHIPPED = {

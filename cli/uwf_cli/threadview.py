@@ -52,7 +52,7 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _state(instance: Instance, head: Head) -> dict[str, Any]:
-    from uwf_git.status import FAILED, KILLED, WAITING, outlook, status_of
+    from uwf_git.status import FAILED, KILLED, WAITING, budget_reached, outlook, status_of
 
     value: dict[str, Any] = {
         "workflow": head.row.workflow,
@@ -62,11 +62,15 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
         "status": status_of(instance, head),
         "role": head.row.role,
     }
+    if extraction := _extraction(instance, head):
+        value["extraction"] = extraction
     if head.archive and value["status"] == KILLED:
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
     value["next"] = following.next
-    if value["status"] == WAITING:
+    if value["status"] == WAITING and following.question is None:
+        value["reason"] = budget_reached(instance, head)
+    elif value["status"] == WAITING:
         value["asks"] = following.asks
         value["question"] = following.question
         value["options"] = list(following.options)
@@ -79,6 +83,16 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
     return value
 
 
+def _extraction(instance: Instance, head: Head) -> str:
+    """How the last output was found; "" where its detail doesn't say."""
+    from uwf_git.protocol import is_kind, parse_step
+
+    if head.row.kind != "step":
+        return ""
+    detail = instance.store.get(parse_step(instance.store.get(head.node).payload).detail)
+    return str(detail.payload["extraction"]) if is_kind(detail.type, "detail") else ""
+
+
 def _state_text(value: Any) -> str:
     step = f"step {value['number']}, {value['role']}" if value["number"] else "not stepped yet"
     options = "\n".join(f"- {option}" for option in value.get("options", ()))
@@ -87,6 +101,7 @@ def _state_text(value: Any) -> str:
         ("workflow", f"{value['name']}  {value['workflow']}"),
         ("status", terminal.status(value["status"])),
         ("head", f"{value['head']}  {step}"),
+        ("output", _found(value.get("extraction", ""))),
         ("updated", value["updated"]),
         ("error", value.get("error", "")),
         ("problem", value.get("problem", "")),
@@ -101,6 +116,13 @@ def _state_text(value: Any) -> str:
     if not value["done"]:
         pairs.append(("next", value["next"] or ""))
     return terminal.fields(pairs)
+
+
+def _found(extraction: str) -> str:
+    """Only what somebody might not expect: an output that the agent did not write like this."""
+    if model := extraction.removeprefix("model:") if extraction.startswith("model:") else "":
+        return f"read out of the answer by the model {model}, not written by the agent"
+    return "written when the agent was asked to correct itself" if extraction == "correction" else ""
 
 
 @click.command(
@@ -162,18 +184,21 @@ def _known(instance: Instance, workflow: str) -> None:
 
 def _items(instance: Instance, archived: bool) -> Iterator[dict[str, Any]]:
     from uwf_git.layout import ATTEMPTS
+    from uwf_git.ledger import Budgets
     from uwf_git.status import status_of
     from uwf_git.thread import Damaged
 
     heads = instance.threads.all(archived)
     running = instance.locks.held()
     tried = instance.store.index.tip_commits(ATTEMPTS)
+    budgets = Budgets(instance)
     for head in heads:
         if isinstance(head, Damaged):
             yield _damaged(head)
             continue
-        if head.archive or head.thread in running or head.row.asks or ATTEMPTS + head.thread in tried:
-            state = status_of(instance, head, running)
+        told = head.archive or head.thread in running or head.row.asks or ATTEMPTS + head.thread in tried
+        if told or budgets.sources(head):
+            state = status_of(instance, head, running, budgets)
         else:
             state = "idle"
         yield {

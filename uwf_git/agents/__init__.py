@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from uwf_git.errors import AgentFailed
-from uwf_git.known_agents import GROUP, SHIPPED, plugins
+from uwf_git.known_agents import GROUP, PLUGIN, SHIPPED, plugins
 
 if TYPE_CHECKING:
     from uwf_git.kit import Agent
@@ -18,21 +18,18 @@ def embedded(command: str) -> Agent | None:
     one of them included. Raises AgentFailed where a package's agent can't be loaded."""
     name = SHIPPED.get(command)
     if name is None:
-        return _plugged_in(command)
+        return _plugged_in(command.removeprefix(PLUGIN)) if command.startswith(PLUGIN) else None
     module = import_module(name)
     agent: Agent = module.agent_called(command) if hasattr(module, "agent_called") else module.agent
     return agent
 
 
-def _plugged_in(command: str) -> Agent | None:
-    import shutil
-
-    # Whatever is a program is called as one: looking through all installed packages takes longer.
-    if "/" in command or shutil.which(command) is not None or command not in (found := plugins()):
-        return None
+def _plugged_in(command: str) -> Agent:
     from uwf_git.kit import Agent
 
-    entry = found[command]
+    entry = plugins().get(command)
+    if entry is None:
+        raise AgentFailed(f"no installed package brings an agent {command}", "see: uwf agent list")
     package = entry.dist.name if entry.dist is not None else "its package"
     try:
         loaded = entry.load()

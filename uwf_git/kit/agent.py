@@ -11,17 +11,17 @@ it wrote; the engine may call `perform` in its own process instead. Neither move
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.errors import AgentFailed, Invalid, Usage, UwfError
+from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.ids import Hash, parse_thread_id
+from uwf_git.kit.brief import prompt_at, role_of
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
 from uwf_git.kit.record import Clock, Recorder, Said
-from uwf_git.nearest import nearest
-from uwf_git.protocol import STEPNODE, Role, Step
+from uwf_git.protocol import STEPNODE, Step
 from uwf_git.run import Order, Report
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ class Agent:
                 context.schema,
                 continue_=self._continue_with(context),
                 model=_extraction_model(instance, context),
+                clean=lambda value: instance.redactor.value(value)[0],
             )
         except ExtractionFailed as failure:
             said = _said(failure.replies, failure.replies[-1].text, failure.turns, failure.usage, "failed")
@@ -181,15 +182,12 @@ class Agent:
         recorder: Recorder,
     ) -> Context:
         history = instance.threads.history(head)
-        role = _role(history, order.role)
+        role = role_of(history, order.role)
         schema = instance.store.schema(role.schema)
         every = instance.attempts.all(head.thread)
 
         def build(at: History, instruction: str | None, remembers: bool) -> str:
-            from uwf_git.kit.prompt import build_prompt
-
-            answers = _Answers(instance, at)
-            return build_prompt(at, role, schema.payload, instruction, answers, remembers=remembers)
+            return prompt_at(instance, at, role, instruction, remembers)
 
         memory = Memory(instance, history, role, self.name, every, build)
         return Context(
@@ -251,31 +249,6 @@ def _said(replies: Sequence[Reply], answer: str, turns: Any, usage: Any, how: st
     costs = [reply.cost for reply in replies if reply.cost is not None]
     notes = tuple(note for reply in replies for note in reply.notes)
     return Said(answer, turns, session, model, usage, how, sum(costs) if costs else None, notes)
-
-
-class _Answers(Mapping[Hash, str]):
-    """The verbatim answers of a history, read when asked for."""
-
-    def __init__(self, instance: Instance, history: History) -> None:
-        self._threads = instance.threads
-        self._steps = {step.hash: step for step in history.steps}
-
-    def __getitem__(self, step: Hash) -> str:
-        return self._threads.answer(self._steps[step])
-
-    def __iter__(self) -> Iterator[Hash]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-
-def _role(history: History, name: str) -> Role:
-    role = history.workflow.roles.get(name)
-    if role is None:
-        hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
-        raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
-    return role
 
 
 def _reply(name: str, value: Reply | str) -> Reply:

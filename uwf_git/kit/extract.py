@@ -28,6 +28,9 @@ _SHOWN_TO_MODEL = 200_000  # characters
 Continue = Callable[[str, str], Reply]
 """Says a message in a session: (session, message) -> reply."""
 
+Clean = Callable[[Any], Any]
+"""Takes the secrets out of a JSON value."""
+
 Ask = Callable[[Sequence[Mapping[str, Any]]], Reply]
 """A chat model: messages of role and content -> reply."""
 
@@ -105,11 +108,13 @@ def extract(
     *,
     continue_: Continue | None = None,
     model: Ask | None = None,
+    clean: Clean | None = None,
 ) -> Extraction:
     """The output that a reply holds, or one of the replies to the corrections asked for.
 
-    `continue_` needs a session; without either, no correction is asked for. `model` comes last. Raises
-    ExtractionFailed when nothing gave a valid output, also when asking itself failed.
+    `continue_` needs a session; without either, no correction is asked for. `model` comes last. With `clean`,
+    an output must be valid without its secrets too. Raises ExtractionFailed when nothing gave a valid
+    output, also when asking itself failed.
     """
     said = _Said()
     said.add(reply)
@@ -118,7 +123,7 @@ def extract(
     bodies: list[str] = []
     for tries_left in range(CORRECTIONS, -1, -1):
         try:
-            verdict = judge(reply, role, schema)
+            verdict = _storable(judge(reply, role, schema), schema, clean)
         except Invalid as error:  # the schema can't be applied: no other answer would help
             raise _failed(role, said, [error.message], error.hint) from None
         if not verdict.problems:
@@ -140,7 +145,7 @@ def extract(
         how = "correction"
     if model is None:
         raise _failed(role, said, verdict.problems)
-    return _by_model(said, role, schema, model, verdict.problems)
+    return _by_model(said, role, schema, model, verdict.problems, clean)
 
 
 def judge(reply: Reply, role: Role, schema: Schema) -> _Verdict:
@@ -152,6 +157,19 @@ def judge(reply: Reply, role: Role, schema: Schema) -> _Verdict:
     if answer.fields is None:
         return _Verdict(None, role.schema, (answer.problem,), answer.body)
     return _check(answer.fields, role, schema, answer.body)
+
+
+def _storable(verdict: _Verdict, schema: Schema, clean: Clean | None) -> _Verdict:
+    """The verdict, with the problems that a valid output has once its secrets are taken out."""
+    if verdict.problems or clean is None or (value := clean(verdict.output)) == verdict.output:
+        return verdict
+    obeyed = Schema(SUSPEND_SCHEMA) if verdict.type == QUESTION else schema
+    problems = obeyed.problems(value)
+    return verdict._replace(
+        problems=tuple(
+            f"a secret, which is never stored, was taken out, and then {each}" for each in problems
+        )
+    )
 
 
 def correction(problems: Sequence[str]) -> str:
@@ -238,7 +256,9 @@ def _failed(role: Role, said: _Said, problems: Sequence[str], hint: str = "") ->
     )
 
 
-def _by_model(said: _Said, role: Role, schema: Schema, model: Ask, problems: Sequence[str]) -> Extraction:
+def _by_model(
+    said: _Said, role: Role, schema: Schema, model: Ask, problems: Sequence[str], clean: Clean | None
+) -> Extraction:
     """The output as a model reads it out of what the agent said, with one chance to correct itself."""
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": _EXTRACT.format(schema=json.dumps(schema.payload, ensure_ascii=False))},
@@ -251,7 +271,7 @@ def _by_model(said: _Said, role: Role, schema: Schema, model: Ask, problems: Seq
             problems = [*problems, f"extraction by a model failed: {error.message}"]
             raise _failed(role, said, problems, error.hint) from None
         said.read(reply)
-        verdict = judge(reply._replace(output=None), role, schema)
+        verdict = _storable(judge(reply._replace(output=None), role, schema), schema, clean)
         if not verdict.problems:
             return _done(said, verdict, f"model:{reply.model or 'unnamed'}", said.replies[-1].text)
         problems = verdict.problems

@@ -2,7 +2,7 @@
 
 The order is fixed: deliverable format, progress, the role, the task, what happened since the role's
 last turn, the current instruction. What must be obeyed stands first and last; what may be long stands
-between, newest whole, and is cut from the oldest backwards. Prompts are never stored: a detail keeps the
+between, the newest whole whatever its size, and is cut from the oldest backwards. Prompts are never stored: a detail keeps the
 head one was built from, and the same head gives the same prompt.
 """
 
@@ -12,15 +12,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.fields import variants
 from uwf_git.ids import Hash
 from uwf_git.kit.format import format_instruction
-from uwf_git.protocol import USER, Role, StepContext
+from uwf_git.protocol import END, USER, Role, StepContext, Transition
 
 if TYPE_CHECKING:
     from uwf_git.thread import History
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
+_NAMED = 20  # fields and inputs that are listed
 _LEAST = 400  # fewer characters than these tell nothing
 
 
@@ -39,11 +41,12 @@ def build_prompt(
     `schema` is the payload of the role's output schema, `answers` the verbatim answer by step hash; it is
     asked for the newest first, and only as far as the quota reaches, so it may read them when asked.
     `remembers` says that the agent resumes the session of the role's last turn: then only what happened
-    since is told. Otherwise all of it is, the newest first when room runs out. `quota` is in characters.
+    since is told. Otherwise all of it is, the newest first when room runs out. `quota` is in characters; the
+    newest step is told whole, whatever it takes.
     """
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
-        f"# Progress\n\n{_progress(history, role)}",
+        f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
         f"# Your role: {role.name}\n\n{_role(role)}",
         f"# The task\n\n{history.start.prompt.strip()}",
     ]
@@ -60,6 +63,45 @@ def _progress(history: History, role: Role) -> str:
         return f"{said} It is your first turn in it."
     times = "once" if len(spoken) == 1 else "twice" if len(spoken) == 2 else f"{len(spoken)} times"
     return f"{said} You have spoken {times} before, last in step {spoken[-1]}."
+
+
+def _place(history: History, role: Role, schema: Any) -> str:
+    """What the role's turn stands between: what it is given, what it has to give, who can come next."""
+    lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
+    edges = history.workflow.graph.get(role.name, ())
+    if edges:
+        lines.append(f"- Allowed next: {'; '.join(_next(history, edge) for edge in edges)}.")
+    return "\n".join(lines)
+
+
+def _inputs(history: History, role: Role) -> str:
+    """The last step of each other role, and a human's answer."""
+    last: dict[str, int] = {}
+    for number, step in enumerate(history.steps, 1):
+        last.pop(step.role, None)
+        last[step.role] = number
+    names = {USER: "the user's answer"}
+    said = [f"{names.get(name, name)} (step {n})" for name, n in last.items() if name != role.name]
+    return "".join(f", {each}" for each in said[-_NAMED:])
+
+
+def _outputs(schema: Any) -> str:
+    shapes = variants(schema)
+    names = dict.fromkeys(field.name for shape in shapes for field in shape.fields)
+    fields = ", ".join(f"`{name}`" for name in list(names)[:_NAMED])
+    more = ", …" if len(names) > _NAMED else ""
+    return f"{fields}{more}, and your report" if fields else "your report"
+
+
+def _next(history: History, edge: Transition) -> str:
+    target = "the end of the workflow" if edge.role == END else edge.role
+    if edge.status is not None:
+        return f"{target} on `{edge.status}`"
+    if edge.condition is None:
+        return target
+    condition = history.workflow.conditions.get(edge.condition)
+    said = condition.description.strip().rstrip(".") if condition else ""
+    return f"{target} if `{edge.condition}`" + (f" ({said})" if said else "")
 
 
 def _turns(steps: Sequence[StepContext], role: str) -> list[int]:
@@ -140,22 +182,26 @@ def _tell(
         if room < _LEAST and told:
             told += [_Told(older, "", True) for older in range(number, after, -1)]
             break
-        text = _step(number, step, role, answers.get(step.hash, ""), room)
+        newest = not told
+        text = _step(number, step, role, answers.get(step.hash, ""), None if newest else room)
         room -= len(text)
         told.append(_Told(number, text))
     return told[::-1]
 
 
-def _step(number: int, step: StepContext, role: str, answer: str, room: int) -> str:
+def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:
+    """A step in words; `room` is None for the one that is told whole."""
     if step.role == USER:
         said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
         return f"## Step {number}: the user answered\n\n{_cut(str(said).strip(), room)}"
     who = f"{step.role} (you)" if step.role == role else step.role
     output = json.dumps(step.output, ensure_ascii=False, indent=2)
-    output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))
+    if room is not None:
+        output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))
+        room -= len(output)
     text = f"## Step {number}: {who}\n\nOutput:\n\n{_fenced(output, 'json')}"
     if answer.strip():
-        text += f"\n\nAnswer:\n\n{_fenced(_cut(answer.strip(), room - len(output)), 'markdown')}"
+        text += f"\n\nAnswer:\n\n{_fenced(_cut(answer.strip(), room), 'markdown')}"
     return text
 
 
@@ -169,9 +215,9 @@ def _fenced(text: str, language: str) -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _cut(text: str, room: int) -> str:
+def _cut(text: str, room: int | None) -> str:
     """The beginning and the end of a text that is longer than its room, and how much is missing."""
-    if len(text) <= room:
+    if room is None or len(text) <= room:
         return text
     room = max(room, _LEAST)
     if len(text) <= room:

@@ -1,0 +1,92 @@
+"""Which agents are known, those of installed packages among them, and whether they answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Uwf
+
+PLUGIN = """\
+from uwf_git.kit import create_agent
+
+def run(ctx):
+    return "---\\nword: ready\\n---\\n"
+
+agent = create_agent("echo", run)
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Installs a package with that module, which brings the agent `echo`."""
+
+    def install(source: str) -> None:
+        site = tmp_path / "site"
+        info = site / "uwf_echo-1.2.dist-info"
+        info.mkdir(parents=True)
+        (site / "uwf_echo.py").write_text(source)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: uwf-echo\nVersion: 1.2\n")
+        (info / "entry_points.txt").write_text("[uwf.agents]\necho = uwf_echo:agent\n")
+        monkeypatch.setenv("PYTHONPATH", str(site))
+
+    return install
+
+
+def listed(uwf: Uwf) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in uwf("agent", "list").json}
+
+
+def test_an_installed_package_makes_its_agent_known_by_its_name(
+    uwf: Uwf, package: Callable[[str], None], config: Callable[[str], Path]
+) -> None:
+    package(PLUGIN)
+    config("defaultAgent: echo\n")
+    found = listed(uwf)["echo"]
+    assert (found["by"], found["ready"]) == ("uwf-echo 1.2", True)
+    done = uwf("agent", "check", "echo").json
+    assert (done["agent"], done["ready"]) == ("echo", True)
+
+
+def test_a_package_whose_agent_is_broken_fails_the_step_with_its_name(
+    uwf: Uwf, package: Callable[[str], None]
+) -> None:
+    package("raise RuntimeError('no luck')\n")
+    failed = uwf("agent", "check", "echo", check=6)
+    assert "echo of uwf-echo can't be loaded: RuntimeError: no luck" in failed.err
+
+
+def test_the_list_says_what_is_missing_and_how_to_get_it(
+    uwf: Uwf,
+    script: Callable[[str, str], Path],
+    config: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codex = script("codex", "print('codex-cli 0.0.1')\n")
+    row = json.dumps({"program": "no-such-program", "first": [], "install": "get it there"})
+    config(f"agents:\n  mine: {{command: /no/such/file}}\nagentClis:\n  other: {row}\n")
+    monkeypatch.setenv("PATH", f"{codex.parent}:/usr/bin:/bin")
+    found = listed(uwf)
+    assert (found["uwf-codex"]["path"], found["uwf-codex"]["version"]) == (str(codex), "0.0.1")
+    assert "older than" in found["uwf-codex"]["problem"]
+    assert found["other"]["hint"] == "install it: get it there"
+    assert "/no/such/file is not installed" in found["mine"]["problem"]
+    assert found["uwf-rehearse"]["ready"]
+    shown = uwf("agent", "list", "--format", "text").out
+    assert "get it there" in shown
+
+
+def test_a_check_says_what_is_wrong_and_leaves_nothing_behind(
+    uwf: Uwf, script: Callable[[str, str], Path], root: Path, hermetic: Path
+) -> None:
+    sulky = script("sulky", "import sys\nprint('not logged in', file=sys.stderr)\nsys.exit(3)\n")
+    failed = uwf("agent", "check", str(sulky), check=6)
+    assert "not logged in" in failed.err and failed.err.count("\n") == 1
+    slow = script("slow", "import time\ntime.sleep(600)\n")
+    assert "ran out of time" in uwf("agent", "check", str(slow), "--timeout", "200ms", check=6).err
+    assert "llm has no model" in uwf("agent", "check", "llm", check=6).err
+    assert uwf("agent", "check", "rehearse", "--timeout", "soon", check=2).error["code"] == "usage"
+    assert not (root / "store.git").exists()

@@ -1,0 +1,130 @@
+"""Turns while a step is made and afterwards, and what an agent would be told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import one_role
+import pytest
+from conftest import Uwf
+
+from uwf_git.instance import Instance
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+# Says one thing, waits until somebody lets it go on, and says another.
+TALKER = """\
+import os, sys, time
+from pathlib import Path
+from uwf_git.kit import Reply, TurnRecord, Usage, create_agent
+
+def wait(name):
+    while not Path(name).exists():
+        time.sleep(0.02)
+
+def run(ctx):
+    ctx.in_session("s-1")
+    turns = [TurnRecord("assistant", "I look.", usage=Usage(10, 2), model="m")]
+    ctx.record(turns[0])
+    if ctx.resume:
+        wait("never")
+    wait("go")
+    turns.append(TurnRecord("tool", "", "read_file", {"path": "a"}, {"ok": True}, call="c1"))
+    ctx.record(turns[1])
+    return Reply("---\\ntext: done\\n---\\n", session="s-1", turns=tuple(turns), usage=Usage(10, 2))
+
+def continue_(ctx, session, message):
+    Path("resumed").write_text(session + "\\n" + str([e.turns[0].text for e in ctx.resume.exchanges()]))
+    return Reply("---\\ntext: done\\n---\\n", session=session)
+
+create_agent("talker", run, continue_).main()
+"""
+
+
+@pytest.fixture
+def talker(script: Callable[[str, str], Path]) -> str:
+    return str(script("talker", TALKER))
+
+
+@pytest.fixture
+def thread(instance: Instance) -> str:
+    return one_role.start(instance, SCHEMA)
+
+
+@pytest.fixture
+def stepping(talker: str, thread: str) -> Iterator[subprocess.Popen[str]]:
+    """A step that waits in the middle."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", talker],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_turns_are_shown_as_they_happen_and_all_of_them_afterwards(
+    uwf: Uwf, thread: str, stepping: subprocess.Popen[str], instance: Instance
+) -> None:
+    while not instance.runs.notes(thread):
+        assert stepping.poll() is None
+    live = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "turns", thread, "--live"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert live.stdout is not None
+    first = json.loads(live.stdout.readline())
+    assert (first["role"], first["text"], first["usage"]["input"]) == ("assistant", "I look.", 10)
+    assert [turn["text"] for turn in uwf("thread", "turns", thread).json] == ["I look."]
+    Path("go").touch()
+    assert stepping.wait(30) == 0
+    rest = [json.loads(line) for line in live.stdout.read().splitlines()]
+    assert [turn["tool"] for turn in rest] == ["read_file"]
+    assert live.wait() == 0
+    after = uwf("thread", "turns", thread).json
+    assert [(turn["role"], turn["text"]) for turn in after] == [("assistant", "I look."), ("tool", "")]
+    assert "read_file" in uwf("thread", "turns", thread, "--format", "text").out
+    assert uwf("thread", "turns", thread, "--live", check=1).error["message"].endswith("is not running")
+
+
+def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resumes_the_session(
+    uwf: Uwf, thread: str, talker: str, stepping: subprocess.Popen[str], instance: Instance
+) -> None:
+    while not any("turn" in note for note in instance.runs.notes(thread)):
+        assert stepping.poll() is None
+    subprocess.run(["pkill", "-KILL", "-f", f"^{sys.executable} {talker}"], check=True)
+    os.kill(stepping.pid, signal.SIGKILL)
+    stepping.wait()
+    done = uwf("thread", "step", thread, "--agent", talker).json
+    assert done["status"] == "completed"
+    assert Path("resumed").read_text() == "s-1\n['I look.']"
+    [attempt] = uwf("thread", "attempts", thread).json
+    turns = uwf("thread", "turns", thread, "--step", attempt["attempt"]).json
+    assert [turn["text"] for turn in turns] == ["I look."]
+
+
+def test_the_prompt_is_the_one_that_the_agent_gets(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    echo = script(
+        "echo-agent",
+        "from pathlib import Path\nfrom uwf_git.kit import create_agent\n"
+        "def run(ctx):\n    Path('told').write_text(ctx.prompt)\n    return '---\\ntext: x\\n---\\n'\n"
+        "create_agent('echo', run).main()\n",
+    )
+    shown = uwf("thread", "prompt", thread)
+    assert shown.out.startswith("# Deliverable format\n")
+    data = uwf("thread", "prompt", thread, "--format", "json").json
+    assert (data["role"], data["prompt"]) == ("worker", shown.out)
+    uwf("thread", "step", thread, "--agent", str(echo))
+    assert Path("told").read_text() == shown.out
+    assert uwf("thread", "prompt", thread, check=1).error["hint"] == "name one with --role"
+    assert "You have spoken once before" in uwf("thread", "prompt", thread, "--role", "worker").out

@@ -1,0 +1,182 @@
+"""Who can be asked to do a step on this machine, and whether it can.
+
+`members` looks at what is there; `check` has an agent do one small step for real, in a store of its own that is
+thrown away, with the user's configuration and secrets.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git import __version__
+from uwf_git.config import resolve_agent
+from uwf_git.errors import UwfError
+from uwf_git.known_agents import PLUGIN, SHIPPED, plugins
+from uwf_git.settings import AgentConfig, Config
+
+if TYPE_CHECKING:
+    from uwf_git.clis.row import Row
+
+WORD = "ready"
+_EXTRAS = {"uwf-acp": ("acp", "acp")}
+"""The module that an agent needs besides, and the extra of this package that brings it."""
+
+_WORKFLOW = """\
+name: agent-check
+description: One word, to see whether an agent can be asked.
+roles:
+  checked:
+    description: Says one word.
+    systemPrompt: Answer at once, without any tool. Change no file.
+    outputSchema:
+      type: object
+      properties: {word: {type: string, enum: [ready]}}
+      required: [word]
+graph:
+  $START: [{role: checked}]
+  checked: [{role: $END}]
+"""
+
+
+class Member(NamedTuple):
+    """An agent that is known by a name. `by` is who provides it: "uwf-git", "config.yaml", or a package with
+    its version. `program` is what has to be on PATH, "" where it runs in the engine; `path` where it was found.
+    `problem` says what is missing, with a hint."""
+
+    name: str
+    by: str
+    program: str
+    path: str | None
+    version: str | None
+    problem: str = ""
+    hint: str = ""
+
+
+class Checked(NamedTuple):
+    """What came of asking an agent. `problem` is "" where it answered as it should."""
+
+    agent: str
+    seconds: float
+    model: str | None
+    usage: dict[str, int] | None
+    problem: str = ""
+    hint: str = ""
+
+
+def members(config: Config) -> list[Member]:
+    """Every agent that is known, in the order in which names count: configured, shipped, CLIs of the
+    configuration, plugins. Programs are asked for their version, all at once."""
+    asked: list[tuple[str, Any]] = [(alias, each) for alias, each in config.agents.items()]
+    asked += [(name, name) for name in SHIPPED if name != "uwf-cli"]
+    asked += list(config.agent_clis.items())
+    asked += sorted(plugins().items())
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(lambda each: _member(config, *each), asked))
+
+
+def _member(config: Config, name: str, what: Any) -> Member:
+    from uwf_git.clis.row import Row
+
+    if isinstance(what, AgentConfig):
+        return _configured(config, name, what)
+    if isinstance(what, Row):
+        return _of_row(name, what, "config.yaml")
+    if isinstance(what, str):
+        return _shipped(name)
+    dist = what.dist
+    return Member(name, f"{dist.name} {dist.version}" if dist else "a package", "", None, None)
+
+
+def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
+    if agent.command in SHIPPED:
+        if agent.command == "uwf-cli" and agent.args and (row := config.agent_clis.get(agent.args[0])):
+            return _of_row(alias, row, "config.yaml")
+        return _shipped(agent.command)._replace(name=alias, by="config.yaml")
+    if not agent.command:
+        hint = f"uwf config set agents.{alias}.command …"
+        return Member(alias, "config.yaml", "", None, None, "it has no command", hint)
+    if agent.command.startswith(PLUGIN):
+        name = agent.command.removeprefix(PLUGIN)
+        missing = "" if name in plugins() else f"no installed package brings an agent {name}"
+        return Member(alias, "config.yaml", "", None, None, missing, missing and "install it")
+    found = shutil.which(agent.command)
+    if found is None:
+        problem = f"{agent.command} is not installed, or not on PATH"
+        return Member(
+            alias, "config.yaml", agent.command, None, None, problem, "install it, or correct its command"
+        )
+    return Member(alias, "config.yaml", agent.command, found, None)
+
+
+def _shipped(name: str) -> Member:
+    from importlib.util import find_spec
+
+    from uwf_git.clis.rows import shipped_row
+
+    row = shipped_row(name.removeprefix("uwf-"))
+    if row is not None:
+        return _of_row(name, row, "uwf-git")
+    member = Member(name, "uwf-git", "", None, __version__)
+    module, extra = _EXTRAS.get(name, ("", ""))
+    if module and find_spec(module) is None:
+        hint = f"pip install 'uwf-git[{extra}]'"
+        return member._replace(problem=f"the package for it is not installed: {module}", hint=hint)
+    return member
+
+
+def _of_row(name: str, row: Row, by: str) -> Member:
+    from uwf_git.clis.call import installed_version, older, require
+
+    try:
+        path = require(row, os.environ)
+    except UwfError as error:
+        return Member(name, by, row.program, None, None, error.message, error.hint)
+    version = installed_version(row, os.environ)
+    member = Member(name, by, row.program, path, version)
+    if version and row.least and older(version, row.least):
+        problem = f"version {version} is older than {row.least}"
+        return member._replace(problem=problem, hint=row.install)
+    return member
+
+
+def check(root: Path, config: Config, name: str, timeout: float) -> Checked:
+    """Has an agent, by its name or command, do a step whose answer is one word. `timeout`, in seconds, is for
+    agents without one of their own. Raises Usage, Invalid for what names no agent."""
+    from uwf_git.instance import Instance
+    from uwf_git.location import Location, init
+    from uwf_git.repository import Oid
+    from uwf_git.step import step
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import parse_source
+
+    agent = resolve_agent(config, "", "", override=name)
+    with tempfile.TemporaryDirectory(prefix="uwf-check-") as folder:
+        scratch, work = Path(folder) / "root", Path(folder) / "work"
+        work.mkdir()
+        scratch.mkdir()
+        for file in ("config.yaml", ".env"):
+            if (root / file).exists():
+                (scratch / file).symlink_to((root / file).absolute())
+        location = Location(scratch, scratch / "store.git")
+        init(location)
+        there = Instance(location)
+        limited = agent._replace(timeout=agent.timeout or timeout)
+        there.__dict__["config"] = config._replace(agents={**config.agents, name: limited})
+        version = there.registry.put(compile_source(parse_source(_WORKFLOW.encode(), "agent-check.yaml")))
+        thread = there.threads.start(Oid(hex=version.commit), version.hash, f"Answer with the word {WORD!r}.")
+        began = time.monotonic()
+        try:
+            step(there, thread, agent=name, cwd=work)
+        except UwfError as error:
+            took = time.monotonic() - began
+            return Checked(agent.alias, took, None, None, error.message, error.hint)
+        took = time.monotonic() - began
+        last = there.threads.history(there.threads.head(thread)).steps[-1]
+        detail = there.store.get(last.detail).payload
+        return Checked(agent.alias, took, detail.get("model"), detail.get("usage"))
