@@ -13,6 +13,16 @@ import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+ONE = """\
+name: one
+description: One step
+roles:
+  r: {description: R, systemPrompt: Do., outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}}
+graph:
+  $START: [{role: r}]
+  r: [{role: $END}]
+"""
+
 PAIR = """\
 version: 1
 name: pair

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_samples import ONE
 from conftest import Uwf
 
 from uwf_git.instance import Instance
@@ -44,16 +45,6 @@ for name in ("order", "clear"): guard(run.Runs, name)
 sys.argv[1:] = sys.argv[3:]
 from uwf_cli.main import main
 main()
-"""
-
-ONE = """\
-name: one
-description: One step
-roles:
-  r: {description: R, systemPrompt: Do., outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}}
-graph:
-  $START: [{role: r}]
-  r: [{role: $END}]
 """
 
 

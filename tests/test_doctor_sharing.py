@@ -80,12 +80,12 @@ def test_a_node_that_forges_do_not_like_or_do_not_take_is_named(
 ) -> None:
     assert [each["status"] for each in found("sizes")] == ["ok"]
     store = opened().store
-    large = store.put(TEXT, "x" * (2 << 20))
+    large = store.put(TEXT, "x" * 2_000_000)
     pin(store, large)
     said = found("sizes")
     assert [each["status"] for each in said] == ["warning"]
     assert large in said[0]["message"] and "2.0 MB" in said[0]["message"]
-    huge = store.put(TEXT, "x" * (96 << 20))
+    huge = store.put(TEXT, "x" * 96_000_000)
     pin(store, huge)
     errors = [each for each in found("sizes", code=1) if each["status"] == "error"]
     assert [huge in each["message"] for each in errors] == [True]

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_samples import ONE
 from conftest import Uwf
-from test_crash import ONE
 
 UWF = [sys.executable, "-m", "uwf_cli.main"]
 

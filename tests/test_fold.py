@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_samples import ONE
 from conftest import Uwf
 
 from uwf_git import fold, layout
@@ -19,15 +20,6 @@ from uwf_git.location import locate
 from uwf_git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.verify.whole import local_refs, verify_refs
 
-ONE = """\
-name: one
-description: One step
-roles:
-  r: {description: R, systemPrompt: Do., outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}}
-graph:
-  $START: [{role: r}]
-  r: [{role: $END}]
-"""
 FUTURE = 2**40
 JANUARY, FEBRUARY = 1736942400, 1739620800  # the 15th of 2025-01 and of 2025-02, at noon
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cli_samples import ONE
 from conftest import Uwf
 
 from uwf_git import layout
@@ -16,15 +17,6 @@ from uwf_git.instance import Instance
 from uwf_git.location import locate
 from uwf_git.protocol import TEXT
 
-ONE = """\
-name: one
-description: One step
-roles:
-  r: {description: R, systemPrompt: Do., outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}}
-graph:
-  $START: [{role: r}]
-  r: [{role: $END}]
-"""
 DAY = 24 * 60 * 60
 
 

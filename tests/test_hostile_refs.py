@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_samples import ONE
 from conftest import Uwf
-from test_crash import ONE
 
 WHEN = "1 +0000"
 

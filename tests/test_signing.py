@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cli_samples import ONE
 from conftest import Uwf
 
 from uwf_git.instance import Instance
@@ -17,15 +18,6 @@ from uwf_git.location import locate
 from uwf_git.repository import Oid
 from uwf_git.signatures import BAD, GOOD, NONE, UNKNOWN, signatures
 
-ONE = """\
-name: one
-description: One step
-roles:
-  r: {description: R, systemPrompt: Do., outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}}
-graph:
-  $START: [{role: r}]
-  r: [{role: $END}]
-"""
 ADA = "ada@example.invalid"
 
 

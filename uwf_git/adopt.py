@@ -14,16 +14,13 @@ from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.ids import Hash, ThreadId
 from uwf_git.index import CommitRow
 from uwf_git.instance import Instance
-from uwf_git.links import fork_point
-from uwf_git.listing import LARGEST, limit
-from uwf_git.overlay import Overlay
-from uwf_git.reconcile import Foreign, Reconciler, Sides, settle_attempts
+from uwf_git.links import tagged_commit
+from uwf_git.reconcile import Foreign, Reconciler, Settled, Sides, settle_attempts
 from uwf_git.repository import Oid
-from uwf_git.store import Store
 
 if TYPE_CHECKING:
     from uwf_git.verify.finding import Finding
-    from uwf_git.verify.refs import Verifier
+    from uwf_git.verify.trial import Trial
 
 
 class Adopted(NamedTuple):
@@ -52,7 +49,8 @@ class Refused(NamedTuple):
 
 class Adoption:
     """Takes over the refs of one other side: a remote, or a bundle. `refs` are its names for them, with
-    what they point at; the objects must be here. `yields` as in Reconciler."""
+    what they point at; the objects must be here. `yields` as in Reconciler. `on_verified` is told how many
+    of how many refs have been looked at."""
 
     def __init__(
         self,
@@ -67,19 +65,32 @@ class Adoption:
         self._yields = yields
         self._reconciler = Reconciler(instance, yields)
         self._on_verified = on_verified
-        self._overlay = Overlay(instance.store.index)
+        self._waiting: set[str] = set()
+        self._of = 0
+        self._settlers = {
+            layout.WORKFLOWS: self._workflow,
+            layout.PINS: self._replaceable,
+            layout.FOLDED: self._folded,
+        }
 
-    def run(self) -> Iterator[Adopted | Refused]:
+    def run(self) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
         """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `cases` says."""
         here = self._repository.refs(without=layout.REMOTES)
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
-        threads = self._threads_of(differing, here)
-        for done, (name, oid) in enumerate(sorted(differing.items())):
-            settle = self._settlers().get(name[: name.rindex("/") + 1])
-            if settle is not None:
-                yield from self._guarded(name, oid, settle)
-            if self._on_verified:
-                self._on_verified(done, len(differing))
+        self._waiting, self._of = set(differing), len(differing)
+        found = list(self._settle(differing, self._threads_of(differing, here)))
+        if self._waiting:  # what nothing had to be asked of
+            self._waiting.clear()
+            self._tell()
+        adopted = tuple(each for each in found if isinstance(each, Adopted))
+        return adopted, tuple(each for each in found if isinstance(each, Refused))
+
+    def _settle(
+        self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
+    ) -> Iterator[Adopted | Refused]:
+        for name, oid in sorted(differing.items()):
+            if settle := self._settlers.get(layout.namespace_of(name)):
+                yield from self._sound(name, oid, settle)
         known = self._instance.threads.ids()
         yield from self._unknown([thread for thread in threads if thread not in known])
         for thread in threads:
@@ -87,24 +98,16 @@ class Adoption:
                 yield from self._thread(thread)
         for name, oid in sorted(differing.items()):
             if name.startswith(layout.ATTEMPTS):
-                yield from self._guarded(name, oid, self._attempts)
+                yield from self._sound(name, oid, self._attempts)
             elif name.startswith(layout.FORKS):
-                yield from self._guarded(name, oid, self._fork)
-
-    def _settlers(self) -> Mapping[str, Callable[[str, Oid], Iterator[Adopted | Refused]]]:
-        return {
-            layout.WORKFLOWS: self._workflow,
-            layout.PINS: self._replaceable,
-            layout.FOLDED: self._folded,
-        }
+                yield from self._sound(name, oid, self._fork)
 
     def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
         """The threads to look at. One that has ended on both sides alike is none of them, though a server
         that refuses deletions still has its active ref."""
         found = set()
         for name in differing:
-            prefix = name[: name.rindex("/") + 1]
-            thread = ThreadId(name.removeprefix(prefix))
+            prefix, thread = layout.namespace_of(name), layout.thread_of(name)
             tag = self._refs.get(layout.ARCHIVE + thread)
             if prefix == layout.ARCHIVE or (
                 prefix == layout.THREADS
@@ -117,14 +120,23 @@ class Adoption:
                 found.add(thread)
         return sorted(found)
 
-    def _guarded(
+    def _sound(
         self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | Refused]]
     ) -> Iterator[Adopted | Refused]:
-        try:
+        """A ref settled, if nothing is wrong with it."""
+
+        def settled() -> Iterator[Adopted | Refused]:
             if findings := self._verify(name, oid):
                 yield Refused(name, findings)
-                return
-            yield from settle(name, oid)
+            else:
+                yield from settle(name, oid)
+
+        return self._guarded(name, settled())
+
+    def _guarded(self, name: str, settled: Iterator[Adopted | Refused]) -> Iterator[Adopted | Refused]:
+        """What became of a ref; an error on the way refuses it."""
+        try:
+            yield from settled
         except (Busy, HeadMoved) as error:
             yield Refused(name, (), error.message, error.hint, later=True)
         except StoreDamaged as error:
@@ -132,21 +144,21 @@ class Adoption:
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """What is wrong with a ref; when nothing is, what it leads to is known from now on."""
-        findings = self._verifier.ref(name, oid)
-        if not findings:
-            self._overlay.settle()
-        return tuple(findings)
+        findings = self._trial.findings(name, oid)
+        if name in self._waiting:
+            self._waiting.remove(name)
+            self._tell()
+        return findings
+
+    def _tell(self) -> None:
+        if self._on_verified:
+            self._on_verified(self._of - len(self._waiting), self._of)
 
     @cached_property
-    def _verifier(self) -> Verifier:
-        from uwf_git.verify.refs import Verifier
+    def _trial(self) -> Trial:
+        from uwf_git.verify.trial import Trial
 
-        index = self._instance.store.index
-        return Verifier(
-            Store(self._repository, self._overlay),
-            lambda commit: index.commit(commit.raw) is not None,
-            limit(self._repository, "uwf.maxBlob", LARGEST),
-        )
+        return Trial(self._instance.store)
 
     # Threads
 
@@ -174,32 +186,24 @@ class Adoption:
 
     def _thread(self, thread: ThreadId) -> Iterator[Adopted | Refused]:
         ref = layout.ARCHIVE + thread if layout.ARCHIVE + thread in self._refs else layout.THREADS + thread
+        return self._guarded(ref, self._sides(ref, thread))
+
+    def _sides(self, ref: str, thread: ThreadId) -> Iterator[Adopted | Refused]:
         sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
         for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
             if side is not None and (findings := self._verify(name + thread, side)):
                 yield Refused(name + thread, findings)
                 return
-        try:
-            settled = self._reconciler.settle(thread, self._as_folded(thread, sides))
-        except (Busy, HeadMoved) as error:
-            yield Refused(ref, (), error.message, error.hint, later=True)
-        except StoreDamaged as error:
-            yield Refused(ref, (), error.message, error.hint)
-        else:
-            yield Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)
+        yield _adopted(ref, thread, self._reconciler.settle(thread, self._as_folded(thread, sides)))
 
     def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
-        """An active ref that is left of a thread which is folded here: the fold's tag ends it, though the
-        object may be gone by now."""
+        """An active ref that is left of a thread which is folded here: the fold's tag ends it."""
         row = self._instance.store.folded(thread) if sides.tag is None else None
-        tip = self._repository.ref(row.ref) if row else None
-        if row is None or tip is None:
-            return sides
-        entry = fold.read(self._repository, tip, row.ref.removeprefix(layout.FOLDED)).threads[thread]
-        return sides._replace(tag=self._repository.write_raw_tag(entry.raw))
+        tag = fold.tag_again(self._repository, row.ref, thread) if row else None
+        return sides._replace(tag=tag) if tag else sides
 
     def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
-        thread = ThreadId(name.removeprefix(layout.ATTEMPTS))
+        thread = layout.thread_of(name)
         if not self._instance.threads.exists(thread):
             return  # of a thread that was refused, or deleted there
         theirs = self._instance.store.take_in(oid).start
@@ -211,10 +215,10 @@ class Adoption:
 
     def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """Where a thread parted from another: taken over once that thread is here, if it is so."""
-        thread = ThreadId(name.removeprefix(layout.FORKS))
+        thread = layout.thread_of(name)
         if not self._instance.threads.exists(thread):
             return
-        base = fork_point(self._instance.store, oid)
+        base = tagged_commit(self._instance.store, oid)
         relation = (
             relate(self._instance.store, self._instance.threads.head(thread).commit, base) if base else None
         )
@@ -230,12 +234,9 @@ class Adoption:
 
     def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         old = self._repository.ref(name)
-        if old is None:
-            self._repository.create_ref(name, oid)
-            yield Adopted(name, Case.UNKNOWN)
-        elif self._yields:
-            self._repository.move_ref(name, old, oid)
-            yield Adopted(name, Case.TWO_COMMITS)
+        if old is None or self._yields:
+            self._repository.put_ref(name, old, oid)
+            yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
 
     def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """Archives that were folded: threads that go on here end first, then single refs give way."""
@@ -246,23 +247,15 @@ class Adoption:
                 self._instance.store.take_in_tag(tag)
                 settled = self._reconciler.settle(thread, Sides(None, tag))
                 if settled.case != Case.EQUAL:
-                    yield Adopted(
-                        layout.ARCHIVE + thread,
-                        settled.case,
-                        thread,
-                        settled.fork,
-                        settled.steps,
-                        settled.ours,
-                    )
+                    yield _adopted(layout.ARCHIVE + thread, thread, settled)
         mine = self._repository.ref(name)
-        if mine is None:
-            self._repository.create_ref(name, oid)
-            yield Adopted(name, Case.UNKNOWN)
-        elif (merged := fold.merge(self._repository, mine, oid)) != mine:
-            self._repository.move_ref(name, mine, merged)
-            yield Adopted(name, Case.BEHIND if merged == oid else Case.TWO_HISTORIES)
-        else:
+        merged = fold.merge(self._repository, mine, oid) if mine else oid
+        if merged == mine:
             yield Adopted(name, Case.AHEAD)
+        else:
+            self._repository.put_ref(name, mine, merged)
+            theirs_only = Case.BEHIND if mine else Case.UNKNOWN
+            yield Adopted(name, theirs_only if merged == oid else Case.TWO_HISTORIES)
         self._instance.store.sync()
         fold.tidy(self._repository, name.removeprefix(layout.FOLDED))
 
@@ -278,34 +271,28 @@ class Adoption:
 
     def _workflow(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         ours = self._repository.ref(name)
+        proposal = None
         if ours is None:
-            self._repository.create_ref(name, oid)
-            yield Adopted(name, Case.UNKNOWN)
-            return
-        mine, theirs = self._versions(ours), self._versions(oid)
-        commits = {row.oid for row in theirs}
-        if ours.raw in commits:
-            self._repository.move_ref(name, ours, oid)
-            yield Adopted(name, Case.BEHIND)
-        elif oid.raw in {row.oid for row in mine}:
-            yield Adopted(name, Case.AHEAD)
-        elif self._yields:
-            proposal = None
-            if mine[0].node not in {row.node for row in theirs}:
-                proposal = f"{name.removeprefix(layout.WORKFLOWS)}-{mine[0].node}"
-                self._propose(proposal, ours)
-            self._repository.move_ref(name, ours, oid)
-            yield Adopted(name, Case.TWO_HISTORIES, proposal=proposal)
+            case = Case.UNKNOWN
         else:
-            yield Adopted(name, Case.TWO_HISTORIES)
+            mine, theirs = self._versions(ours), self._versions(oid)
+            if ours.raw in {row.oid for row in theirs}:
+                case = Case.BEHIND
+            elif oid.raw in {row.oid for row in mine}:
+                case = Case.AHEAD
+            else:
+                case = Case.TWO_HISTORIES
+                if self._yields and mine[0].node not in {row.node for row in theirs}:
+                    proposal = f"{name.removeprefix(layout.WORKFLOWS)}-{mine[0].node}"
+                    self._propose(proposal, ours)
+        if case != Case.AHEAD and (case != Case.TWO_HISTORIES or self._yields):
+            self._repository.put_ref(name, ours, oid)
+        yield Adopted(name, case, proposal=proposal)
 
     def _propose(self, name: str, commit: Oid) -> None:
-        ref = layout.PROPOSALS + name
-        old = self._repository.ref(ref)
-        if old is None:
-            self._repository.create_ref(ref, commit)
-        elif old != commit:
-            self._repository.move_ref(ref, old, commit)
+        old = self._repository.ref(layout.PROPOSALS + name)
+        if old != commit:
+            self._repository.put_ref(layout.PROPOSALS + name, old, commit)
 
     def _versions(self, tip: Oid) -> Sequence[CommitRow]:
         """The versions of a workflow, newest first."""
@@ -314,3 +301,7 @@ class Adoption:
         while (parent := found[-1].parent) is not None:
             found.append(store.take_in(Oid(raw=parent)))
         return found
+
+
+def _adopted(ref: str, thread: ThreadId, settled: Settled) -> Adopted:
+    return Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)

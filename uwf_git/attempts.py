@@ -51,21 +51,23 @@ class Attempts:
             number = self._count(tip) + 1
             commit = self._commit(head, node, payload, number, tip)
             try:
-                if tip is None:
-                    self._repository.create_ref(ref, commit)
-                else:
-                    self._repository.move_ref(ref, tip, commit)
+                self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
                 continue
             self._store.take_in(commit)
             return self._attempt(commit, number)
         raise HeadMoved(f"{ref} moves too often to add an attempt", "repeat")
 
-    def all(self, thread: ThreadId) -> list[Attempt]:
-        """Every attempt of a thread, oldest first."""
+    def tip(self, thread: ThreadId) -> Oid | None:
+        """The commit of a thread's newest attempt."""
         tip = self._repository.ref(layout.ATTEMPTS + thread)
         if tip is None and (folded := self._store.folded(thread)) and folded.attempts:
             tip = Oid(raw=folded.attempts)
+        return tip
+
+    def all(self, thread: ThreadId) -> list[Attempt]:
+        """Every attempt of a thread, oldest first."""
+        tip = self.tip(thread)
         commits: list[Oid] = []
         while tip is not None and self._store.take_in(tip).kind == "attempt":
             commits.append(tip)

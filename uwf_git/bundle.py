@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from uwf_git import fold, layout
-from uwf_git.adopt import Adopted, Adoption, Refused
+from uwf_git.adopt import Adoption
 from uwf_git.errors import Invalid, NotFound, RemoteFailed
 from uwf_git.gitcommand import Git
 from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
-from uwf_git.listing import MAX_FETCH, MAX_REFS, limit
+from uwf_git.limits import max_refs, raised_by
+from uwf_git.listing import Listed, bring, sort_out
 from uwf_git.pull import Pulled
 from uwf_git.push import refs_of
 from uwf_git.repository import Oid
@@ -55,13 +56,11 @@ def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
     nothing that the fold doesn't."""
     repository, made = instance.store.repository, {}
     for thread in threads:
-        row = instance.store.folded(thread)
         name = layout.ARCHIVE + thread
-        tip = repository.ref(row.ref) if row else None
-        if row is not None and tip is not None and repository.ref(name) is None:
-            entry = fold.read(repository, tip, row.ref.removeprefix(layout.FOLDED)).threads[thread]
-            made[name] = repository.write_raw_tag(entry.raw)
-            repository.create_ref(name, made[name])
+        row = instance.store.folded(thread) if repository.ref(name) is None else None
+        if row is not None and (tag := fold.tag_again(repository, row.ref, thread)):
+            made[name] = tag
+            repository.create_ref(name, tag)
     return made
 
 
@@ -71,20 +70,18 @@ def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
     source = path.expanduser().absolute()
     if not source.is_file():
         raise NotFound(f"no file {path}", "see: uwf bundle --help")
-    refs, strange = _listed(instance, git, source)
+    listed = _listed(instance, git, source)
+    specs = [f"{ref}:{layout.tracking(NAME, ref)}" for ref in listed.refs]
     with instance.locks.exchange(NAME):
         _forget(instance)  # what one that was killed has left
         try:
-            _fetch(instance, git, source, NAME, refs)
-            found = list(Adoption(instance, refs, yields=False).run())
+            bring(git, instance.store.repository, str(source), specs)
+            adopted, refused = Adoption(instance, listed.refs, yields=False).run()
+        except RemoteFailed as error:
+            raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
         finally:
             _forget(instance)
-    return Pulled(
-        path.name,
-        tuple(each for each in found if isinstance(each, Adopted)),
-        tuple(each for each in found if isinstance(each, Refused)),
-        tuple(strange),
-    )
+    return Pulled(path.name, adopted, refused, listed.strange)
 
 
 def _forget(instance: Instance) -> None:
@@ -93,42 +90,21 @@ def _forget(instance: Instance) -> None:
         repository.delete_ref(ref, oid)
 
 
-def _listed(instance: Instance, git: Git, source: Path) -> tuple[dict[str, Oid], list[str]]:
-    refs: dict[str, Oid] = {}
-    strange: list[str] = []
-    at_most = limit(instance.store.repository, "uwf.maxRefs", MAX_REFS)
+def _listed(instance: Instance, git: Git, source: Path) -> Listed:
+    repository = instance.store.repository
+    at_most = max_refs(repository)
+    lines = git.lines("bundle", "list-heads", str(source))
+    parts = (line.decode("utf-8", "backslashreplace").partition(" ") for line in lines)
+    too_many = Invalid(
+        f"{source.name} holds more than {at_most:,} refs",
+        f"allow more: {raised_by(repository, 'uwf.maxRefs', '1000000')}",
+    )
     try:
-        for line in git.lines("bundle", "list-heads", str(source)):
-            oid, _, name = line.decode("utf-8", "backslashreplace").partition(" ")
-            if layout.is_shared_ref(name):
-                refs[name] = Oid(hex=oid)
-            else:
-                strange.append(name)
-            if len(refs) + len(strange) > at_most:
-                raise Invalid(f"{source.name} holds more than {at_most:,} refs", "git config uwf.maxRefs N")
+        listed = sort_out(((name, oid) for oid, _, name in parts), layout.is_shared_ref, at_most, too_many)
     except RemoteFailed as error:
         raise Invalid(
             f"{source.name} is no bundle of git: {error.message}", "make one: uwf bundle ID -o FILE"
         ) from None
-    if not refs:
+    if not listed.refs:
         raise Invalid(f"{source.name} holds no threads", "make one that does: uwf bundle ID -o FILE")
-    return refs, strange
-
-
-def _fetch(instance: Instance, git: Git, source: Path, name: str, refs: Iterable[str]) -> None:
-    specs = "".join(f"{ref}:{layout.tracking(name, ref)}\n" for ref in refs)
-    try:
-        git.run(
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-auto-maintenance",
-            "--stdin",
-            "--",
-            str(source),
-            stdin=specs.encode(),
-            file_limit=limit(instance.store.repository, "uwf.maxFetch", MAX_FETCH),
-        )
-    except RemoteFailed as error:
-        raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
+    return listed

@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from uwf_git import layout
-from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
 from uwf_git.remotes import Remote
 from uwf_git.repository import Oid
-
-OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS)
 
 
 def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]) -> list[str]:
@@ -26,7 +23,9 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
         if deleted and repository.ref(name) is not None and repository.ref(_marker(remote, name)) is None:
             repository.create_ref(_marker(remote, name), oid)
             found.append(name)
-        repository.delete_ref(layout.tracking(remote.name, name), oid)
+        tracking = layout.tracking(remote.name, name)
+        if (known := repository.ref(tracking)) is not None:  # a push that deletes has dropped it already
+            repository.delete_ref(tracking, known)
     return found
 
 
@@ -52,9 +51,9 @@ def _marker(remote: Remote, name: str) -> str:
 def _was_deleted(instance: Instance, name: str, listed: Mapping[str, Oid]) -> bool:
     """Whether a ref that is gone was not merely put elsewhere: an active one among the archives, an
     archive into a fold."""
-    if not name.startswith(OF_THREADS):
+    if not name.startswith(layout.OF_THREADS):
         return True
-    thread = ThreadId(name[name.rindex("/") + 1 :])
+    thread = layout.thread_of(name)
     if name.startswith(layout.THREADS) and layout.ARCHIVE + thread in listed:
         return False
     folded = instance.store.folded(thread)

@@ -93,6 +93,16 @@ def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
     return Fold(commit, found, threads, chain, held)
 
 
+def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
+    """The archive tag of a thread in the fold that a ref leads to, stored again, since its object may be
+    gone by now. None where the ref is gone. Raises StoreDamaged."""
+    tip = repository.ref(ref)
+    if tip is None:
+        return None
+    entry = read(repository, tip, ref.removeprefix(layout.FOLDED)).threads[thread]
+    return repository.write_raw_tag(entry.raw)
+
+
 def month_of(when: int) -> str:
     """The month of a time in Unix seconds, in UTC: 2025-01. Raises ValueError for a year that has none."""
     try:
@@ -282,10 +292,7 @@ def _add(repository: Repository, month: str, found: Mapping[ThreadId, Folded]) -
             return 0
         commit = _write(repository, month, union, [tip] if tip else [], needed)
         try:
-            if tip is None:
-                repository.create_ref(ref, commit)
-            else:
-                repository.move_ref(ref, tip, commit)
+            repository.put_ref(ref, tip, commit)
         except HeadMoved:
             continue  # another process folded the same month
         return len(found.keys() - known.keys())

@@ -164,7 +164,7 @@ def telling_line(err: str) -> str:
 
 def _hint(err: str) -> str:
     if "File too large" in err or "died of signal 25" in err:
-        return "it is larger than uwf.maxFetch allows; raise it with: git config uwf.maxFetch 4g"
+        return "it is larger than uwf.maxFetch allows; raise it with: git config --global uwf.maxFetch 4g"
     if "could not read Username" in err or "could not read Password" in err or "Authentication failed" in err:
         return "log in with git first: a credential helper, or a token in it"
     if "Permission denied (publickey" in err or "Host key verification failed" in err:

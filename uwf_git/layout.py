@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.ids import Hash, is_hash, is_thread_id
+from uwf_git.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.protocol import status_of
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
@@ -35,6 +35,7 @@ REMOTES = "refs/uwf/remotes/"
 # What travels. Workflows and starts before the threads that stand on them, archives before the active
 # refs they end, so that whoever is cut off in between has something that makes sense.
 SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, THREADS, ATTEMPTS, PINS)
+OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS)
 # Where a remote's published branches are, and where those of workflows are tracked.
 BRANCHES = "refs/heads/uwf/"
 WORKFLOW_BRANCHES = BRANCHES + "workflows/"
@@ -62,7 +63,17 @@ def is_shared_ref(name: str) -> bool:
 
 def is_thread_ref(name: str) -> bool:
     """Whether a ref belongs to one thread: the last part of its name is the thread's id."""
-    return name.startswith((THREADS, ARCHIVE, ATTEMPTS, FORKS))
+    return name.startswith(OF_THREADS)
+
+
+def namespace_of(ref: str) -> str:
+    """A ref's name without its last part: `refs/uwf/threads/`."""
+    return ref[: ref.rindex("/") + 1]
+
+
+def thread_of(ref: str) -> ThreadId:
+    """The thread that a ref of OF_THREADS is about."""
+    return ThreadId(ref[ref.rindex("/") + 1 :])
 
 
 def tracking(remote: str, name: str) -> str:

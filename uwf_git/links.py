@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uwf_git import fold, layout
+from uwf_git.errors import StoreDamaged
 from uwf_git.gitobject import parse_tag
 from uwf_git.ids import ThreadId, is_thread_id
 from uwf_git.repository import TAG, Oid
@@ -37,12 +38,12 @@ def parted(store: Store, thread: ThreadId) -> list[Link]:
     return [link for link in links if link is not None and link.origin == thread]
 
 
-def fork_point(store: Store, tag: Oid) -> Oid | None:
-    """The commit that a fork tag is on; None for what is no tag."""
-    kind, data = store.repository.read(tag)
+def tagged_commit(store: Store, tag: Oid) -> Oid | None:
+    """The commit that an archive or fork tag is on; None for what is no tag."""
     try:
+        kind, data = store.repository.read(tag)
         return parse_tag(data).target if kind == TAG else None
-    except (ValueError, LookupError, OverflowError):
+    except (StoreDamaged, ValueError, LookupError, OverflowError):
         return None
 
 

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git import layout
-from uwf_git.errors import NotFound, RemoteFailed
+from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.gitcommand import Git
 from uwf_git.ids import ThreadId
+from uwf_git.limits import max_fetch, max_refs, raised_by
 from uwf_git.remotes import Remote
 from uwf_git.repository import Oid, Repository
 
-MAX_REFS = 200_000
-MAX_FETCH = 2 << 30
-LARGEST = 95_000_000
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
 TRIES = 3
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
-_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class Listed(NamedTuple):
@@ -51,9 +48,37 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
     """What a remote has under refs/uwf/ and of published workflows; of one thread only, where that is
     given. Raises RemoteFailed, also for more refs than `uwf.maxRefs` allows."""
     patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", f"{layout.WORKFLOW_BRANCHES}*"]
-    at_most = limit(repository, "uwf.maxRefs", MAX_REFS)
+    at_most = max_refs(repository)
+    return sort_out(
+        _lines(git, remote, patterns),
+        lambda name: layout.is_shared_ref(name) or (_is_workflow_branch(name) and not remote.code),
+        at_most,
+        RemoteFailed(
+            f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
+            f"fold its archives, or allow more: {raised_by(repository, 'uwf.maxRefs', '1000000')}",
+        ),
+    )
+
+
+def sort_out(
+    listed: Iterable[tuple[str, str]], takes: Callable[[str], bool], at_most: int, too_many: UwfError
+) -> Listed:
+    """What the other side lists, names with object ids, told apart by what is taken and what is strange.
+    Raises `too_many` as soon as it is more than `at_most`."""
     refs: dict[str, Oid] = {}
     strange: list[str] = []
+    for name, oid in listed:
+        if takes(name):
+            refs[name] = Oid(hex=oid)
+        else:
+            strange.append(name)
+        if len(refs) + len(strange) > at_most:
+            raise too_many
+    return Listed(refs, tuple(strange))
+
+
+def _lines(git: Git, remote: Remote, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """What a remote lists under refs/uwf/, and its branches of workflows where it isn't the project's."""
     # Not with --refs: it leaves out names that are none without a word.
     for line in git.lines("ls-remote", "--quiet", "--", remote.name, *patterns):
         oid, _, name = line.decode("utf-8", "backslashreplace").partition("\t")
@@ -64,18 +89,10 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
             )
         if name.endswith("^{}") or not _OID.fullmatch(oid):
             continue
-        if name.startswith(layout.REMOTES) or name.startswith(layout.PROPOSALS):
+        if name.startswith((layout.REMOTES, layout.PROPOSALS)):
             continue  # the remote is a store with remotes and proposals of its own
-        if layout.is_shared_ref(name) or (_is_workflow_branch(name) and not remote.code):
-            refs[name] = Oid(hex=oid)
-        elif name.startswith(layout.NAMESPACE):
-            strange.append(name)
-        if len(refs) + len(strange) > at_most:
-            raise RemoteFailed(
-                f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
-                f"fold its archives, or allow more: {setting(repository, 'uwf.maxRefs', '1000000')}",
-            )
-    return Listed(refs, tuple(strange))
+        if name.startswith(layout.NAMESPACE) or (_is_workflow_branch(name) and not remote.code):
+            yield name, oid
 
 
 def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Fetched:
@@ -118,20 +135,6 @@ def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
     return {layout.tracked(remote, name): oid for name, oid in found.items()}
 
 
-def setting(repository: Repository, key: str, value: str) -> str:
-    """The command that changes a limit of a store."""
-    import shlex
-
-    return f"git --git-dir {shlex.quote(str(repository.path))} config {key} {value}"
-
-
-def limit(repository: Repository, key: str, default: int) -> int:
-    """A number of git's configuration, with its suffixes k, m and g."""
-    text = repository.configured(key).strip().lower()
-    number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
-    return int(number) * unit if number.isdecimal() else default
-
-
 def _is_workflow_branch(name: str) -> bool:
     rest = name.removeprefix(layout.WORKFLOW_BRANCHES)
     return name.startswith(layout.WORKFLOW_BRANCHES) and layout.is_shared_ref(layout.WORKFLOWS + rest)
@@ -140,15 +143,15 @@ def _is_workflow_branch(name: str) -> bool:
 def _bring(git: Git, repository: Repository, remote: Remote, wanted: Iterable[str]) -> None:
     names = list(wanted)
     if len(names) > MANY:
-        names = sorted({name[: name.rindex("/") + 1] + "*" for name in names})
-    bring(git, repository, remote, [f"+{name}:{layout.tracking(remote.name, name)}" for name in names])
+        names = sorted({layout.namespace_of(name) + "*" for name in names})
+    bring(git, repository, remote.name, [f"+{name}:{layout.tracking(remote.name, name)}" for name in names])
 
 
-def bring(git: Git, repository: Repository, remote: Remote, refspecs: Iterable[str]) -> None:
-    """Fetches by refspecs; one without a destination brings objects and moves no ref. Raises
+def bring(git: Git, repository: Repository, source: str, refspecs: Iterable[str]) -> None:
+    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref. Raises
     RemoteFailed, also for more than `uwf.maxFetch` allows."""
     progress = ["--progress"] if git.shows_progress else ["--quiet"]
-    at_most = limit(repository, "uwf.maxFetch", MAX_FETCH)
+    at_most = max_fetch(repository)
     try:
         git.run(
             "fetch",
@@ -160,7 +163,7 @@ def bring(git: Git, repository: Repository, remote: Remote, refspecs: Iterable[s
             "--refmap=",
             "--stdin",
             "--",
-            remote.name,
+            source,
             stdin="".join(f"{spec}\n" for spec in refspecs).encode("utf-8", "surrogateescape"),
             file_limit=at_most,
         )
@@ -175,10 +178,3 @@ def _remove_partial_packs(repository: Repository, size: int) -> None:
         with contextlib.suppress(OSError):
             if path.stat().st_size >= size:
                 path.unlink()
-
-
-def need(listed: Listed, name: str, remote: Remote) -> Oid:
-    """What a remote's ref points at. Raises NotFound."""
-    if name not in listed.refs:
-        raise NotFound(f"{remote.name} has no {name}", f"see: git ls-remote {remote.name}")
-    return listed.refs[name]

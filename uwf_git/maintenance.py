@@ -92,7 +92,7 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     is shared with code is packed by the user's own settings. Never waits, never raises."""
     if loose_objects(repository) <= limit or (git := shutil.which("git")) is None:
         return False
-    settings = [] if shared or repository.configured("gc.auto") else ["-c", f"gc.auto={limit}"]
+    settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
     try:
         subprocess.Popen(
             [git, "--git-dir", str(repository.path), *settings, "gc", "--auto", "--quiet"],

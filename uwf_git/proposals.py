@@ -13,6 +13,7 @@ when are those of the forge's commit: whoever takes it over on the same version 
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +22,7 @@ from uwf_git import layout
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.gitcommand import Git
 from uwf_git.ids import Hash
-from uwf_git.listing import LARGEST, bring, limit
+from uwf_git.listing import bring
 from uwf_git.nearest import nearest
 from uwf_git.overlay import Overlay
 from uwf_git.publish import (
@@ -123,10 +124,7 @@ def propose(instance: Instance, compiled: Compiled, branch: str) -> Proposal:
     if parents and all(repository.commit(parent).tree == tree for parent in parents):
         return Proposal(branch, name, compiled.hash, str(parents[0]), base, False)
     commit = registry.write(compiled, parents)
-    if before is None:
-        repository.create_ref(ref, commit)
-    else:
-        repository.move_ref(ref, before, commit)
+    repository.put_ref(ref, before, commit)
     return Proposal(branch, name, compiled.hash, str(commit), base, True)
 
 
@@ -274,26 +272,13 @@ def _version_of(
     return commit
 
 
-def _findings(instance: Instance, name: str, commit: Oid) -> list[Finding]:
+def _findings(instance: Instance, name: str, commit: Oid) -> tuple[Finding, ...]:
     """What a pull would find wrong with a commit as the version of a workflow. Where that is nothing,
     what it leads to is known from now on."""
-    from uwf_git.verify.refs import verify_ref
+    from uwf_git.verify.trial import Trial
 
-    repository, index = instance.store.repository, instance.store.index
-    overlay = Overlay(index)
-    try:
-        findings = verify_ref(
-            Store(repository, overlay),
-            layout.WORKFLOWS + name,
-            commit,
-            lambda oid: index.commit(oid.raw) is not None,
-            limit(repository, "uwf.maxBlob", LARGEST),
-        )
-        if not findings:
-            overlay.settle()
-    finally:
-        overlay.close()
-    return findings
+    with contextlib.closing(Trial(instance.store)) as trial:
+        return trial.findings(layout.WORKFLOWS + name, commit)
 
 
 def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid, tree: Oid) -> bool:
@@ -319,7 +304,7 @@ def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> O
             nearest(short(PROPOSED) + branch, known) or f"see: git ls-remote --heads {remote.name}",
         )
     if not repository.has(there[ref]):
-        bring(git, repository, remote, [ref])
+        bring(git, repository, remote.name, [ref])
     if not repository.has(there[ref]):
         raise HeadMoved(f"branch {short(ref)} of {remote.name} moved while it was fetched", "repeat")
     return there[ref]

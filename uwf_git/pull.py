@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git import deletions, layout, listing
 from uwf_git.adopt import Adopted, Adoption, Refused
 from uwf_git.cases import Case
+from uwf_git.errors import StoreDamaged
 from uwf_git.gitcommand import Git
 from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
@@ -91,15 +92,12 @@ def _adopt(
     # What was fetched is what counts: the remote may have moved on since it was asked.
     tracked = listing.tracked_refs(instance.store.repository, remote.name)
     refs = {name: tracked[name] for name in listed if name in tracked}
-    found = list(Adoption(instance, refs, on_verified=on_verified).run())
-    adopted = tuple(each for each in found if isinstance(each, Adopted))
-    return adopted, tuple(each for each in found if isinstance(each, Refused))
+    return Adoption(instance, refs, on_verified=on_verified).run()
 
 
 def _deleted(name: str) -> Adopted:
-    thread = name[name.rindex("/") + 1 :]
     is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
-    return Adopted(name, Case.DELETED_THERE, ThreadId(thread) if is_thread else None)
+    return Adopted(name, Case.DELETED_THERE, layout.thread_of(name) if is_thread else None)
 
 
 def _remotes_with_news(instance: Instance) -> list[str]:
@@ -134,8 +132,6 @@ def _state(instance: Instance, remote: str) -> str:
 
 def raise_if_refused(pulled: Pulled) -> None:
     """Raises StoreDamaged where something invalid was left out."""
-    from uwf_git.errors import StoreDamaged
-
     invalid = [each for each in pulled.refused if not each.later]
     if invalid:
         first = invalid[0]

@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from uwf_git import deletions, layout
-from uwf_git.errors import Invalid, RemoteFailed, StoreDamaged
+from uwf_git.errors import Invalid, RemoteFailed
 from uwf_git.gitcommand import Done, Git, failure
-from uwf_git.gitobject import parse_tag
 from uwf_git.ids import ThreadId
 from uwf_git.instance import Instance
-from uwf_git.links import parted_from
-from uwf_git.listing import LARGEST, Listed, limit, list_refs, setting, tracked_refs
+from uwf_git.limits import ADVISED_BLOB, max_blob, raised_by
+from uwf_git.links import parted_from, tagged_commit
+from uwf_git.listing import Listed, list_refs, tracked_refs
 from uwf_git.remotes import Remote
 from uwf_git.repository import Oid
 
 CHUNK = 200
-ADVISED = 1_000_000
 _LOST = ("fetch first", "non-fast-forward", "stale info", "already exists", "needs force")
 
 
@@ -73,7 +72,11 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
     """What a remote hasn't, as far as is known here. `only` names the refs that are meant; what was
     deleted there is left out unless it is meant by name or by `again`."""
     repository = instance.store.repository
-    refs = {name: oid for name, oid in repository.refs(without=layout.REMOTES).items() if _shared(name)}
+    refs = {
+        name: oid
+        for name, oid in repository.refs(without=layout.REMOTES).items()
+        if layout.is_shared_ref(name)
+    }
     known = tracked_refs(repository, remote.name)
     meant = refs.keys() if only is None else refs.keys() & set(only)
     deleted = set() if again or only is not None else deletions.marked(instance, remote)
@@ -83,7 +86,7 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
         for name, oid in known.items()
         if name not in refs
         and (only is None or name in set(only))
-        and name.startswith(deletions.OF_THREADS)
+        and name.startswith(layout.OF_THREADS)
         and _is_superseded(instance, name)
     }
     held = {name for name in refs if known.get(name) != refs[name]} - updates.keys()
@@ -103,19 +106,15 @@ def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
     """Deletes the refs of threads on a remote, by lease; what is here stays, and is not pushed again unless
     it is named. Raises RemoteFailed."""
-    with_all = {prefix + thread for prefix in deletions.OF_THREADS for thread in threads}
+    with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
     look(instance, git, remote)
     known = tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}
     results: dict[str, Pushed | Rejected] = {}
     for chunk in _removals(doomed):
         results.update(transfer(git, remote, chunk))
-    repository = instance.store.repository
     for name, result in results.items():
         if isinstance(result, Pushed):
-            tracking = layout.tracking(remote.name, name)
-            if repository.ref(tracking) is None:  # git dropped it; what is marked is found by it
-                repository.create_ref(tracking, doomed[name])
             deletions.note(instance, remote, {}, {name: doomed[name]})
     return Report(
         tuple(each for each in results.values() if isinstance(each, Pushed)),
@@ -131,8 +130,7 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
     links = [link for fork in forks if (link := parted_from(instance.store, fork))]
     while more := {link.thread for link in links if link.origin in wanted} - wanted:
         wanted |= more  # a fork may have forks of its own
-    prefixes = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS)
-    return {prefix + thread for prefix in prefixes for thread in wanted}
+    return {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
 
 
 def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
@@ -172,7 +170,7 @@ def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid
     done = git.run(
         "rev-list",
         "--objects",
-        f"--filter=blob:limit={ADVISED}",
+        f"--filter=blob:limit={ADVISED_BLOB}",
         "--filter-print-omitted",
         "--stdin",
         "--not",
@@ -184,24 +182,20 @@ def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid
         Large(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
         for blob in blobs
     )
-    at_most = limit(repository, "uwf.maxBlob", LARGEST)
+    at_most = max_blob(repository)
     for each in large:
         if each.size > at_most:
             what = f"node {each.node}" if each.node else f"blob {each.blob}"
             raise Invalid(
                 f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
-                f"fork the thread before that step, or allow it: {setting(repository, 'uwf.maxBlob', '200m')}",
+                f"fork the thread before that step, or allow it: {raised_by(repository, 'uwf.maxBlob', '200m')}",
             )
     return large
 
 
-def _shared(name: str) -> bool:
-    return layout.is_shared_ref(name)
-
-
 def _is_superseded(instance: Instance, name: str) -> bool:
     """Whether a ref that only the remote has is of a thread that ended or was folded here."""
-    thread = ThreadId(name[name.rindex("/") + 1 :])
+    thread = layout.thread_of(name)
     if name.startswith(layout.THREADS):
         return instance.threads.has_ended(thread)
     return instance.store.folded(thread) is not None
@@ -222,7 +216,7 @@ def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[st
 
 
 def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
-    thread = ThreadId(name[name.rindex("/") + 1 :])
+    thread = layout.thread_of(name)
     repository, folded = instance.store.repository, instance.store.folded(thread)
     if folded is not None and listed.refs.get(folded.ref) == repository.ref(folded.ref):
         return not name.startswith(layout.FORKS) or folded.fork is not None
@@ -236,21 +230,16 @@ def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
 
 def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
     """The commit that a ref of a remote leads to, where it is here."""
-    repository = instance.store.repository
-    if not repository.has(oid):
+    if not instance.store.repository.has(oid):
         return None
-    if name.startswith((layout.ARCHIVE, layout.FORKS)):
-        try:
-            return parse_tag(repository.read(oid)[1]).target
-        except (StoreDamaged, ValueError):
-            return None
-    return oid
+    is_tag = name.startswith((layout.ARCHIVE, layout.FORKS))
+    return tagged_commit(instance.store, oid) if is_tag else oid
 
 
 def _updates(what: Plan) -> Iterator[list[str]]:
     """The refspecs of each push: what stands on something after it."""
     order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
-    names = sorted(what.updates, key=lambda name: (order[name[: name.rindex("/") + 1]], name))
+    names = sorted(what.updates, key=lambda name: (order[layout.namespace_of(name)], name))
     if len(names) <= CHUNK:
         yield [f"{what.updates[name]}:{name}" for name in names]
         return
@@ -357,10 +346,7 @@ def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterabl
         if each.object is None and there is None and known is not None:
             repository.delete_ref(name, known)
         elif there is not None and there == each.object and known != there:
-            if known is None:
-                repository.create_ref(name, there)
-            else:
-                repository.move_ref(name, known, there)
+            repository.put_ref(name, known, there)
         if each.object is not None:
             deletions.unmark(instance, remote, each.ref)
 
@@ -370,7 +356,7 @@ def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, objec
     made the steps has to know."""
     found = {}
     for name, result in results.items():
-        thread = ThreadId(name[name.rindex("/") + 1 :])
+        thread = layout.thread_of(name)
         if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS):
             there = listed.refs.get(layout.ARCHIVE + thread)
             if there is not None and there != instance.store.repository.ref(layout.ARCHIVE + thread):

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uwf_git import layout
-from uwf_git.attempts import Attempts
 from uwf_git.cases import Case, Relation, relate
 from uwf_git.errors import StoreDamaged
 from uwf_git.ids import Hash, ThreadId, fork_id
@@ -72,10 +71,7 @@ class Reconciler:
             return Settled(Case.UNKNOWN)
         relation = relate(self._store, mine.commit, head)
         if relation is None:
-            raise Foreign(
-                f"thread {thread} has another beginning there than here",
-                _BY_HAND,
-            )
+            raise Foreign(f"thread {thread} has another beginning there than here", _BY_HAND)
         if mine.archive and archive:
             return self._ended_twice(mine, archive, relation)
         if mine.archive:
@@ -96,8 +92,7 @@ class Reconciler:
             self._move(mine, self._put_on(relation.base, relation.ours))
             return Settled(Case.TWO_COMMITS)
         if not self._yields:
-            fork = self._keep(mine.thread, head, relation.base, relation.theirs[0].node)
-            return Settled(Case.DIVERGED, fork, len(relation.theirs))
+            return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
         fork = self._keep_ours(mine, relation)
         self._move(mine, head)
         return Settled(Case.DIVERGED, fork, len(relation.ours), ours=True)
@@ -110,9 +105,7 @@ class Reconciler:
         if not self._yields:
             if not relation.theirs:
                 return Settled(Case.AHEAD)
-            tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
-            fork = self._keep(mine.thread, tip, relation.base, first, archive)
-            return Settled(Case.DIVERGED, fork, len(relation.theirs))
+            return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
         fork = self._keep_ours(mine, relation)
         self._end(mine, archive)
         return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
@@ -120,9 +113,7 @@ class Reconciler:
     def _ended_here(self, mine: Head, relation: Relation) -> Settled:
         if not relation.theirs or self._is_kept(mine.thread, relation):
             return Settled(Case.ENDED_HERE)
-        tip = Oid(raw=relation.theirs[-1].oid)
-        fork = self._keep(mine.thread, tip, relation.base, relation.theirs[0].node)
-        return Settled(Case.ENDED_HERE_BEHIND, fork, len(relation.theirs))
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)
 
     def _ended_twice(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
         assert mine.archive is not None
@@ -131,9 +122,7 @@ class Reconciler:
         if not self._yields:
             if not relation.theirs:
                 return Settled(Case.ENDED_TWICE)
-            tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
-            fork = self._keep(mine.thread, tip, relation.base, first, archive)
-            return Settled(Case.ENDED_TWICE, fork, len(relation.theirs))
+            return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
         name, old = layout.ARCHIVE + mine.thread, Oid(raw=mine.archive.oid)
         if self._repository.ref(name) != old:
             return self._ended_in_a_fold(mine, archive, relation)
@@ -148,9 +137,7 @@ class Reconciler:
             self._keep_ours(mine, relation)
         if not relation.theirs or self._is_kept(mine.thread, relation):
             return Settled(Case.ENDED_TWICE)
-        tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
-        fork = self._keep(mine.thread, tip, relation.base, first, archive)
-        return Settled(Case.ENDED_TWICE, fork, len(relation.theirs))
+        return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
 
     def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
         """Steps that somebody took after the end, not knowing of it: the end counts, and they are kept,
@@ -160,8 +147,7 @@ class Reconciler:
             raise Foreign(f"thread {thread} has another beginning than its end there", _BY_HAND)
         if not relation.theirs or self._is_kept(thread, relation):
             return settled
-        fork = self._keep(thread, active, relation.base, relation.theirs[0].node)
-        return Settled(Case.ENDED_HERE_BEHIND, fork, len(relation.theirs))
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation)
 
     def _is_kept(self, thread: ThreadId, relation: Relation) -> bool:
         """Whether the thread that their steps would become has them all."""
@@ -186,6 +172,14 @@ class Reconciler:
     def _end(self, mine: Head, archive: ArchiveRow) -> None:
         self._repository.create_ref(layout.ARCHIVE + mine.thread, Oid(raw=archive.oid))
         self._repository.delete_ref(layout.THREADS + mine.thread, mine.commit)
+
+    def _keep_theirs(
+        self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
+    ) -> Settled:
+        """Their side as a thread of its own, with its end."""
+        tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
+        fork = self._keep(thread, tip, relation.base, first, ended)
+        return Settled(case, fork, len(relation.theirs))
 
     def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
         """Our side as a thread of its own, with its failed attempts, its end and its folder."""
@@ -242,21 +236,16 @@ class Reconciler:
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
     """Brings the failed attempts of a thread together: ours that theirs hasn't are put after theirs.
     Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
-    repository, attempts = instance.store.repository, Attempts(instance.store)
+    repository, attempts = instance.store.repository, instance.attempts
     ref = layout.ATTEMPTS + thread
     ours = repository.ref(ref)
-    if ours is None:
-        repository.create_ref(ref, theirs)
-        return True
-    if ours == theirs:
+    mine = attempts.rows(ours) if ours else []
+    if theirs.raw in {row.oid for row in mine}:
         return False
     there = {row.node for row in attempts.rows(theirs)}
-    missing = [row for row in attempts.rows(ours) if row.node not in there]
-    here = {row.oid for row in attempts.rows(ours)}
-    if theirs.raw in here:
-        return False
     tip = theirs
-    for row in missing:
-        tip = attempts.put_on(tip, row)
-    repository.move_ref(ref, ours, tip)
+    for row in mine:
+        if row.node not in there:
+            tip = attempts.put_on(tip, row)
+    repository.put_ref(ref, ours, tip)
     return True

@@ -44,6 +44,16 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
     return found
 
 
+def may_have_refs(git_dir: Path, prefix: str) -> bool:
+    """Whether there is or was a ref under a prefix that ends in a slash; without reading each ref."""
+    if (git_dir / prefix).is_dir():
+        return True
+    try:
+        return f" {prefix}" in (git_dir / "packed-refs").read_text(errors="replace")
+    except OSError:
+        return False
+
+
 _parsed: tuple[object, list[tuple[str, str]]] = (None, [])
 
 

@@ -185,10 +185,7 @@ class Registry:
 
     def _move(self, ref: str, old: Oid | None, new: Oid) -> None:
         try:
-            if old is None:
-                self._repository.create_ref(ref, new)
-            else:
-                self._repository.move_ref(ref, old, new)
+            self._repository.put_ref(ref, old, new)
         except HeadMoved:
             name = ref.removeprefix(layout.WORKFLOWS)
             raise HeadMoved(

@@ -15,19 +15,18 @@ import random
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
 import pygit2
 
 from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
+from uwf_git.gitconfig import GitConfig
 from uwf_git.gitobject import BLOB_MODE as BLOB_MODE
 from uwf_git.gitobject import TREE_MODE as TREE_MODE
 from uwf_git.gitobject import Commit as Commit
 from uwf_git.gitobject import Entry as Entry
 from uwf_git.gitobject import Person as Person
 from uwf_git.gitobject import (
-    clean,
     commit_text,
     parse_commit,
     parse_tree,
@@ -38,7 +37,7 @@ from uwf_git.gitobject import (
     tag_text,
     tree_row,
 )
-from uwf_git.reffiles import common_dir, read_refs
+from uwf_git.reffiles import common_dir, may_have_refs, read_refs
 
 NAMESPACE = "refs/uwf/"
 PRIVATE = "uwf"
@@ -90,6 +89,7 @@ class Repository:
             ) from None
         self.path = common_dir(Path(self._git.path))
         self.private = self.path / PRIVATE
+        self.config = GitConfig(self._git, self.path)
         self._objects = str(self.path / "objects")
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
         self._roots: dict[Oid, Oid] = {}
@@ -315,7 +315,7 @@ class Repository:
         user; `when` is in Unix seconds. Raises SigningFailed before anything is written."""
         when = int(time.time()) if when is None else when
         data = commit_text(tree, parents, author, self.user, when, message)
-        if sign and self.configured_flag("commit.gpgSign"):
+        if sign and self.config.signs_commits:
             data = signed_commit(data, self._signature(data))
         oid = self._write(COMMIT, data)
         self._roots = {oid: tree}  # the next step is built on it
@@ -336,8 +336,7 @@ class Repository:
         """Stores an annotated tag object on a commit without making a ref for it, signed where
         `tag.gpgSign` or `commit.gpgSign` says so. Raises SigningFailed before anything is written."""
         data = tag_text(name, target, self.user, int(time.time()), message)
-        chosen = self.configured_flag("tag.gpgSign")
-        if self.configured_flag("commit.gpgSign") if chosen is None else chosen:
+        if self.config.signs_tags:
             data = signed_tag(data, self._signature(data))
         return self.write_raw_tag(data)
 
@@ -348,7 +347,7 @@ class Repository:
     def _signature(self, data: bytes) -> str:
         from uwf_git.signing import sign
 
-        return sign(self.configured, self.user, data)
+        return sign(self.config.value, self.user, data)
 
     def _write(self, kind: int, data: bytes) -> Oid:
         for last_try in (False,) * WRITE_TRIES + (True,):
@@ -361,37 +360,10 @@ class Repository:
                     raise _unwritable(self.path, error) from None
         raise AssertionError("the last try returns or raises")
 
-    @cached_property
+    @property
     def user(self) -> Person:
-        """The user's git identity: the environment, then git's configuration, then the login name."""
-        name = os.environ.get("GIT_COMMITTER_NAME") or self.configured("user.name")
-        email = os.environ.get("GIT_COMMITTER_EMAIL") or self.configured("user.email")
-        login = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid{os.getuid()}"
-        return Person(clean(name) or clean(login), clean(email) or f"{clean(login)}@localhost")
-
-    def configured(self, key: str) -> str:
-        """A value of git's configuration, or "". GIT_CONFIG_GLOBAL, which libgit2 doesn't know, counts."""
-        return next((str(config[key]) for config in self._configs() if key in config), "")
-
-    def configured_flag(self, key: str) -> bool | None:
-        """A boolean of git's configuration as git reads it, or None. Raises Invalid for another value."""
-        for config in self._configs():
-            try:
-                return bool(config.get_bool(key))
-            except KeyError:
-                continue
-            except (ValueError, pygit2.GitError):
-                raise Invalid(
-                    f"{key} is neither true nor false", f"see: git config --get-all {key}"
-                ) from None
-        return None
-
-    def _configs(self) -> list[pygit2.Config]:
-        """What counts most comes first."""
-        if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
-            paths = [Path(self._git.path) / "config.worktree", self.path / "config", Path(instead)]
-            return [pygit2.Config(str(path)) for path in paths if path.is_file()]
-        return [self._git.config]
+        """The user's git identity."""
+        return self.config.user
 
     # Refs
 
@@ -422,12 +394,7 @@ class Repository:
     @property
     def has_tracking_refs(self) -> bool:
         """Whether anything was ever fetched; without reading each ref."""
-        if (self.path / NAMESPACE / "remotes").is_dir():
-            return True
-        try:
-            return f" {NAMESPACE}remotes/" in (self.path / "packed-refs").read_text(errors="replace")
-        except OSError:
-            return False
+        return may_have_refs(self.path, f"{NAMESPACE}remotes/")
 
     def broken_refs(self) -> list[str]:
         """The refs under refs/uwf/ that hold no object id."""
@@ -465,6 +432,13 @@ class Repository:
             reference.set_target(new)
 
         self._move(name, swap)
+
+    def put_ref(self, name: str, old: Oid | None, new: Oid) -> None:
+        """Makes a ref that is not there, `old` being None, or compares and swaps it. Raises HeadMoved."""
+        if old is None:
+            self.create_ref(name, new)
+        else:
+            self.move_ref(name, old, new)
 
     def delete_ref(self, name: str, old: Oid) -> None:
         """Compare-and-delete. Raises HeadMoved where the ref is not at `old`."""

@@ -36,9 +36,11 @@ def shared_step(
     raise_if_refused(pull(instance, git, remote, thread))
     try:
         outcome = step(instance, thread, agent, cwd, on_stderr)
-    except UwfError as error:
-        _share_failure(instance, git, remote, thread)
-        raise error
+    except UwfError:
+        # A failed attempt travels too; that it couldn't must not hide why it failed.
+        with contextlib.suppress(UwfError):
+            _push(instance, git, remote, thread)
+        raise
     share(instance, git, remote, thread)
     return outcome
 
@@ -85,10 +87,10 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
 
 def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
     """A push that lost a race, as an error that says who won it and what to do."""
-    thread = rejected.ref[rejected.ref.rindex("/") + 1 :]
+    thread = layout.thread_of(rejected.ref)
     is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE))
     with contextlib.suppress(RemoteFailed):  # else it stays unknown who it was
-        listing.fetch(git, instance.store.repository, remote, ThreadId(thread) if is_thread else None)
+        listing.fetch(git, instance.store.repository, remote, thread if is_thread else None)
     name = rejected.ref
     if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
         name = layout.ARCHIVE + thread
@@ -104,14 +106,6 @@ def _push(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> lis
     with instance.locks.exchange(remote.name):
         what = plan(instance, remote, refs_of(instance, [thread]))
         return list(push(instance, git, remote, what).rejected)
-
-
-def _share_failure(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> None:
-    """A failed attempt travels too; that it couldn't must not hide why it failed."""
-    try:
-        _push(instance, git, remote, thread)
-    except UwfError:
-        return
 
 
 def _lost(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> tuple[str, str]:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 OK, WARNING, ERROR = "ok", "warning", "error"
 MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
-MB = 1 << 20
-ADVISED, LARGEST = MB, 95 * MB  # what forges like in one file, and a little less than they refuse
+MB = 1_000_000
 DAMAGED = 7
 
 
@@ -360,21 +359,23 @@ def _stale(instance: Instance, fresh: Store) -> str:
 
 
 def _sizes(instance: Instance) -> Iterator[Check]:
+    from uwf_git.limits import ADVISED_BLOB, max_blob
     from uwf_git.repository import Oid
 
     repository = instance.store.repository
+    at_most = max_blob(repository)
     largest = 0
     for node, blob in instance.store.index.blobs():
         if not repository.has(Oid(raw=blob)):
             continue  # a stale index, which is told elsewhere
         size = repository.size(Oid(raw=blob))
         largest = max(largest, size)
-        if size > ADVISED:
-            status = ERROR if size > LARGEST else WARNING
-            what = "more than forges take" if size > LARGEST else "more than forges like in one file"
-            hint = "fork its thread before that step" if size > LARGEST else ""
+        if size > ADVISED_BLOB:
+            status = ERROR if size > at_most else WARNING
+            what = "more than forges take" if size > at_most else "more than forges like in one file"
+            hint = "fork its thread before that step" if size > at_most else ""
             yield Check("sizes", status, f"node {node} has {size / MB:.1f} MB, {what}", hint)
-    if largest <= ADVISED:
+    if largest <= ADVISED_BLOB:
         yield Check("sizes", OK, f"no node is larger than {max(1, round(largest / 1024))} KB")
 
 

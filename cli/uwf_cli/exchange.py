@@ -43,8 +43,8 @@ def verified_progress(invocation: Invocation) -> Callable[[int, int], None] | No
         return None
 
     def tell(done: int, of: int) -> None:
-        if of >= 100 and (done % 50 == 0 or done + 1 == of):
-            sys.stderr.write(f"\ruwf: verified {done + 1} of {of} refs" + ("\n" if done + 1 == of else ""))
+        if of >= 100 and (done % 50 == 0 or done == of):
+            sys.stderr.write(f"\ruwf: verified {done} of {of} refs" + ("\n" if done == of else ""))
             sys.stderr.flush()
 
     return tell

@@ -10,9 +10,9 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_remote
-from uwf_cli.exchange import git_for
+from uwf_cli.exchange import git_for, tell_large
 from uwf_cli.invocation import Invocation
-from uwf_cli.publish import published_text, warn_of_large
+from uwf_cli.publish import published_text
 
 
 @click.command(
@@ -47,7 +47,7 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
     value = proposal._asdict()
     if chosen is not None and not proposal.is_registered:
         published = publish_proposal(instance, git_for(instance), chosen, proposal)
-        warn_of_large(invocation, published)
+        tell_large(invocation, published.large)
         value = {**value, "remote": chosen.name, "published": published.to_json()}
     invocation.emit(value, _proposed_text)
 

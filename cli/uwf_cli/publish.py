@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from uwf_cli import terminal
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
-from uwf_cli.exchange import git_for
+from uwf_cli.exchange import git_for, tell_large
 from uwf_cli.invocation import Invocation
-
-if TYPE_CHECKING:
-    from uwf_git.publish import Published
 
 _REMOTE = click.option(
     "--remote",
@@ -46,7 +43,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     instance = invocation.instance
     chosen = instance.remotes.get(remote)
     found = publish_thread(instance, git_for(instance), chosen, instance.threads.find(thread), branch)
-    warn_of_large(invocation, found)
+    tell_large(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 
 
@@ -67,7 +64,7 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
 
     instance = invocation.instance
     found = publish_workflow(instance, git_for(instance), instance.remotes.get(remote), workflow, branch)
-    warn_of_large(invocation, found)
+    tell_large(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 
 
@@ -100,13 +97,6 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
         "unpublished": [{"branch": branch, "commit": commit} for branch, commit in deleted.items()],
     }
     invocation.emit(value, _unpublished_text)
-
-
-def warn_of_large(invocation: Invocation, published: Published) -> None:
-    """Names the blobs that forges advise against."""
-    for each in published.large:
-        what = f"node {each.node}" if each.node else f"blob {each.blob}"
-        invocation.warn(f"{what} has {each.size / (1 << 20):.1f} MB; forges advise against more than 1 MB")
 
 
 def published_text(value: Any) -> str:

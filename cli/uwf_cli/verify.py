@@ -42,8 +42,7 @@ def verify(
 
     Nothing that was found out before is believed. Exit 7 where something is wrong.
     """
-    from uwf_git.listing import limit
-    from uwf_git.verify.objects import BLOB_LIMIT
+    from uwf_git.limits import max_blob
     from uwf_git.verify.whole import verify_refs
 
     invocation: Invocation = context.obj
@@ -53,7 +52,7 @@ def verify(
     progress = _Progress()
     try:
         refs = _refs(invocation, threads, remote)
-        found = verify_refs(repository, refs, limit(repository, "uwf.maxBlob", BLOB_LIMIT), progress.commit)
+        found = verify_refs(repository, refs, max_blob(repository), progress.commit)
     finally:
         progress.end()
     signed = _signed(repository, refs) if signatures else []

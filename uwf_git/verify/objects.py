@@ -8,10 +8,10 @@ import re
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
+from uwf_git.limits import MAX_BLOB
 from uwf_git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
 from uwf_git.verify.finding import Bad
 
-BLOB_LIMIT = 95_000_000  # bytes; forges refuse 100 MB
 MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
 TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries
 DEPTH_LIMIT = 8  # folders within folders
@@ -66,7 +66,7 @@ class TagObject(NamedTuple):
 class Objects:
     """The objects of a repository. Every method raises Bad for what is not as it must be."""
 
-    def __init__(self, repository: Repository, blob_limit: int = BLOB_LIMIT) -> None:
+    def __init__(self, repository: Repository, blob_limit: int = MAX_BLOB) -> None:
         self._repository = repository
         self._blob_limit = blob_limit
         self._trees: dict[bytes, list[Row]] = {}

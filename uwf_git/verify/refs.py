@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git import layout
 from uwf_git.errors import UwfError
 from uwf_git.ids import ThreadId, is_thread_id
+from uwf_git.limits import MAX_BLOB
 from uwf_git.moderator import Ended
 from uwf_git.repository import Oid
 from uwf_git.store import Store
 from uwf_git.verify.finding import Bad, Finding
 from uwf_git.verify.known import Known
 from uwf_git.verify.nodes import NodeRow
-from uwf_git.verify.objects import BLOB_LIMIT, CommitObject, Objects, TagObject, parse_tag
+from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.past import Record
 from uwf_git.verify.records import Records
 
@@ -34,7 +35,7 @@ _ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
 
 
 def verify_ref(
-    store: Store, name: str, oid: Oid, trusted: Callable[[Oid], bool], blob_limit: int = BLOB_LIMIT
+    store: Store, name: str, oid: Oid, trusted: Callable[[Oid], bool], blob_limit: int = MAX_BLOB
 ) -> list[Finding]:
     """What is wrong with what a shared ref (`refs/uwf/threads/…`) points at; empty where nothing is.
     `trusted` tells the commits that are not to be entered again, which `store` knows. For several refs
@@ -61,7 +62,7 @@ class Verifier:
         self,
         store: Store,
         trusted: Callable[[Oid], bool] = lambda _: False,
-        blob_limit: int = BLOB_LIMIT,
+        blob_limit: int = MAX_BLOB,
         on_commit: Callable[[], None] = lambda: None,
         fresh: bool = False,
     ) -> None:

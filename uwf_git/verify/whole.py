@@ -8,14 +8,12 @@ from typing import NamedTuple
 
 from uwf_git import layout
 from uwf_git.ids import Hash, ThreadId
+from uwf_git.limits import MAX_BLOB
 from uwf_git.overlay import Overlay
 from uwf_git.repository import Oid, Repository
 from uwf_git.store import Store
 from uwf_git.verify.finding import Finding
-from uwf_git.verify.objects import BLOB_LIMIT
 from uwf_git.verify.refs import Claim, Verifier
-
-_OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS)
 
 
 class Verified(NamedTuple):
@@ -41,14 +39,14 @@ def local_refs(repository: Repository) -> dict[str, Oid | None]:
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:
     """The refs of some threads: active, archive, attempts and fork."""
     every = local_refs(repository)
-    names = [prefix + thread for thread in threads for prefix in _OF_THREADS]
+    names = [prefix + thread for thread in threads for prefix in layout.OF_THREADS]
     return {name: every[name] for name in names if name in every}
 
 
 def verify_refs(
     repository: Repository,
     refs: Mapping[str, Oid | None],
-    blob_limit: int = BLOB_LIMIT,
+    blob_limit: int = MAX_BLOB,
     on_commit: Callable[[], None] = lambda: None,
 ) -> Verified:
     """Verifies refs as `local_refs` and `thread_refs` give them, or a remote's. `blob_limit` is in bytes;
