@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from warm import WarmUwf
 
 from uwf_git.instance import Instance
 from uwf_git.location import init, locate
@@ -18,6 +19,7 @@ from uwf_git.location import init, locate
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
 
+_LOCALE = {"LC_ALL": "C.UTF-8"}
 _KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
 
 # What git 3 announced as its defaults. Older versions of git ignore what they don't know.
@@ -55,7 +57,7 @@ def hermetic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "GIT_EDITOR": "false",
         "EDITOR": "false",
         "TZ": "UTC",
-        "LC_ALL": "C.UTF-8",
+        **_LOCALE,
         "UWF_STORAGE_ROOT": str(home / "root"),
     }
     for name, value in sealed.items():
@@ -105,8 +107,20 @@ class Result(NamedTuple):
 Uwf = Callable[..., Result]
 
 
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmUwf | None]:
+    """What starts `uwf` by a fork; nothing where UWF_TEST_COLD asks for an interpreter for each call."""
+    if os.environ.get("UWF_TEST_COLD"):
+        yield None
+        return
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    started = WarmUwf(tmp_path_factory.mktemp("warm"), {**kept, **_LOCALE})
+    yield started
+    started.close()
+
+
 @pytest.fixture
-def uwf() -> Uwf:
+def uwf(warm: WarmUwf | None, hermetic: Path) -> Uwf:
     """Runs the real `uwf` and expects exit status 0 unless `check` says otherwise (None: any)."""
 
     def run(
@@ -118,16 +132,20 @@ def uwf() -> Uwf:
         timeout: float = 60,
     ) -> Result:
         data = input.encode("utf-8", "surrogateescape") if isinstance(input, str) else input
-        done = subprocess.run(
-            [sys.executable, "-m", "uwf_cli.main", *map(str, args)],
-            input=data,
-            stdin=subprocess.DEVNULL if data is None else None,
-            capture_output=True,
-            env={**os.environ, **(env or {})},
-            cwd=cwd,
-            timeout=timeout,
-            check=False,
-        )
+        words, environment = list(map(str, args)), {**os.environ, **(env or {})}
+        if warm is not None and warm.can(environment):
+            done = warm.run(words, data, environment, Path.cwd() / (cwd or ""), timeout)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "uwf_cli.main", *words],
+                input=data,
+                stdin=subprocess.DEVNULL if data is None else None,
+                capture_output=True,
+                env=environment,
+                cwd=cwd,
+                timeout=timeout,
+                check=False,
+            )
         result = Result(
             done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
         )

@@ -55,7 +55,7 @@ def test_a_run_goes_from_start_to_end_one_line_a_step(uwf: Uwf, pair: str) -> No
     assert lines[-1]["status"] == "completed"
 
     shown = uwf("thread", "show", started["thread"]).json
-    assert shown == {**lines[-1], "next": "$END"}
+    assert shown == {**lines[-1], "extraction": "native", "next": "$END"}
     assert uwf("thread", "step", started["thread"], check=1).error["code"] == "invalid"
 
 
@@ -291,7 +291,7 @@ def test_a_prompt_that_is_none_is_refused(uwf: Uwf, pair: str) -> None:
 def test_a_known_secret_never_reaches_a_prompt(uwf: Uwf, pair: str, root: Path) -> None:
     (root / ".env").write_text("SERVICE_KEY=s3cr3t-and-long-enough\n")
     started = uwf("thread", "start", "pair", "-p", "use s3cr3t-and-long-enough")
-    assert "1 known secret" in started.err
+    assert "1 secret" in started.err
     assert "s3cr3t" not in uwf("thread", "read", started.json["thread"]).out
 
 

@@ -159,7 +159,7 @@ class Exchange(RuleBasedStateMachine):
 
 TestExchange = pytest.mark.timeout(900)(Exchange.TestCase)
 TestExchange.settings = settings(
-    max_examples=int(os.environ.get("UWF_TEST_EXAMPLES", "12")),
+    max_examples=int(os.environ.get("UWF_TEST_EXAMPLES", "6")),
     stateful_step_count=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

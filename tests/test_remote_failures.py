@@ -221,17 +221,23 @@ def test_a_signal_ends_a_pull_from_a_remote_that_says_nothing(
     assert _every_ref(ada) == before
 
 
+def _sharing(uwf: Uwf, hermetic: Path, *prompts: str) -> tuple[Machine, Machine, list[str]]:
+    """Two machines, a remote that both have, and the threads with these prompts on all of them."""
+    remote = git_servers.bare(hermetic / "remote.git")
+    ada, bob = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "bob")
+    ada.registers()
+    threads = [ada.starts(prompt) for prompt in prompts]
+    ada("remote", "add", "origin", str(remote))
+    ada("push")
+    bob("clone", str(remote))
+    return ada, bob, threads
+
+
 @pytest.mark.timeout(300)
 def test_a_pull_that_is_killed_at_any_of_its_own_writes_is_finished_by_a_repeat(
     uwf: Uwf, hermetic: Path
 ) -> None:
-    remote = git_servers.bare(hermetic / "remote.git")
-    ada, bob = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "bob")
-    ada.registers()
-    splits, ends = ada.starts("Splits"), ada.starts("Ends")
-    ada("remote", "add", "origin", str(remote))
-    ada("push")
-    bob("clone", str(remote))
+    ada, bob, (splits, ends) = _sharing(uwf, hermetic, "Splits", "Ends")
     theirs = ada.steps(splits, "by Ada")
     ada("thread", "kill", ends)
     ada("push")
@@ -265,13 +271,7 @@ def test_a_pull_that_is_killed_at_any_of_its_own_writes_is_finished_by_a_repeat(
 
 
 def test_two_pulls_at_the_same_time_come_to_what_one_does(uwf: Uwf, hermetic: Path) -> None:
-    remote = git_servers.bare(hermetic / "remote.git")
-    ada, bob = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "bob")
-    ada.registers()
-    splits = ada.starts("Splits")
-    ada("remote", "add", "origin", str(remote))
-    ada("push")
-    bob("clone", str(remote))
+    ada, bob, (splits,) = _sharing(uwf, hermetic, "Splits")
     for number in range(5):
         ada.steps(ada.starts(f"New {number}"))
     ada.steps(splits, "by Ada")
@@ -335,13 +335,7 @@ def _used(folder: Path) -> int:
 def test_a_disk_that_is_full_at_any_page_stops_a_pull_and_loses_nothing(
     uwf: Uwf, hermetic: Path, tmp_path: Path
 ) -> None:
-    remote = git_servers.bare(hermetic / "remote.git")
-    ada, bob = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "bob")
-    ada.registers()
-    splits = ada.starts("Splits")
-    ada("remote", "add", "origin", str(remote))
-    ada("push")
-    bob("clone", str(remote))
+    ada, bob, (splits,) = _sharing(uwf, hermetic, "Splits")
     for number in range(3):
         ada.starts(f"New {number} " + os.urandom(3000).hex())
     ada.steps(splits, "by Ada")
@@ -368,12 +362,7 @@ def test_a_disk_that_is_full_at_any_page_stops_a_pull_and_loses_nothing(
 
 
 def test_a_limit_on_the_size_of_files_stops_a_pull_and_loses_nothing(uwf: Uwf, hermetic: Path) -> None:
-    remote = git_servers.bare(hermetic / "remote.git")
-    ada, bob = Machine(uwf, hermetic / "ada"), Machine(uwf, hermetic / "bob")
-    ada.registers()
-    ada("remote", "add", "origin", str(remote))
-    ada("push")
-    bob("clone", str(remote))
+    ada, bob, _ = _sharing(uwf, hermetic)
     ada.starts("Long " + os.urandom(60_000).hex())
     ada("push")
 

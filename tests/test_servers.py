@@ -46,6 +46,14 @@ def ada(machine: Callable[[str], Machine], server: Server, remote: Path) -> Mach
     return ada
 
 
+def _begun(ada: Machine, other: Machine, url: str) -> tuple[str, Machine]:
+    """A thread that Ada has begun and the other machine has cloned."""
+    thread = ada.starts()
+    ada("push")
+    other("clone", url)
+    return thread, other
+
+
 def test_a_thread_goes_there_and_back(
     ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
 ) -> None:
@@ -151,10 +159,7 @@ def test_a_server_that_takes_no_such_refs_is_named_with_what_to_ask_for(
 def test_step_with_a_remote_fetches_before_and_pushes_after(
     ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
 ) -> None:
-    thread = ada.starts()
-    ada("push")
-    bob = machine("bob")
-    bob("clone", server.url(remote))
+    thread, bob = _begun(ada, machine("bob"), server.url(remote))
     bob("thread", "step", thread, "--remote", "origin")
     ada("thread", "step", thread, "--remote", "origin")
     assert len(ada("thread", "steps", thread).json) == 2
@@ -172,10 +177,7 @@ def test_step_with_a_remote_fetches_before_and_pushes_after(
 def test_run_with_a_remote_pushes_each_step(
     ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
 ) -> None:
-    thread = ada.starts()
-    ada("push")
-    bob = machine("bob")
-    bob("clone", server.url(remote))
+    thread, bob = _begun(ada, machine("bob"), server.url(remote))
     bob("thread", "run", thread, "--remote", "origin")
     ada("pull")
     assert ada.status(thread) == "completed"
@@ -186,10 +188,7 @@ def test_run_with_a_remote_pushes_each_step(
 def test_a_step_that_lost_the_race_is_kept(
     ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
 ) -> None:
-    thread = ada.starts()
-    ada("push")
-    bob = machine("bob")
-    bob("clone", server.url(remote))
+    thread, bob = _begun(ada, machine("bob"), server.url(remote))
     first = bob.steps(thread, "by Bob")
     lost = ada.steps(thread, "by Ada")
     bob("push")

@@ -1,0 +1,238 @@
+"""The real `uwf` without the start of an interpreter: one process a test worker has imported what the command
+needs, and forks for every call. What it forks runs `uwf_cli.main` as `python -m` does, on its own descriptors,
+in the environment and the folder of the call, to the end of a process.
+
+Run as a program with the path of a socket, it is that process, until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+_READ_ONCE = ("PYTHON", "LC_", "LANG")  # an interpreter looks at these when it starts
+
+
+class WarmUwf:
+    """The process that forks. `environment` is the one it starts in."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._path = folder / "warm"
+        self._environment = _read_once(environment)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, str(self._path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+        )
+        assert self._process.stdout
+        assert self._process.stdout.read(1) == b"."
+
+    def close(self) -> None:
+        """Ends it."""
+        self._process.communicate()
+
+    def can(self, environment: Mapping[str, str]) -> bool:
+        """Whether a call in that environment would find the interpreter that it asks for."""
+        return _read_once(environment) == self._environment
+
+    def run(
+        self,
+        args: Sequence[str],
+        data: bytes | None,
+        environment: Mapping[str, str],
+        cwd: Path,
+        timeout: float,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As `subprocess.run` with `capture_output`."""
+        found = {1: b"", 2: b""}
+        order = json.dumps([args, dict(environment), str(cwd)]).encode()
+        with contextlib.ExitStack() as stack:
+            call = stack.enter_context(socket.socket(socket.AF_UNIX))
+            call.connect(str(self._path))
+            stdin, feed = (os.open(os.devnull, os.O_RDONLY), None) if data is None else os.pipe()
+            pipes = {1: os.pipe(), 2: os.pipe()}
+            theirs = [stdin, pipes[1][1], pipes[2][1]]
+            socket.send_fds(call, [b"%16d" % len(order)], theirs)
+            call.sendall(order)
+            for descriptor in theirs:
+                os.close(descriptor)
+
+            def read(number: int) -> None:
+                with open(pipes[number][0], "rb") as file:
+                    found[number] = file.read()
+
+            def write() -> None:
+                with contextlib.suppress(BrokenPipeError):
+                    if data is not None and feed is not None:
+                        with open(feed, "wb") as file:
+                            file.write(data)
+
+            threads = [
+                threading.Thread(target=read, args=(1,), daemon=True),
+                threading.Thread(target=read, args=(2,), daemon=True),
+                threading.Thread(target=write, daemon=True),
+            ]
+            for thread in threads:
+                thread.start()
+            pid = int(_received(call, 16))
+            call.settimeout(timeout)
+            try:
+                code = int(_received(call, 16))
+            except TimeoutError:
+                os.kill(pid, 9)
+                raise subprocess.TimeoutExpired(list(args), timeout) from None
+            for thread in threads:
+                thread.join(timeout)
+        return subprocess.CompletedProcess(list(args), code, found[1], found[2])
+
+
+def _read_once(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(_READ_ONCE)}
+
+
+def _received(call: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = call.recv(size - len(data))
+        if not part:
+            raise EOFError("the process that forks has gone")
+        data += part
+    return data
+
+
+# The process that forks
+
+
+def _serve(path: str) -> list[str]:
+    """Forks for whoever calls. Returns in what was forked, with the arguments of the call."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(64)
+        os.write(1, b".")
+        while True:
+            ready, _, _ = select.select([listener, 0], [], [])
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if 0 in ready:
+                with contextlib.suppress(ChildProcessError):
+                    while True:
+                        os.wait()
+                os._exit(0)
+            call, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                return _answer(call)
+            call.close()
+
+
+def _answer(call: socket.socket) -> list[str]:
+    """Sees one call through: tells the id of the process that it forks for it, then how that ended."""
+    head, descriptors, _, _ = socket.recv_fds(call, 16, 3)
+    args, environment, cwd = json.loads(_received(call, int(head)))
+    child = os.fork()
+    if child:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        call.sendall(b"%16d" % child)
+        _, status = os.waitpid(child, 0)
+        call.sendall(b"%16d" % os.waitstatus_to_exitcode(status))
+        os._exit(0)
+    call.close()
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    return list(args)
+
+
+def _as_new() -> None:
+    """Puts right what was found out when the process that forks was started."""
+    import random
+    import time
+
+    import pygit2
+    from pygit2.enums import ConfigLevel
+
+    # Whether a stream is a file or a pipe is asked when it is opened.
+    coding = sys.stdin.encoding
+    sys.stdin = open(0, encoding=coding, errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=coding, errors="surrogateescape", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding=coding, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    random.seed()
+    time.tzset()
+    home = os.environ.get("HOME", "")
+    xdg = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    pygit2.settings.search_path[ConfigLevel.GLOBAL] = home
+    pygit2.settings.search_path[ConfigLevel.XDG] = f"{xdg}/git"
+
+
+def _load() -> None:
+    import importlib
+    import pkgutil
+
+    import uwf_cli
+
+    import uwf_git
+
+    for package in (uwf_git, uwf_cli):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name != "uwf_cli.main":  # that is what is run
+                importlib.import_module(module.name)
+    # Not jsonata: it raises the limit of recursion for whoever imports it.
+    for name in ("httpx", "jsonschema", "liquid", "rich.console", "sqlite3", "ulid", "yaml"):
+        importlib.import_module(name)
+
+
+def _end(ended: BaseException | None) -> NoReturn:
+    """As an interpreter does it, but for taking down what was loaded."""
+    import atexit
+    import traceback
+
+    code = 0
+    if isinstance(ended, SystemExit) and (ended.code is None or isinstance(ended.code, int)):
+        code = (ended.code or 0) & 0xFF
+    elif ended is not None:
+        traceback.print_exception(ended)
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = 120
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    import gc
+    import runpy
+
+    del sys.path[0]  # the tests' folder
+    limit = sys.getrecursionlimit()
+    _load()
+    assert sys.getrecursionlimit() == limit, "the calls would differ from those of a new interpreter"
+    gc.freeze()
+    arguments = _serve(sys.argv[1])
+    problem: BaseException | None = None
+    try:
+        _as_new()
+        sys.argv = ["uwf", *arguments]
+        runpy.run_module("uwf_cli.main", run_name="__main__", alter_sys=True)
+    except BaseException as error:
+        problem = error
+    _end(problem)
