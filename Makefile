@@ -1,7 +1,9 @@
-# Everything goes into this folder: .venv, .venv-bench, .demo. Needed: Python 3.11 or newer, git, make.
+# Everything goes into this folder: .venv, .venv-bench, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
 #   make demo          two workflows run to their end, nothing configured, no network besides pip
 #   make test          the whole test suite
+#   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
+#   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make lint          ruff and mypy
 #   make bench         the table of benchmarks; takes some minutes
 #   make bench-smoke   the same on small stores: does it run?
@@ -17,13 +19,20 @@ PYTEST_ARGS ?=
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test lint bench bench-smoke venv clean
+.PHONY: demo test agent-programs test-agents lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
 
 test: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+agent-programs: | $(VENV)/bin/python
+	@$(VENV)/bin/python tests/agent_programs.py fast
+
+test-agents: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/agent_programs.py fast slow
+	@UWF_TEST_AGENTS=slow $(VENV)/bin/python -m pytest tests/test_agent_*.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check
@@ -39,7 +48,7 @@ bench-smoke: $(BENCH_VENV)/.installed
 venv: $(VENV)/.installed-dev
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Installed again only when pyproject.toml has changed: the sources are used where they stand.
 

@@ -31,6 +31,18 @@ def test_deny_wins_and_an_empty_list_allows_nothing() -> None:
     assert not any(policy({"allow": []}).permits(name) for name in NAMES)
 
 
+def test_a_role_narrows_what_the_configuration_allows() -> None:
+    local = policy({"allow": ["*_file", "grep"], "runCommand": True, "network": True})
+    agent = policy({"deny": ["edit_file"]})
+    role = policy(
+        {"allow": ["read_file", "edit_file", "glob"], "runCommand": False, "network": False}, of_role=True
+    )
+    merged = tighten(local, agent, role)
+    assert [name for name in NAMES if merged.permits(name)] == ["read_file"]
+    assert (merged.run_command, merged.network) == (False, False)
+    assert not tighten(local, agent, policy({"deny": ["*"]}, of_role=True)).permits("read_file")
+
+
 @pytest.mark.parametrize(
     ("local", "agent", "on"),
     [(None, None, None), (True, None, True), (None, True, True), (False, True, False), (True, False, False)],

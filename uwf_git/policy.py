@@ -68,17 +68,19 @@ class ToolPolicy(NamedTuple):
         """Whether a request of this kind by an agent with tools of its own is granted without asking."""
         return bool(self.permissions) and _in_all(kind, self.permissions)
 
-    def describe(self, tools: Iterable[str] = STANDARD, confined: bool | None = None) -> str:
+    def describe(
+        self, tools: Iterable[str] = STANDARD, confined: bool | None = None, workflow: bool = True
+    ) -> str:
         """The policy for a prompt: the tools among `tools` that are permitted, where files are, what
-        commands can reach. `confined` is whether there is a sandbox, None where that isn't known. "" for
-        an agent without tools."""
+        commands can reach. `confined` is whether there is a sandbox, None where that isn't known;
+        `workflow` whether @workflow is there. "" for an agent without tools."""
         names = [name for name in tools if self.permits(name)]
         if not names:
             return ""
         lines = ["Your tools: " + ", ".join(names) + "."]
         files = [name for name in names if name in STANDARD and name != FETCH]
         if files:
-            lines.append(_mounts(any(name in WRITING for name in files)))
+            lines.append(_mounts(any(name in WRITING for name in files), workflow))
         if RUN in names:
             lines.append(self._commands(confined))
         if FETCH in names:
@@ -101,12 +103,10 @@ class ToolPolicy(NamedTuple):
         return f"Commands run in a sandbox, {net} network; only @project can be written."
 
 
-def _mounts(writable: bool) -> str:
+def _mounts(writable: bool, workflow: bool) -> str:
     access = "read and write" if writable else "read only"
-    return (
-        f"Files are named @project/… ({access}; the folder you work in, also meant by a relative path) "
-        "and @workflow/… (read only)."
-    )
+    further = " and @workflow/… (read only)" if workflow else ""
+    return f"Files are named @project/… ({access}; the folder you work in, also meant by a relative path){further}."
 
 
 def parse_policy(value: Any, *, of_role: bool = False) -> tuple[ToolPolicy, list[str]]:

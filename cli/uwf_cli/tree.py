@@ -59,7 +59,10 @@ thread = Group(
         "steps": "threadview:steps",
         "read": "threadview:read",
         "step-details": "threadview:step_details",
+        "turns": "conversation:turns",
+        "prompt": "conversation:prompt",
         "attempts": "threadview:attempts",
+        "budget": "budget:budget",
         "fork": "thread:fork",
         "answer": "thread:answer",
         "kill": "thread:kill",
@@ -101,6 +104,13 @@ cas = Group(
     help="The nodes underneath, by hash.",
 )
 
+agent = Group(
+    "agent",
+    {"list": "agent:list_", "check": "agent:check"},
+    examples=("uwf agent list", "uwf agent check claude-code"),
+    help="Which agents there are, and whether they answer.",
+)
+
 config = Group(
     "config",
     {"get": "configuration:get", "set": "configuration:set_", "list": "configuration:list_"},
@@ -126,6 +136,13 @@ remote = Group(
     help="Where threads are shared with others.",
 )
 
+trace = Group(
+    "trace",
+    {"export": "trace:export"},
+    examples=("uwf trace export 01JK7M --out trace.json",),
+    help="Threads as traces, for the tools that show those.",
+)
+
 uwf = Group(
     "uwf",
     {
@@ -141,8 +158,12 @@ uwf = Group(
         "unbundle": "bundles:unbundle",
         "publish": publish,
         "unpublish": "publish:unpublish",
+        "agent": agent,
         "setup": "setup:setup",
         "config": config,
+        "mcp": "mcp:mcp",
+        "stats": "stats:stats",
+        "trace": trace,
         "doctor": "doctor:doctor",
         "gc": "gc:gc",
         "verify": "verify:verify",

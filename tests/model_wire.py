@@ -1,0 +1,277 @@
+"""The wires of the scripted model server: requests to `Asked`, turns to JSON and to server-sent events.
+
+A `Rendered` answer is a body, or the events of a stream; which of both was asked for is in the request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from model_script import Asked, Call, Endless, Message, Say, Several, Tokens, ToolCall, ToolResult, pieces
+
+Event = tuple[str, Any]  # the event's name ("" for none), and its data (a text goes out as it is)
+Spoken = Say | Call | Several | Endless
+
+
+class Answer(NamedTuple):
+    """A turn with everything decided that goes on the wire."""
+
+    text: str
+    calls: tuple[Call, ...]  # each with an id
+    finish: str  # stop, length or calls
+    usage: Tokens
+    serial: int
+
+
+def resolve(turn: Spoken, asked: Asked, serial: int) -> Answer:
+    """`serial` numbers the server's answers, and makes the ids of calls unique."""
+    if isinstance(turn, Endless):
+        turn = Say((turn.text * (turn.limit // len(turn.text) + 1))[: turn.limit])
+    if isinstance(turn, Say):
+        return Answer(turn.text, (), turn.finish, asked.usage, serial)
+    calls = turn.calls if isinstance(turn, Several) else (turn,)
+    prefix = "toolu" if asked.wire == "messages" else "call"
+    named = (
+        each if each.id else each._replace(id=f"{prefix}_{serial:04}_{index}")
+        for index, each in enumerate(calls)
+    )
+    return Answer(turn.text, tuple(named), "calls", asked.usage, serial)
+
+
+def raw(arguments: Mapping[str, Any] | str) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def parsed(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def value(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
+    """Arguments for a wire that carries values: a JSON object, whatever the script gave."""
+    found = parsed(arguments)
+    return found if isinstance(found, Mapping) else {"input": arguments}
+
+
+def text_of(content: Any) -> str:
+    """The text of content that is a text or a list of parts, in any wire's form."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    return "\n".join(str(part["text"]) for part in content if isinstance(part, dict) and "text" in part)
+
+
+def chat_asked(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
+    system: list[str] = []
+    messages: list[Message] = []
+    for each in body["messages"]:
+        text = text_of(each.get("content"))
+        if each["role"] in ("system", "developer"):
+            system.append(text)
+        elif each["role"] == "tool":
+            messages.append(Message("tool", "", (), (ToolResult(each["tool_call_id"], text),)))
+        else:
+            calls = tuple(
+                ToolCall(call["id"], call["function"]["name"], parsed(call["function"]["arguments"]))
+                for call in each.get("tool_calls") or ()
+            )
+            messages.append(Message(each["role"], text, calls))
+    tools = tuple(tool["function"]["name"] for tool in body.get("tools") or () if "function" in tool)
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    return Asked(
+        "chat", body["model"], "\n".join(system), tuple(messages), tools, bool(body.get("stream")), limit,
+        headers, body,
+    )  # fmt: skip
+
+
+def _chat_usage(usage: Tokens) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    }
+
+
+def _chat_calls(answer: Answer) -> list[dict[str, Any]]:
+    return [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": raw(call.arguments)}}
+        for call in answer.calls
+    ]
+
+
+def chat_body(asked: Asked, answer: Answer) -> Any:
+    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
+    if answer.calls:
+        message["tool_calls"] = _chat_calls(answer)
+    finish = {"calls": "tool_calls"}.get(answer.finish, answer.finish)
+    return {
+        "id": f"chatcmpl-{answer.serial}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": asked.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+        "usage": _chat_usage(answer.usage),
+    }
+
+
+def chat_events(asked: Asked, answer: Answer) -> Iterator[Event]:
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> Event:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return "", {**head, "choices": [choice]}
+
+    head = {
+        "id": f"chatcmpl-{answer.serial}", "object": "chat.completion.chunk", "created": 1_700_000_000,
+        "model": asked.model,
+    }  # fmt: skip
+    yield chunk({"role": "assistant", "content": ""})
+    for piece in pieces(answer.text):
+        yield chunk({"content": piece})
+    for index, call in enumerate(_chat_calls(answer)):
+        function = call["function"]
+        first = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
+        yield chunk({"tool_calls": [first]})
+        for piece in pieces(function["arguments"]):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield chunk({}, {"calls": "tool_calls"}.get(answer.finish, answer.finish))
+    options = asked.body.get("stream_options") or {}
+    if options.get("include_usage"):
+        yield "", {**head, "choices": [], "usage": _chat_usage(answer.usage)}
+    yield "", "[DONE]"
+
+
+def responses_asked(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
+    given = body["input"]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    system = [body["instructions"]] if body.get("instructions") else []
+    messages: list[Message] = []
+    for item in items:
+        kind = item.get("type", "message")
+        if kind == "message" and item["role"] in ("system", "developer"):
+            system.append(text_of(item["content"]))
+        elif kind == "message":
+            messages.append(Message(item["role"], text_of(item["content"])))
+        elif kind in ("function_call", "custom_tool_call"):
+            arguments = parsed(item.get("arguments", item.get("input")))
+            messages.append(Message("assistant", "", (ToolCall(item["call_id"], item["name"], arguments),)))
+        elif kind in ("function_call_output", "custom_tool_call_output"):
+            output = item["output"]
+            text = text_of(output) if isinstance(output, (str, list)) else json.dumps(output)
+            messages.append(Message("tool", "", (), (ToolResult(item["call_id"], text),)))
+    tools = tuple(_responses_tools(body.get("tools") or ()))
+    return Asked(
+        "responses", body["model"], "\n".join(system), tuple(messages), tools, bool(body.get("stream")),
+        body.get("max_output_tokens"), headers, body,
+    )  # fmt: skip
+
+
+def _responses_tools(tools: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for tool in tools:
+        if "tools" in tool:  # a namespace
+            yield from _responses_tools(tool["tools"])
+        else:
+            yield tool.get("name") or tool["type"]
+
+
+def _responses_items(asked: Asked, answer: Answer) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    if answer.text or not answer.calls:
+        part = {"type": "output_text", "text": answer.text, "annotations": [], "logprobs": []}
+        items.append(
+            {"id": f"msg_{answer.serial}", "type": "message", "status": "completed", "role": "assistant",
+             "content": [part]}
+        )  # fmt: skip
+    custom = {tool.get("name") for tool in asked.body.get("tools") or () if tool.get("type") == "custom"}
+    for index, call in enumerate(answer.calls):
+        common = {"id": f"fc_{answer.serial}_{index}", "call_id": call.id, "name": call.name}
+        if call.name in custom:
+            items.append({**common, "type": "custom_tool_call", "input": raw(call.arguments)})
+        else:
+            items.append(
+                {**common, "type": "function_call", "arguments": raw(call.arguments), "status": "completed"}
+            )
+    return items
+
+
+def _response(asked: Asked, answer: Answer, items: list[Any] | None) -> dict[str, Any]:
+    """`items` None: the response as it stands at its begin."""
+    cut = answer.finish == "length"
+    usage = {
+        "input_tokens": answer.usage.input,
+        "input_tokens_details": {"cached_tokens": answer.usage.cached, "cache_write_tokens": 0},
+        "output_tokens": answer.usage.output,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": answer.usage.input + answer.usage.output,
+    }
+    over = items is not None
+    return {
+        "id": f"resp_{answer.serial}",
+        "object": "response",
+        "created_at": 1_700_000_000,
+        "status": ("incomplete" if cut else "completed") if over else "in_progress",
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"} if over and cut else None,
+        "instructions": asked.body.get("instructions"),
+        "model": asked.model,
+        "output": items or [],
+        "parallel_tool_calls": True,
+        "tool_choice": asked.body.get("tool_choice", "auto"),
+        "tools": asked.body.get("tools") or [],
+        "usage": usage if over else None,
+    }
+
+
+def responses_body(asked: Asked, answer: Answer) -> Any:
+    return _response(asked, answer, _responses_items(asked, answer))
+
+
+def responses_events(asked: Asked, answer: Answer) -> Iterator[Event]:
+    for number, (name, data) in enumerate(_responses_events(asked, answer)):
+        yield name, {"type": name, "sequence_number": number, **data}
+
+
+def _responses_events(asked: Asked, answer: Answer) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield "response.created", {"response": _response(asked, answer, None)}
+    yield "response.in_progress", {"response": _response(asked, answer, None)}
+    items = _responses_items(asked, answer)
+    for index, item in enumerate(items):
+        at = {"item_id": item["id"], "output_index": index}
+        if item["type"] == "message":
+            yield from _responses_text(item, at)
+            continue
+        field = "input" if item["type"] == "custom_tool_call" else "arguments"
+        delta = "custom_tool_call_input" if field == "input" else "function_call_arguments"
+        opened = {**item, field: "", **({"status": "in_progress"} if "status" in item else {})}
+        yield "response.output_item.added", {"output_index": index, "item": opened}
+        for piece in pieces(item[field]):
+            yield f"response.{delta}.delta", {**at, "delta": piece}
+        yield f"response.{delta}.done", {**at, field: item[field], "name": item["name"]}
+        yield "response.output_item.done", {"output_index": index, "item": item}
+    name = "response.incomplete" if answer.finish == "length" else "response.completed"
+    yield name, {"response": _response(asked, answer, items)}
+
+
+def _responses_text(item: dict[str, Any], at: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    part = item["content"][0]
+    opened = {**item, "status": "in_progress", "content": []}
+    yield "response.output_item.added", {"output_index": at["output_index"], "item": opened}
+    yield "response.content_part.added", {**at, "content_index": 0, "part": {**part, "text": ""}}
+    for piece in pieces(part["text"]):
+        yield "response.output_text.delta", {**at, "content_index": 0, "delta": piece, "logprobs": []}
+    yield "response.output_text.done", {**at, "content_index": 0, "text": part["text"], "logprobs": []}
+    yield "response.content_part.done", {**at, "content_index": 0, "part": part}
+    yield "response.output_item.done", {"output_index": at["output_index"], "item": item}
+
+
+def openai_error(status: int, message: str) -> Any:
+    kinds = {401: "authentication_error", 429: "rate_limit_error", 400: "invalid_request_error"}
+    codes = {401: "invalid_api_key", 429: "rate_limit_exceeded", 500: "server_error"}
+    kind = kinds.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": codes.get(status)}}

@@ -1,0 +1,1 @@
+"""Tools of other people's servers, by the Model Context Protocol."""

@@ -1,0 +1,281 @@
+"""A command's surroundings: a clean environment, and bubblewrap around it where it works.
+
+Inside, there are the system's programs and libraries, read only; the project, writable but for git's own
+folder, since what stands there is run by git outside; a /tmp that lasts as long as the step; and nothing
+else: no home folders, no sockets of services, no other processes, no network unless it is allowed (then
+all of it, this machine's own services included). Whether bubblewrap works is found out by running it, for
+kernels and containers forbid what it needs in many ways.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.errors import AgentFailed
+from uwf_git.process import run_command
+from uwf_git.tools.failure import ToolFailure
+from uwf_git.tools.workspace import PROJECT, WORKFLOW, Workspace
+
+PACKAGE = "bubblewrap"
+_TRIAL = 10.0  # seconds
+_PROCESSES = 4096  # at once, where the kernel counts them by namespace
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+# Of /etc what programs need to run; the rest may hold keys.
+_ETC = (
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "group",
+    "host.conf",
+    "hosts",
+    "inputrc",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "rpc",
+    "services",
+    "shells",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+)
+_PASSED = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+_PASSED_WITH_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_NO_PROGRAMS = ("/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var", "/var/tmp")
+_INSTALLED = (
+    "pyvenv.cfg",
+    "conda-meta",
+    "lib/node_modules",
+)  # marks of a folder that holds a bin/ of its own
+
+
+class Sandbox(NamedTuple):
+    """What there is to confine commands with. `program` is bubblewrap's path, None where it is missing or
+    doesn't work; `reason` says then why."""
+
+    program: str | None
+    reason: str = ""
+
+
+def find_sandbox(environ: Mapping[str, str], *, network: bool) -> Sandbox:
+    """The sandbox of this machine, tried once a process and kind."""
+    return _tried(environ.get("PATH", os.defpath), network)
+
+
+@lru_cache(maxsize=8)
+def _tried(path: str, network: bool) -> Sandbox:
+    program = shutil.which("bwrap", path=path)
+    if program is None:
+        return Sandbox(None, f"bwrap is not installed (Debian package {PACKAGE})")
+    argv = [program, *_isolation(network), *_system_binds(), "--", "/bin/sh", "-c", ":"]
+    try:
+        done = run_command(argv, cwd=Path("/"), env={"PATH": os.defpath}, timeout=_TRIAL)
+    except AgentFailed as error:
+        return Sandbox(None, error.message)
+    if done.timed_out:
+        return Sandbox(None, f"bwrap did not end within {_TRIAL:g} s")
+    if done.returncode != 0:
+        said = done.stderr_tail.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
+        return Sandbox(None, f"bwrap does not work here: {said[0][:200]}")
+    return Sandbox(program)
+
+
+def confined(
+    program: str, workspace: Workspace, scratch: Path, path: str, network: bool, folder: Path
+) -> list[str]:
+    """The arguments that put a command, to be appended, into the sandbox. `scratch` becomes its /tmp,
+    `path` is the PATH it will have, `folder` where it starts. Raises ToolFailure, denied, for a project
+    that can't be kept apart from the home folder."""
+    project = workspace.project.path
+    home = Path.home().resolve()
+    if home.is_relative_to(project):
+        raise ToolFailure(
+            "denied",
+            f"{PROJECT} holds the whole home folder, so commands can't be kept from it; use a smaller one",
+        )
+    argv = [program, *_isolation(network), *_system_binds()]
+    argv += ["--bind", str(scratch), "/tmp"]
+    for tools in _toolchains(path, project, home):
+        argv += ["--ro-bind-try", tools, tools]
+    argv += ["--bind", str(project), str(project)]
+    for mount in workspace.mounts:
+        if (
+            mount.name == WORKFLOW
+            and not mount.path.is_relative_to(project)
+            and not project.is_relative_to(mount.path)
+        ):
+            argv += ["--ro-bind", str(mount.path), str(mount.path)]
+    argv += _git_beside(project / ".git")
+    argv += _kept_apart(workspace, project)
+    return [*argv, "--remount-ro", "/", "--chdir", str(folder), "--"]
+
+
+def clean_environment(environ: Mapping[str, str], home: str, temporary: str, network: bool) -> dict[str, str]:
+    """The variables that a command gets: few, and none that may hold a key."""
+    names = (*_PASSED, *(_PASSED_WITH_NETWORK if network else ()))
+    kept = {name: environ[name] for name in names if name in environ and "@" not in environ[name]}
+    rustup = environ.get("RUSTUP_HOME") or str(Path.home() / ".rustup")
+    return {
+        **kept,
+        **({"RUSTUP_HOME": rustup} if Path(rustup).is_dir() else {}),
+        "PATH": environ.get("PATH") or os.defpath,
+        "HOME": home,
+        "TMPDIR": temporary,
+        "TERM": "dumb",
+        "PAGER": "cat",
+        "GIT_PAGER": "cat",
+        "GIT_TERMINAL_PROMPT": "0",
+        # Git's own folder can't be written in the sandbox; this keeps `git status` from trying.
+        "GIT_OPTIONAL_LOCKS": "0",
+    }
+
+
+def shell(path: str, command: str) -> list[str]:
+    """A shell that runs the command. The limit keeps a fork bomb from taking the machine with it, on
+    kernels that count processes by namespace and for users other than root."""
+    bash = shutil.which("bash", path=path)
+    if bash is None:
+        return ["/bin/sh", "-c", command]
+    return [bash, "-c", f'ulimit -u {_PROCESSES} 2>/dev/null; exec "$0" -c "$1"', bash, command]
+
+
+def _isolation(network: bool) -> list[str]:
+    return [
+        "--unshare-user",
+        "--unshare-all",
+        *(["--share-net"] if network else []),
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+        "--hostname",
+        "sandbox",
+        "--proc",
+        "/proc",
+        # For a user who is root outside too, the kernel's settings would be writable.
+        "--ro-bind-try",
+        "/proc/sys",
+        "/proc/sys",
+        "--dev",
+        "/dev",
+        "--dir",
+        "/run",
+        "--dir",
+        "/var",
+        "--symlink",
+        "../tmp",
+        "/var/tmp",
+    ]
+
+
+def _system_binds() -> list[str]:
+    argv: list[str] = []
+    for name in _SYSTEM:
+        path = Path(name)
+        if path.is_symlink():
+            argv += ["--symlink", str(path.readlink()), name]
+        elif path.is_dir():
+            argv += ["--ro-bind", name, name]
+    for name in _ETC:
+        path = Path("/etc", name)
+        if path.exists():
+            # A link into /run or /usr is replaced by what it leads to.
+            argv += ["--ro-bind", str(path.resolve()), str(path)]
+    if Path("/etc/resolv.conf").exists():
+        argv += ["--ro-bind", str(Path("/etc/resolv.conf").resolve()), "/etc/resolv.conf"]
+    return argv
+
+
+def _toolchains(path: str, project: Path, home: Path) -> Iterator[str]:
+    """The folders outside of the system's that the programs on PATH need: those of PATH themselves, and
+    what an environment or a version manager has around them."""
+    seen: set[Path] = set()
+    for entry in [*path.split(os.pathsep), str(project / ".venv/bin"), str(project / "venv/bin")]:
+        if not entry.startswith("/") or not Path(entry).is_dir():
+            continue
+        for folder in _around(Path(entry), home):
+            real = folder.resolve()
+            inside = real.is_relative_to(project) or any(real.is_relative_to(name) for name in _SYSTEM)
+            around = home.is_relative_to(real) or project.is_relative_to(real) or str(real) in _NO_PROGRAMS
+            if folder in seen or inside or around:
+                continue
+            seen.add(folder)
+            yield str(folder)
+
+
+def _around(entry: Path, home: Path) -> Iterator[Path]:
+    yield entry
+    prefix = entry.parent
+    if entry.name == "bin" and prefix != home:
+        if any((prefix / mark).exists() for mark in _INSTALLED) or any(prefix.glob("lib/python3*")):
+            yield prefix
+        if prefix.name == ".cargo":
+            yield home / ".rustup"
+    elif entry.name == "shims":
+        yield prefix  # of pyenv, rbenv, asdf: the versions stand beside it
+    base = _base_of(prefix / "pyvenv.cfg")
+    if base is not None:
+        yield from dict.fromkeys((base, base.resolve()))
+
+
+def _base_of(configuration: Path) -> Path | None:
+    """The Python that a virtual environment was made with: the folder that holds its bin/."""
+    try:
+        lines = configuration.read_text(encoding="utf-8", errors="replace")[:10_000].splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition("=")
+        if name.strip() == "home" and value.strip().startswith("/"):
+            folder = Path(value.strip())
+            return folder.parent if folder.name == "bin" and (folder / "python3").exists() else None
+    return None
+
+
+def _git_beside(link: Path) -> Iterator[str]:
+    """Git's folders of a worktree, which stand elsewhere, to be read."""
+    try:
+        if not link.is_file() or not (text := link.read_text(encoding="utf-8")).startswith("gitdir: "):
+            return
+        folder = (link.parent / text[len("gitdir: ") :].strip()).resolve()
+        common = folder / "commondir"
+        shared = (
+            (folder / common.read_text(encoding="utf-8").strip()).resolve() if common.exists() else folder
+        )
+    except (OSError, ValueError):
+        return
+    for each in dict.fromkeys((shared, folder)):
+        # The file could name any folder; only what git would take for its own is shown.
+        if (each / "HEAD").is_file() and ((each / "commondir").is_file() or (each / "objects").is_dir()):
+            yield from ("--ro-bind", str(each), str(each))
+
+
+def _kept_apart(workspace: Workspace, project: Path) -> Iterator[str]:
+    """What is in the project and yet not the command's: git's own folder, and what is hidden."""
+    git = (project / ".git").resolve()
+    if git.exists() and git.is_relative_to(project) and git != project:
+        yield from ("--ro-bind", str(git), str(git))
+    for path in workspace.hidden:
+        if path.is_relative_to(project):
+            yield from ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", "/dev/null", str(path))
