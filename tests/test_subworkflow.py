@@ -205,6 +205,21 @@ def test_a_killed_child_is_replaced_and_a_workflow_within_itself_is_refused(worl
     assert refused.err.count("\n") == 1
 
 
+def test_a_child_whose_budget_is_used_up_makes_the_parent_wait_for_a_human(world: World) -> None:
+    world.play(WORKED + REPORTED)
+    thread = world.start()
+    with (world.root / "config.yaml").open("a") as file:
+        file.write("budgets: {workflows: {inner: {maxSteps: 1}}}\n")
+    assert world.uwf("thread", "step", thread).json["status"] == "waiting"
+    [child] = world.children(but=thread)
+    shown = world.uwf("thread", "show", thread).json
+    assert "maxSteps" in shown["question"] and f"uwf thread budget {child['thread']}" in shown["reason"]
+    world.uwf("thread", "budget", child["thread"], "--max-steps", "5")
+    world.uwf("thread", "answer", thread, "-m", "Yes.")
+    assert world.uwf("thread", "step", thread).json["done"] is True
+    assert len(world.children(but=thread)) == 1
+
+
 def test_a_child_that_is_not_registered_is_named(world: World) -> None:
     world.configure("iner")
     thread = world.start()

@@ -10,8 +10,9 @@ from uwf_git.nearest import nearest
 LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")
 """maxSteps and maxTokens are whole numbers, maxCost US dollars, maxWallTime seconds of its agents' work."""
 
-_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))+", re.ASCII)
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+# Compiled when first used, which most calls never get to.
+_DURATION = r"(?:([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d))+"
+_DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)"
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 Problem = tuple[str | None, str, str]
@@ -22,9 +23,9 @@ def parse_duration(value: Any) -> float | None:
     """Seconds from a number, or from a text such as "90s", "10m" or "1h30m". None for what is neither
     or not above zero."""
     if isinstance(value, str):
-        if not _DURATION.fullmatch(value.replace(" ", "")):
+        if not re.fullmatch(_DURATION, value.replace(" ", "")):
             return None
-        parts = _DURATION_PART.findall(value.replace(" ", ""))
+        parts = re.findall(_DURATION_PART, value.replace(" ", ""))
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         seconds = float(value)

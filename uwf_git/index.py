@@ -6,6 +6,7 @@
     folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
     tips       ref name -> the id it was seen at, and what was wrong with it
     decisions  StepNode or StartNode hash -> what the moderator said, as JSON
+    spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON
 
 All of it is derived from refs and objects, never shared, and may be deleted at any time: whoever
 misses something takes the refs in again. That is also why nothing here is synced to disk.
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.ids import Hash, ThreadId
 
-VERSION = 2
+VERSION = 3
 BUSY_SECONDS = 30
 
 _TABLES = """
@@ -38,6 +39,7 @@ CREATE TABLE folded (
 ) WITHOUT ROWID;
 CREATE TABLE tips (name TEXT PRIMARY KEY, oid BLOB NOT NULL, tip BLOB, problem TEXT) WITHOUT ROWID;
 CREATE TABLE decisions (hash TEXT PRIMARY KEY, decision TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -340,7 +342,7 @@ class Index:
         for row in rows:
             self._run("INSERT INTO folded VALUES (?,?,?,?,?,?)", row)
 
-    # Decisions: pure functions of a head, so a cached one never goes stale
+    # Decisions and sums: pure functions of a head, so a cached one never goes stale
 
     def decision(self, head: Hash) -> str | None:
         """The moderator's decision at a head, as JSON, if it was remembered."""
@@ -350,6 +352,15 @@ class Index:
     def set_decision(self, head: Hash, decision: str) -> None:
         """Remembers a decision."""
         self._run("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (head, decision))
+
+    def spent(self, at: str) -> str | None:
+        """What was spent up to a StepNode or an attempt's commit, as JSON, if it was remembered."""
+        row = self._run("SELECT spent FROM spending WHERE hash = ?", (at,)).fetchone()
+        return row[0] if row else None
+
+    def set_spent(self, at: str, spent: str) -> None:
+        """Remembers a sum."""
+        self._run("INSERT OR REPLACE INTO spending VALUES (?, ?)", (at, spent))
 
 
 def _commit_row(row: Sequence[Any]) -> CommitRow:

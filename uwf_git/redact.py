@@ -1,22 +1,24 @@
-"""Known secrets, and taking them out of what is about to be hashed.
+"""Secrets, and taking them out of what is about to be hashed.
 
 What is in a node can't be taken back once it is pushed, so secrets are replaced before hashing. Known are
-the values in the storage root's `.env` and of the variables that `apiKeyEnv` names; nothing is guessed
-from the look of a string. A secret is also found where it stands escaped in JSON, quoted in a URL, or in
-base64, alone or within something longer (an Authorization header).
+the values in the storage root's `.env`, and of the variables that `apiKeyEnv` and the list `secrets` of the
+configuration name. Such a value is also found where it stands escaped in JSON, quoted in a URL, or in
+base64, alone or within something longer (an Authorization header). Other people's secrets are recognised by
+their look alone: `token_shapes`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.errors import Invalid
+from uwf_git.token_shapes import without_tokens
 
 if TYPE_CHECKING:
-    from uwf_git.config import Config
+    from uwf_git.settings import Config
 
 SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
@@ -38,17 +40,19 @@ class Secrets(dict[str, str]):
 
 
 def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) -> Secrets:
-    """The values of `<root>/.env` and of every configured `apiKeyEnv`. The real environment wins over
-    `.env`. Raises Invalid where `.env` can't be read."""
+    """The values of `<root>/.env`, and of every variable that an `apiKeyEnv` or the list `secrets` of the
+    configuration names. The real environment wins over `.env`. Raises Invalid where `.env` can't be read."""
     secrets = Secrets()
     for name, value in _read_dotenv(root / ".env").items():
         effective = environ.get(name, "") or value
         secrets[name] = effective
         if effective != value:
             secrets.overridden.append((name, value))
-    for provider in config.providers.values() if config is not None else ():
-        if provider.api_key_env and (key := environ.get(provider.api_key_env)):
-            secrets[provider.api_key_env] = key
+    if config is not None:
+        keys = (provider.api_key_env for provider in config.providers.values())
+        for name in (*keys, *config.secrets):
+            if name and (held := environ.get(name)):
+                secrets[name] = held
     return secrets
 
 
@@ -83,7 +87,8 @@ def _read_dotenv(path: Path) -> dict[str, str]:
 
 
 class Redactor:
-    """Replaces known secrets by `[redacted:NAME]`. Made once, used for everything a step writes."""
+    """Replaces secrets by `[redacted:NAME]`, where NAME is the variable of a known one, or the kind of one
+    that was recognised by its look. Made once, used for everything a step writes."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         names: dict[str, str] = {}
@@ -98,19 +103,19 @@ class Redactor:
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to look for."""
+        """Whether any secret is known by its value."""
         return self._pattern is not None
 
     def text(self, text: str) -> tuple[str, int]:
         """The text without secrets, and how many were replaced."""
-        if self._pattern is None:
-            return text, 0
-        return self._pattern.subn(lambda found: f"[redacted:{self._names[found[0]]}]", text)
+        known = 0
+        if self._pattern is not None:
+            text, known = self._pattern.subn(lambda found: f"[redacted:{self._names[found[0]]}]", text)
+        text, recognised = without_tokens(text)
+        return text, known + recognised
 
     def value(self, value: Any) -> tuple[Any, int]:
         """A JSON value without secrets in its texts and keys, and how many were replaced."""
-        if self._pattern is None:
-            return value, 0
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -125,6 +130,18 @@ class Redactor:
             pairs = [self.value(item) for item in value]
             return [clean for clean, _ in pairs], sum(count for _, count in pairs)
         return value, 0
+
+
+def told(redactions: Iterable[Mapping[str, Any]] | int) -> str:
+    """How many secrets were taken out of a step and where, in a line: "3 secrets were taken out: answer,
+    turn 4 (2)". "" where there were none. `redactions` is what a Detail holds, a mere number in old ones."""
+    places = [] if isinstance(redactions, int) else list(redactions)
+    total = redactions if isinstance(redactions, int) else sum(each["count"] for each in places)
+    if not total:
+        return ""
+    said = "1 secret was taken out" if total == 1 else f"{total} secrets were taken out"
+    where = ", ".join(each["where"] + (f" ({each['count']})" if each["count"] > 1 else "") for each in places)
+    return f"{said}: {where}" if where else said
 
 
 def _worth_hiding(value: str) -> bool:

@@ -13,6 +13,7 @@ from uwf_git.errors import NoTransition, UwfError
 from uwf_git.ids import Hash, ThreadId
 from uwf_git.index import CommitRow
 from uwf_git.instance import Instance
+from uwf_git.ledger import Budgets
 from uwf_git.protocol import END, USER
 from uwf_git.thread import Damaged, Head, History
 
@@ -78,8 +79,14 @@ def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
         )
 
 
-def status_of(instance: Instance, head: Head | Damaged, running: set[ThreadId] | None = None) -> str:
-    """One of STATUSES. `running` are the threads whose lock is held, where the caller knows them."""
+def status_of(
+    instance: Instance,
+    head: Head | Damaged,
+    running: set[ThreadId] | None = None,
+    budgets: Budgets | None = None,
+) -> str:
+    """One of STATUSES. `running` are the threads whose lock is held, and `budgets` what limits them, where
+    the caller knows that already."""
     if isinstance(head, Damaged):
         return CORRUPT
     if head.archive:
@@ -87,11 +94,20 @@ def status_of(instance: Instance, head: Head | Damaged, running: set[ThreadId] |
     held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
     if held:
         return RUNNING
-    if head.row.asks:
+    if head.row.asks or budget_reached(instance, head, budgets):
         return WAITING
     if instance.attempts.failed(head):
         return FAILED
     return IDLE
+
+
+def budget_reached(instance: Instance, head: Head, budgets: Budgets | None = None) -> str:
+    """What a thread that would go on has used up, in words; "" where its budget allows another step."""
+    try:
+        reached = (budgets or Budgets(instance)).reached(head)
+        return reached if reached and outlook(instance, head).next not in (END, None) else ""
+    except UwfError:  # of a thread that can't be read nothing is known here; reading it says why
+        return ""
 
 
 def workflow_of(row: CommitRow) -> Hash:

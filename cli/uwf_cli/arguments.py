@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,15 @@ def json_value(text: str) -> Any:
     from uwf_git.node import parse_json
 
     return parse_json(read_stdin("JSON") if text == STDIN else text)
+
+
+def limits(given: Mapping[str, str | None]) -> dict[str, float]:
+    """The budget that the options --max-steps, --max-tokens, --max-cost and --max-time give, by the names of
+    click. Raises Usage."""
+    from uwf_git.budget import OPTIONS, parse_option
+
+    names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
+    return {key: parse_option(key, text) for key, name in names.items() if (text := given[name]) is not None}
 
 
 def _text(data: bytes, what: str) -> str:

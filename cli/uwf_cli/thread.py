@@ -25,7 +25,7 @@ from uwf_git.errors import Invalid, NotFound, Usage, Waiting
 from uwf_git.ids import parse_thread_id
 
 if TYPE_CHECKING:
-    from uwf_git.ids import ThreadId
+    from uwf_git.ids import Hash, ThreadId
     from uwf_git.instance import Instance
     from uwf_git.step import Outcome
     from uwf_git.thread import Head
@@ -45,15 +45,26 @@ REMOTE = click.option(
         'uwf thread start solve-issue -p "Fix the login bug"',
         "uwf thread start ./review.yaml --prompt-file task.md",
         "gh issue view 42 | uwf thread start solve-issue -p -",
+        'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
     ),
 )
 @click.argument("workflow", shell_complete=complete_workflow)
 @click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
 @click.option("--prompt-file", metavar="FILE", help="A file with the task; - reads standard input.")
 @click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@click.option("--max-steps", metavar="N", help="Then it waits for a human.")
+@click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens.")
+@click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
+@click.option("--max-time", metavar="TIME", help="Likewise, after so much agents' time: 90s, 30m, 2h.")
 @click.pass_obj
 def start(
-    invocation: Invocation, workflow: str, prompt: str | None, prompt_file: str | None, cwd: Path | None
+    invocation: Invocation,
+    /,
+    workflow: str,
+    prompt: str | None,
+    prompt_file: str | None,
+    cwd: Path | None,
+    **limits: str | None,
 ) -> None:
     """Start a run of a workflow; nothing is executed yet.
 
@@ -64,14 +75,15 @@ def start(
 
     task = _prompt(prompt, prompt_file)
     folder = _folder(cwd)
+    budget = arguments.limits(limits)
     instance = invocation.instance_for_writing()
     found = find_workflow(invocation, workflow)
     task, secrets = instance.redactor.text(task)
     if secrets:
-        invocation.warn(f"replaced {secrets} known secret{'s' * (secrets > 1)} in the prompt")
+        invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
     if len(task.encode("utf-8", "replace")) > arguments.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
-    made = instance.threads.start(version_of(instance, found), found.hash, task)
+    made = instance.threads.start(version_of(instance, found), found.hash, task, budget)
     if folder is not None:
         instance.folders.remember(made, folder)
     invocation.emit(
@@ -136,6 +148,7 @@ def run(
     remote: str | None,
 ) -> None:
     """Step until the end, a question or a failure. Prints one line a step."""
+    from uwf_git.ledger import raise_if_used_up
     from uwf_git.status import WAITING, outlook
 
     instance = invocation.instance
@@ -148,7 +161,10 @@ def run(
         if outcome.done:
             return
         if outcome.status == WAITING:
-            asked = outlook(instance, instance.threads.head(found))
+            head = instance.threads.head(found)
+            asked = outlook(instance, head)
+            if asked.question is None:
+                raise_if_used_up(instance, head)
             raise Waiting(f"thread {found} asks: {asked.question}", f"uwf thread answer {found} -m TEXT")
     invocation.note(f"stopped after {max_steps} step{'s' * (max_steps > 1)}; uwf thread run {found} goes on")
 
@@ -260,6 +276,8 @@ def kill(invocation: Invocation, thread: str, reason: str) -> None:
 @click.pass_obj
 def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     """Delete a thread and its failed attempts. Forks of it keep what they share."""
+    from uwf_git.ledger import forget
+
     instance = invocation.instance
     found = find_thread(invocation, thread)
     if not yes:
@@ -267,6 +285,7 @@ def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     with instance.locks.hold(found):
         instance.threads.remove(found)
         instance.runs.clear(found)
+        forget(instance, found)
     invocation.emit(
         {"thread": found, "archived": False, "removed": True}, lambda value: f"deleted {value['thread']}"
     )
@@ -300,14 +319,25 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
     if outcome.problem is None:
         del value["problem"]
     shown = _as_line(invocation.instance, value) if invocation.format == "text" else None
+    if outcome.role is not None and (told := _redactions(invocation.instance, outcome.head)):
+        invocation.warn(told)
     invocation.emit(value, _line, shown, compact)
+
+
+def _redactions(instance: Instance, step: Hash) -> str:
+    """How many secrets were taken out of a step, and where, in words."""
+    from uwf_git.protocol import is_kind, parse_step
+    from uwf_git.redact import told
+
+    detail = instance.store.get(parse_step(instance.store.get(step).payload).detail)
+    return told(detail.payload.get("redactions", 0)) if is_kind(detail.type, "detail") else ""
 
 
 def _as_line(instance: Instance, value: dict[str, Any]) -> dict[str, Any]:
     """A step's result with what a reader wants besides."""
     from uwf_git.layout import summary
     from uwf_git.protocol import parse_step
-    from uwf_git.status import outlook
+    from uwf_git.status import budget_reached, outlook
 
     head = instance.threads.head(value["thread"])
     verdict = ""
@@ -320,7 +350,7 @@ def _as_line(instance: Instance, value: dict[str, Any]) -> dict[str, Any]:
         "number": head.row.number,
         "verdict": verdict,
         "next": following.next,
-        "question": following.question,
+        "question": following.question or budget_reached(instance, head),
     }
 
 

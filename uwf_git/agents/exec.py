@@ -155,7 +155,7 @@ def run(ctx: Context) -> Reply:
         cwd=ctx.cwd,
         env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name},
         timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
-        pass_fds=_lock(ctx),
+        pass_fds=held_lock(ctx),
         keep=max(4 * options.tail, 1 << 20),
     )
     return _reply(ctx, options, argv, finished, time.monotonic() - began)
@@ -210,7 +210,7 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
     return json.dumps(context).encode("ascii")
 
 
-def _lock(ctx: Context) -> tuple[int, ...]:
+def held_lock(ctx: Context) -> tuple[int, ...]:
     """The thread's lock, as far as this process holds it open: handed on, so that a command which
     outlives this process still counts as running, and can be ended."""
     found: list[int] = []

@@ -157,9 +157,7 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
             try:
                 step(instance, child)
             except Waiting as waiting:
-                if not instance.threads.head(child).row.asks:
-                    raise _broken(ctx, child, waiting.message, waiting.hint) from None
-                return _asks(ctx, instance, child)
+                return _asks(ctx, instance, child, waiting)
             except UwfError as error:
                 raise _broken(ctx, child, error.message, error.hint) from None
 
@@ -169,17 +167,22 @@ def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFail
     return failed_with(Reply(f"{problem}\n", session=child), problem, hint)
 
 
-def _asks(ctx: Context, instance: Instance, child: ThreadId) -> Reply:
-    """The child's question as one of this step."""
+def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
+    """What the child waits for, as a question of this step: one of its own, or more of its budget."""
     from uwf_git.status import outlook
 
+    where = f"in thread {child} of workflow {ctx.options.name}"
     asked = outlook(instance, instance.threads.head(child))
-    output: dict[str, Any] = {"$status": SUSPEND, "question": asked.question}
+    if asked.question is None:
+        output: dict[str, Any] = {"$status": SUSPEND, "question": f"{waiting.message} Shall it go on?"}
+        reason = f"{where}; before you answer: {waiting.hint}"
+    else:
+        output = {"$status": SUSPEND, "question": asked.question}
+        reason = f"{asked.asks} asks {where}"
     if asked.options:
         output["options"] = list(asked.options)
-    reason = f"{asked.asks} asks in thread {child} of workflow {ctx.options.name}"
     output["reason"] = f"{asked.reason} ({reason})" if asked.reason else reason
-    return Reply(f"{asked.question}\n\n{reason}\n", session=child, output=output)
+    return Reply(f"{output['question']}\n\n{reason}\n", session=child, output=output)
 
 
 def _ended(ctx: Context, head: Head) -> Reply:
