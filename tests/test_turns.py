@@ -128,3 +128,41 @@ def test_the_prompt_is_the_one_that_the_agent_gets(
     assert Path("told").read_text() == shown.out
     assert uwf("thread", "prompt", thread, check=1).error["hint"] == "name one with --role"
     assert "You have spoken once before" in uwf("thread", "prompt", thread, "--role", "worker").out
+
+
+def test_a_fork_does_not_speak_in_the_sessions_of_its_origin(
+    uwf: Uwf, hermetic: Path, script: Callable[[str, str], Path], instance: Instance
+) -> None:
+    loop = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
+        "worker: [{role: $END}]",
+        "worker: [{role: $END, condition: stop}, {role: worker}]\n"
+        "conditions: {stop: {expression: steps[-1].output.text = 'stop'}}",
+    )
+    (hermetic / "loop.yaml").write_text(loop)
+    talker = script(
+        "sessions",
+        "import secrets\nfrom pathlib import Path\nfrom uwf_git.kit import Reply, create_agent\n"
+        "def run(ctx):\n"
+        "    Path('heard').write_text(str(ctx.previous_session))\n"
+        "    session = ctx.previous_session or secrets.token_hex(4)\n"
+        "    Path('said').write_text(session)\n"
+        "    return Reply('---\\ntext: x\\n---\\n', session=session)\n"
+        "create_agent('sessions', run).main()\n",
+    )
+
+    def step(thread: str) -> tuple[str, str]:
+        uwf("thread", "step", thread, "--agent", str(talker))
+        return Path("heard").read_text(), Path("said").read_text()
+
+    thread = uwf("thread", "start", hermetic / "loop.yaml", "-p", "x").json["thread"]
+    _, first = step(thread)
+    assert step(thread) == (first, first)
+    fork = uwf("thread", "fork", thread).json["thread"]
+    heard, other = step(fork)
+    assert heard == "None" and other != first
+    assert step(fork) == (other, other)
+    assert step(thread) == (first, first)
+    uwf("gc")
+    uwf("thread", "rm", fork, "--yes")
+    kept = {path.read_text() for path in (instance.location.git_dir / "uwf" / "sessions").iterdir()}
+    assert kept == {thread}

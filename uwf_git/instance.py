@@ -12,7 +12,7 @@ from uwf_git.attempts import Attempts
 from uwf_git.location import Location, check_format, locate
 from uwf_git.lock import Locks
 from uwf_git.registry import Registry
-from uwf_git.run import Folders, Runs
+from uwf_git.run import Folders, Runs, Sessions
 from uwf_git.store import Store
 from uwf_git.thread import Threads
 
@@ -37,6 +37,7 @@ class Instance:
         self.locks = Locks(private)
         self.runs = Runs(private)
         self.folders = Folders(private)
+        self.sessions = Sessions(private)
 
     @classmethod
     def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:

@@ -65,17 +65,20 @@ def run_command(
     stderr_to: Path | None = None,
     keep: int = KEEP,
     on_stderr: Callable[[bytes], None] | None = None,
+    on_stdout: Callable[[bytes], None] | None = None,
 ) -> Finished:
     """Runs a command to its end. `timeout` is in seconds; afterwards the group gets SIGTERM, and two
     seconds later SIGKILL, as it does when this process is interrupted. `stderr_to` sends stderr to a
     file, so that a command which outlives this process can still log; `on_stderr` is handed it either
-    way. Raises AgentFailed when the command can't be started."""
+    way, and `on_stdout` stdout, in pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when
+    the command can't be started."""
+    listeners = {name: each for name, each in (("stdout", on_stdout), ("stderr", on_stderr)) if each}
     tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
         child = _start(argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack)
         try:
-            timed_out = _watch(child, tails, timeout, on_stderr, log)
+            timed_out = _watch(child, tails, timeout, listeners, log)
         finally:
             _end_group(child)
         if log:
@@ -130,12 +133,13 @@ def _watch(
     child: subprocess.Popen[bytes],
     tails: Mapping[str, _Tail],
     timeout: float | None,
-    on_stderr: Callable[[bytes], None] | None,
+    listeners: Mapping[str, Callable[[bytes], None]],
     log: IO[bytes] | None,
 ) -> bool:
     """Reads until the child has exited; returns whether it was ended for its time. What the child adds to
     its log meanwhile is handed on."""
     seen = 0
+    on_stderr = listeners.get("stderr")
 
     def follow() -> None:
         nonlocal seen
@@ -161,10 +165,10 @@ def _watch(
                 if left is not None and left <= 0:
                     return True
                 polled = not hasattr(os, "pidfd_open") or (log is not None and on_stderr is not None)
-                _read_ready(selector, tails, POLL if polled else left, on_stderr)
+                _read_ready(selector, tails, POLL if polled else left, listeners)
                 follow()
             # The child is gone; something it left behind may hold the pipes open for ever.
-            while _read_ready(selector, tails, 0, on_stderr):
+            while _read_ready(selector, tails, 0, listeners):
                 pass
             follow()
     return False
@@ -174,7 +178,7 @@ def _read_ready(
     selector: selectors.BaseSelector,
     tails: Mapping[str, _Tail],
     wait: float | None,
-    on_stderr: Callable[[bytes], None] | None,
+    listeners: Mapping[str, Callable[[bytes], None]],
 ) -> bool:
     got = False
     for key, _events in selector.select(wait):
@@ -189,8 +193,8 @@ def _read_ready(
             continue
         got = True
         tails[key.data].add(data)
-        if key.data == "stderr" and on_stderr:
-            on_stderr(data)
+        if listener := listeners.get(key.data):
+            listener(data)
     return got
 
 

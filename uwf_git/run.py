@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,6 +143,50 @@ def _note(line: str) -> dict[str, Any] | None:
 
 def _is_oid(text: object) -> bool:
     return isinstance(text, str) and len(text) == 40 and all(c in "0123456789abcdef" for c in text)
+
+
+class Sessions:
+    """Which thread an agent's session is of, remembered on this machine only: in
+    `<git dir>/uwf/sessions/`, a file for each. A fork shares its origin's past, but not the sessions of
+    its agents: what one side says there the other must not hear."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "sessions"
+
+    def claim(self, agent: str, session: str, thread: ThreadId) -> None:
+        """Remembers whose a session is, unless somebody has it already."""
+        path = self._path(agent, session)
+        if path.exists():
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError), path.open("x", encoding="ascii") as file:
+                file.write(thread)
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't remember a session of {thread}: {error}", "check free space"
+            ) from None
+
+    def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
+        """Whether another thread has it. What was never seen here is nobody's."""
+        try:
+            owner = self._path(agent, session).read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return False
+        return owner not in ("", thread)
+
+    def forget(self, wanted: Callable[[str], bool]) -> None:
+        """Drops the sessions of the threads that nobody wants."""
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if not wanted(path.read_text(encoding="ascii", errors="replace")):
+                    path.unlink()
+
+    def _path(self, agent: str, session: str) -> Path:
+        from hashlib import sha256
+
+        name = sha256(f"{agent}\0{session}".encode("utf-8", "replace")).hexdigest()
+        return self._folder / name[:40]
 
 
 class Folders:

@@ -48,6 +48,7 @@ def gc(invocation: Invocation, fold_before: str | None) -> None:
     folded = {} if before is None else fold(store.repository, before)
     maintenance.collect(store, shared=invocation.location.here)
     store.sync()
+    instance.sessions.forget(instance.threads.ids().__contains__)
     now = maintenance.counts(store.repository)
     invocation.emit({"folded": folded, "before": was._asdict(), "after": now._asdict()}, _text)
 

@@ -285,6 +285,7 @@ def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     with instance.locks.hold(found):
         instance.threads.remove(found)
         instance.runs.clear(found)
+        instance.sessions.forget(lambda owner: owner != found)
         forget(instance, found)
     invocation.emit(
         {"thread": found, "archived": False, "removed": True}, lambda value: f"deleted {value['thread']}"

@@ -101,6 +101,15 @@ class Option(NamedTuple):
     unless: tuple[str, ...] = ()
 
 
+class After(NamedTuple):
+    """A second call, after the run, that prints what the run itself did not: model, usage and turns are read from
+    its JSON instead. Its items at `each` are looked at one by one, those behind the last that obeys `since`."""
+
+    args: tuple[str, ...]
+    each: Path | None = None
+    since: Tests = ()
+
+
 class Row(NamedTuple):
     """An agent CLI. The module's docstring says what the fields mean."""
 
@@ -116,6 +125,7 @@ class Row(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     unset: tuple[str, ...] = ()
     options: tuple[Option, ...] = ()
+    after: After | None = None
     session: tuple[Find, ...] = ()
     renames: bool = False
     text: tuple[Find, ...] = ()
@@ -185,7 +195,7 @@ class _Reader:
                     self._refuse(
                         f"{key} has the unknown placeholder {{{each}}}: {_known(each, PLACEHOLDERS)}"
                     )
-            if words and row.prompt == "argument" and "prompt" not in used:
+            if (words or key == "first") and row.prompt == "argument" and "prompt" not in used:
                 self._refuse(f"{key} needs {{prompt}}, since prompt is argument")
         if row.resume and not any("{session}" in word for word in row.resume):
             self._refuse("resume needs {session}")
@@ -279,6 +289,15 @@ class _Reader:
             env = self._env(data.get("env"), f"{key}.env")
             options.append(Option(when, args, env, self._texts(data.get("unless", []), f"{key}.unless")))
         return tuple(options)
+
+    def _after(self, value: Any, key: str) -> After:
+        data = self._mapping(value, key, ("args", "each", "since"))
+        each = data.get("each")
+        return After(
+            self._texts(data.get("args", []), f"{key}.args"),
+            None if each is None else self._path(each, f"{key}.each"),
+            self._tests(data.get("since"), f"{key}.since"),
+        )
 
     def _env(self, value: Any, key: str) -> tuple[tuple[str, str], ...]:
         variables = self._mapping(value, key)
@@ -374,6 +393,7 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "env": ("env", _Reader._env),
     "unset": ("unset", _Reader._texts),
     "options": ("options", _Reader._options),
+    "after": ("after", _Reader._after),
     "session": ("session", _Reader._finds),
     "renames": ("renames", _Reader._switch),
     "text": ("text", _Reader._finds),

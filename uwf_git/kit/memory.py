@@ -39,6 +39,7 @@ class Memory:
         build_prompt: BuildPrompt,
     ) -> None:
         self._store = instance.store
+        self._sessions = instance.sessions
         self._history = history
         self._role = role
         self._agent = agent
@@ -49,8 +50,14 @@ class Memory:
         """The last step of this role by this agent."""
         for step in reversed(self._history.steps):
             if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
-                return Previous(detail["session"], self._exchanges)
+                return Previous(self._own(detail["session"]), self._exchanges)
         return None
+
+    def _own(self, session: str | None) -> str | None:
+        """The session, unless it is that of the thread which this one was forked from."""
+        if session and self._sessions.is_anothers(self._agent, session, self._history.thread):
+            return None
+        return session
 
     def resume(self) -> Resume | None:
         """What the failed attempts at this step left, if there is any point in carrying on from them."""

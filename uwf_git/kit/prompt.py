@@ -2,8 +2,8 @@
 
 The order is fixed: deliverable format, progress, the role, the task, what happened since the role's
 last turn, the current instruction. What must be obeyed stands first and last; what may be long stands
-between, the newest whole whatever its size, and is cut from the oldest backwards. Prompts are never stored: a detail keeps the
-head one was built from, and the same head gives the same prompt.
+between, the newest whole whatever its size, and is cut from the oldest backwards. Prompts are never
+stored: a detail keeps the head one was built from, and the same head gives the same prompt.
 """
 
 from __future__ import annotations

@@ -75,8 +75,13 @@ class Recorder:
         """Notes the session as soon as it is known: a run that is broken off can then be carried on."""
         if session != self.session:
             self.session = session
+            self._claim(session)
             if self._thread:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
+
+    def _claim(self, session: str) -> None:
+        if self._thread:
+            self._instance.sessions.claim(self._agent, session, self._thread)
 
     def _turn(self, turn: TurnRecord) -> Hash:
         # By identity: the same words said twice are two turns, the same record told twice is one.
@@ -90,6 +95,8 @@ class Recorder:
     def detail(self, said: Said, order: Order, context: Hash, took: float) -> Hash:
         """The Detail node of a run that took so many seconds, with a node for each turn. `context` is the
         head its prompt was built from."""
+        if said.session:
+            self._claim(said.session)
         turns = [self._turn(turn) for turn in said.turns]
         payload: dict[str, Any] = {
             "answer": self.redact(said.answer, "answer"),
