@@ -136,7 +136,7 @@ def test_a_fork_does_not_speak_in_the_sessions_of_its_origin(
     loop = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
         "worker: [{role: $END}]",
         "worker: [{role: $END, condition: stop}, {role: worker}]\n"
-        "conditions: {stop: {expression: steps[-1].output.text = 'stop'}}",
+        "conditions: {stop: {expression: \"steps[-1].output.text = 'stop'\"}}",
     )
     (hermetic / "loop.yaml").write_text(loop)
     talker = script(

@@ -166,7 +166,8 @@ def _section(heading: str, told: Sequence[_Told], history: History) -> str:
     parts = [heading]
     if out:
         which = f"Step {out[0]} is" if len(out) == 1 else f"Steps {out[0]} to {out[-1]} are"
-        parts.append(f"[{which} left out here for their size: `uwf thread read {history.thread}` has them.]")
+        whose = "its" if len(out) == 1 else "their"
+        parts.append(f"[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]")
     parts += [each.text for each in told if not each.left_out]
     return "\n\n".join(parts)
 
