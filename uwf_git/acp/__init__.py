@@ -1,0 +1,13 @@
+"""The Agent Client Protocol, from the client's side.
+
+processes    an agent's process and all that it starts, ended as a whole
+frames       lines of JSON from a pipe, bounded, with what is no frame told apart
+conversation session updates become turns
+permissions  who says yes to what an agent asks leave for
+asking       the person at the terminal
+files        the files that an agent reads and writes through its client
+complaints   what went wrong, in one line
+choices      the modes and models that a session offers
+pipes        the agent's pipes in an event loop
+session      all of it; the only module that knows the SDK
+"""
