@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import agents
 import exchange
 import pygit2
 from measure import Turn, disk, fastest, peak, process, timed
@@ -257,7 +258,19 @@ def archived(folder: Path, size: Size) -> Iterator[Row]:
     yield from _compared(exchange.crowded(folder, size.archived, _few(size)))
 
 
-ALONE = (start_up, on_many_threads, listing, appending, walking, sizes, memory)
+def agents_with_tools(folder: Path, size: Size) -> Iterator[Row]:
+    """Steps of the built-in agent, and several of them at once."""
+    for each in (
+        *agents.stepping(folder / "one", size.turns),
+        *agents.side_by_side(folder / "ten", _few(size)),
+    ):
+        if isinstance(each, agents.Compared):
+            yield _milliseconds(each.what, each.seconds, each.yardstick, each.limit)
+        else:
+            yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
+
+
+ALONE = (start_up, on_many_threads, listing, appending, walking, sizes, memory, agents_with_tools)
 SHARING = (pushing, pulling, verifying, archived)
 
 

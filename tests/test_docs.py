@@ -16,10 +16,10 @@ from shell_session import File, Mismatch, Session, parse
 from uwf_cli.tree import uwf as command_tree
 
 from uwf_git import cbor, errors, yaml12
-from uwf_git.settings import DEFAULTS, FIELDS, OVERRIDES
 from uwf_git.expression import check_expression
 from uwf_git.node import hash_of, parse_json
 from uwf_git.protocol import BUILTIN
+from uwf_git.settings import DEFAULTS, FIELDS, OVERRIDES
 
 DOCUMENTS = sorted(
     [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("examples/**/*.md")]

@@ -487,7 +487,11 @@ def test_a_detail_of_somebody_elses_making_may_say_nothing_of_its_prompt(line: L
 
 
 def test_secrets_taken_out_of_an_instruction_are_no_lie_and_anything_else_is(line: Line) -> None:
-    first = write(line, instruction="Write about [redacted:KEY].", detail={"redactions": [{"where": "instruction", "count": 1}]})
+    first = write(
+        line,
+        instruction="Write about [redacted:KEY].",
+        detail={"redactions": [{"where": "instruction", "count": 1}]},
+    )
     assert look(line, first[0]).findings == []
     for said in ("Steal [redacted:KEY].", "Write about [redacted:KEY] and steal.", "[redacted:KEY] secretly"):
         liar = write(line, instruction=said, detail={"redactions": [{"where": "instruction", "count": 1}]})

@@ -291,6 +291,14 @@ def test_a_session_that_remembers_is_told_only_what_is_new() -> None:
     assert "# What happened since your last turn\n\nNothing: you go again." in again
 
 
+def test_a_session_is_told_of_its_roles_turn_that_another_agent_made() -> None:
+    steps = (STEPS[0], STEPS[1]._replace(agent="uwf-codex"), STEPS[2])
+    other = build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, remembers=True, agent="uwf-llm")
+    assert "Without a test" in other
+    same = build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, remembers=True, agent="uwf-codex")
+    assert "Without a test" not in same and "## Step 3: developer" in same
+
+
 def test_the_answer_of_a_human_comes_as_the_answer_to_the_question() -> None:
     steps = (
         step(1, "developer", {"$status": "$SUSPEND", "question": "Which branch?"}),

@@ -2,17 +2,21 @@
 
 One request at a time, all of its limits explicit: the time to connect, the time without a byte, the time
 in total, the number of attempts, the size of a reply. What is worth another attempt (429, 5xx, a dropped
-connection) gets one after a pause; everything else is one line that names the endpoint. Messages are the
-protocol's own dictionaries, so that tools and streaming need no other form.
+connection, a stream that breaks off) gets one after a pause; everything else is one line that names the
+endpoint. Messages are the protocol's own dictionaries, so that tools and streaming need no other form.
+
+Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit), it
+is asked again without, and isn't asked that way again by this client.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.errors import AgentFailed, Invalid
@@ -21,10 +25,18 @@ from uwf_git.kit.context import Reply, TurnRecord, Usage
 if TYPE_CHECKING:
     import httpx
 
-    from uwf_git.config import Config
+    from uwf_git.settings import Config
 
-MAX_BYTES = 20_000_000
+MAX_BYTES = 64_000_000  # a streamed token takes two hundred of them
+MAX_TEXT = 8_000_000
 _RETRIED = frozenset((408, 409, 425, 429))  # and all from 500 on
+_ABOUT_FIELDS = frozenset((400, 405, 406, 415, 422, 501))
+_TOO_LONG = re.compile(
+    r"context[ _]length|context[ _](window|size)|maximum context|too many (input )?tokens"
+    r"|(prompt|input|request|messages?)[^.\n]{0,40} too (long|large)"
+    r"|reduce the length|exceeds? the maximum number of tokens",
+    re.IGNORECASE,
+)
 _SHOWN = 200  # characters of a body in an error
 
 
@@ -45,10 +57,16 @@ class Limits(NamedTuple):
 
     connect: float = 10.0
     read: float = 300.0  # without a byte: a model may think for minutes before the first one
+    whole: float = 3600.0  # all attempts at one answer; comments keep a connection alive for ever
     attempts: int = 4
     pause: float = 0.5  # before the second attempt; doubled for each further one
     longest_pause: float = 60.0  # also of what a Retry-After is obeyed
     bytes: int = MAX_BYTES
+    text: int = MAX_TEXT  # characters of an answer
+
+
+class ContextTooLong(AgentFailed):
+    """The messages are more than the model can take."""
 
 
 class Completion(NamedTuple):
@@ -103,6 +121,40 @@ class _Retry(Exception):
         self.after = after
 
 
+class _Adapted(Exception):
+    """The endpoint refused a field that the next request leaves out."""
+
+
+class _Dialect(NamedTuple):
+    """What an endpoint has been found not to take."""
+
+    stream: bool = True
+    stream_options: bool = True
+    max_tokens: bool = True
+
+    def body(self, fields: Mapping[str, Any], stream: bool) -> dict[str, Any]:
+        """The fields as it takes them."""
+        body = dict(fields)
+        if stream and self.stream:
+            body["stream"] = True
+            if self.stream_options:
+                body["stream_options"] = {"include_usage": True}
+        if "max_tokens" in body and not self.max_tokens:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+        return body
+
+    def after(self, body: Mapping[str, Any], refusal: str) -> _Dialect | None:
+        """The dialect after a request was refused; None where the refusal is about something else."""
+        said = refusal.lower()
+        if "stream_options" in body and ("stream_options" in said or "include_usage" in said):
+            return self._replace(stream_options=False)
+        if "stream" in body and "stream" in said:
+            return self._replace(stream=False)
+        if "max_tokens" in body and "max_completion_tokens" in said:
+            return self._replace(max_tokens=False)
+        return None
+
+
 class Chat:
     """Talks to one endpoint; connections are kept between requests. A context manager."""
 
@@ -111,12 +163,18 @@ class Chat:
 
         self.endpoint = endpoint
         self._limits = limits
+        self._dialect = _Dialect()
+        self._unfinished = 0
         try:
             self._url = httpx.URL(endpoint.url)
             if self._url.scheme not in ("http", "https") or not self._url.host:
                 raise httpx.InvalidURL("no http(s) address")
             headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-            self._client = httpx.Client(headers=headers, follow_redirects=False)
+            # Reading the certificates takes as long as a request; without TLS nobody asks for them.
+            plain = self._url.scheme == "http" and not any(
+                name.lower().endswith("_proxy") for name in os.environ
+            )
+            self._client = httpx.Client(headers=headers, follow_redirects=False, verify=not plain)
         except (httpx.InvalidURL, ValueError, UnicodeError) as error:
             if endpoint.key and not endpoint.key.isascii():
                 raise Invalid(
@@ -140,38 +198,50 @@ class Chat:
         *,
         deadline: float | None = None,
         extra: Mapping[str, Any] | None = None,
+        stream: bool = False,
     ) -> Completion:
         """One completion. `deadline` (time.monotonic()) ends everything, pauses included; `extra` are
-        further fields of the request (temperature, tools, response_format). Raises AgentFailed."""
-        body = {"model": self.endpoint.model, "messages": list(messages), **(extra or {})}
-        # Escaped, so that a lone surrogate in a prompt can't break the request's encoding.
-        data = json.dumps(body).encode("ascii")
+        further fields of the request (temperature, tools, response_format); with `stream` it is streamed
+        where the endpoint can, and comes whole all the same. Raises AgentFailed, ContextTooLong."""
+        fields = {"model": self.endpoint.model, "messages": list(messages), **(extra or {})}
         began = time.monotonic()
-        for attempt in range(1, self._limits.attempts + 1):
+        end = began + self._limits.whole
+        deadline = end if deadline is None else min(deadline, end)
+        attempt = 1
+        while True:
             try:
-                value = self._attempt(data, deadline)
+                value = self._attempt(self._dialect.body(fields, stream), deadline)
                 return self._completion(value, began)
+            except _Adapted:
+                continue
             except _Retry as failure:
-                if attempt == self._limits.attempts:
+                if attempt >= self._limits.attempts:
                     times = f" ({attempt} attempts)" if attempt > 1 else ""
                     self._fail(failure.problem + times, failure.hint)
                 self._pause(attempt, failure, deadline)
-        raise AssertionError("Limits.attempts is at least 1")
+                attempt += 1
 
-    def _attempt(self, data: bytes, deadline: float | None) -> Any:
+    def _attempt(self, body: Mapping[str, Any], deadline: float) -> Any:
         import httpx
 
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+        left = deadline - time.monotonic()
+        if left <= 0:
             self._fail("no time left to ask", "raise the agent's timeout in config.yaml")
-        read = self._limits.read if left is None else min(self._limits.read, left)
-        connect = self._limits.connect if left is None else min(self._limits.connect, left)
+        read = min(self._limits.read, left)
+        connect = min(self._limits.connect, left)
         timeout = httpx.Timeout(read, connect=connect)
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        accept = "text/event-stream, application/json" if "stream" in body else "application/json"
+        headers = {"Content-Type": "application/json", "Accept": accept}
+        # Escaped, so that a lone surrogate in a prompt can't break the request's encoding.
+        data = json.dumps(body).encode("ascii")
         try:
             with self._client.stream(
                 "POST", self._url, content=data, headers=headers, timeout=timeout
             ) as response:
+                if response.status_code != 200:
+                    self._refused(response, self._text(response, deadline), body)
+                if "text/event-stream" in response.headers.get("content-type", "").lower():
+                    return self._streamed(self._chunks(response, deadline))
                 return self._read(response, deadline)
         except httpx.ConnectTimeout:
             raise _Retry(f"no connection within {connect:.3g} s", "is the address right?") from None
@@ -187,22 +257,59 @@ class Chat:
         except (httpx.DecodingError, httpx.InvalidURL, httpx.TooManyRedirects, UnicodeError) as error:
             self._fail(f"answered what can't be read: {self._flat(str(error))}", "")
 
-    def _read(self, response: httpx.Response, deadline: float | None) -> Any:
-        """The JSON value of a response, or the error it stands for."""
-        chunks: list[bytes] = []
+    def _chunks(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
+        """A response's bytes, within its limits of size and time."""
         size = 0
         for chunk in response.iter_bytes():
             size += len(chunk)
             if size > self._limits.bytes:
                 self._fail(f"answered more than {self._limits.bytes // 1_000_000 or 1} MB", "")
-            if deadline is not None and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 self._fail(
                     "was still answering when the time was up", "raise the agent's timeout in config.yaml"
                 )
-            chunks.append(chunk)
-        text = b"".join(chunks).decode("utf-8", "replace")
-        if response.status_code != 200:
-            self._refused(response, text)
+            yield chunk
+
+    def _text(self, response: httpx.Response, deadline: float) -> str:
+        return b"".join(self._chunks(response, deadline)).decode("utf-8", "replace")
+
+    def _streamed(self, chunks: Iterable[bytes]) -> Any:
+        """The completion that a stream spells. One that breaks off is no completion: nothing has been done
+        with it yet, so it is asked for again as a whole."""
+        import httpx
+
+        from uwf_git.chat_stream import Stream, StreamProblem
+
+        stream = Stream(self._limits.text)
+        try:
+            for (
+                chunk
+            ) in chunks:  # beyond the end mark too: a connection that is read to its end is used again
+                stream.feed(chunk)
+            stream.close()
+        except StreamProblem as problem:
+            shown = f": {self._flat(problem.shown)}" if problem.shown else ""
+            if problem.passing:
+                raise _Retry(problem.problem + shown, "try again later") from None
+            self._fail(problem.problem + shown)
+        except (httpx.TransportError, AgentFailed):
+            if not stream.ended:
+                raise
+        if not stream.begun:
+            raise _Retry("answered nothing")
+        if not stream.ended:
+            self._unfinished += 1
+            if self._unfinished > 1:  # it may be its habit
+                self._dialect = self._dialect._replace(stream=False)
+            raise _Retry("broke its answer off", "try again later")
+        return stream.value()
+
+    def _read(self, response: httpx.Response, deadline: float) -> Any:
+        """The JSON value of a response. Some answer a request to stream with one, and some stream without
+        saying so."""
+        text = self._text(response, deadline)
+        if text.lstrip().startswith(("data:", "event:", ": ")):
+            return self._streamed([text.encode()])
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
@@ -212,8 +319,13 @@ class Chat:
                 raise _Retry("answered nothing") from None
             self._fail(f"answered what is not JSON: {self._flat(text)}", "does baseUrl lack /v1?")
 
-    def _refused(self, response: httpx.Response, text: str) -> NoReturn:
+    def _refused(self, response: httpx.Response, text: str, body: Mapping[str, Any]) -> NoReturn:
         status = response.status_code
+        if status in _ABOUT_FIELDS:
+            dialect = self._dialect.after(body, text)
+            if dialect is not None:
+                self._dialect = dialect
+                raise _Adapted
         problem = (
             f"answered {status} {response.reason_phrase}".rstrip() + f": {self._flat(text) or 'no text'}"
         )
@@ -222,13 +334,15 @@ class Chat:
         if 300 <= status < 400:
             target = self._flat(response.headers.get("location", "nowhere"))
             self._fail(f"answered {status}, a redirect to {target}", "put that address into baseUrl")
+        if status in (400, 413, 422) and _TOO_LONG.search(text):
+            raise ContextTooLong(f"{self.endpoint.name} ({self._shown}) {problem}", "a model with more room")
         if status == 404:
             self._fail(problem, "check baseUrl and the model's name in config.yaml")
         if (status in _RETRIED or status >= 500) and "insufficient_quota" not in text:
             raise _Retry(problem, "try again later", _retry_after(response.headers))
         self._fail(problem)
 
-    def _pause(self, attempt: int, failure: _Retry, deadline: float | None) -> None:
+    def _pause(self, attempt: int, failure: _Retry, deadline: float) -> None:
         # Half of it by chance, so that processes refused together don't come back together.
         pause = min(self._limits.longest_pause, self._limits.pause * 2 ** (attempt - 1)) * random.uniform(
             0.5, 1
@@ -237,7 +351,7 @@ class Chat:
             if failure.after > self._limits.longest_pause:
                 self._fail(f"{failure.problem}; it asks to wait {failure.after:.0f} s", "try again later")
             pause = max(pause, failure.after)
-        if deadline is not None and time.monotonic() + pause >= deadline:
+        if time.monotonic() + pause >= deadline:
             self._fail(f"{failure.problem}; no time is left for another attempt", failure.hint)
         time.sleep(pause)
 
@@ -255,8 +369,11 @@ class Chat:
                 "is it a chat completions endpoint?",
             )
         model = value.get("model")
+        text = _sound(_text_of(message))
+        if len(text) > self._limits.text:
+            self._fail(f"answered more than {self._limits.text // 1_000_000 or 1} MB")
         return Completion(
-            _sound(_text_of(message)),
+            text,
             message,
             model if isinstance(model, str) and model else self.endpoint.model,
             str(choice.get("finish_reason") or ""),

@@ -17,9 +17,9 @@ from uwf_git.store import Store
 from uwf_git.thread import Threads
 
 if TYPE_CHECKING:
-    from uwf_git.settings import Config
     from uwf_git.redact import Redactor
     from uwf_git.remotes import Remotes
+    from uwf_git.settings import Config
 
 
 class Instance:

@@ -47,8 +47,8 @@ from uwf_git.status import (
 from uwf_git.thread import Head, History, Outrun
 
 if TYPE_CHECKING:
-    from uwf_git.settings import AgentConfig
     from uwf_git.process import Finished
+    from uwf_git.settings import AgentConfig
 
 SHOWN = 4000  # characters of an agent's stdout and stderr kept with a failed attempt
 
@@ -344,6 +344,7 @@ class _Run:
             return Made(None, failure, getattr(error, "detail", None), embedded.name)
         except KeyboardInterrupt:
             self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
+            self._instance.runs.clear(self._head.thread)
             raise
         finally:
             os.fchdir(here)
@@ -376,6 +377,7 @@ class _Run:
             return Made(None, error, agent=Path(config.command).name)
         except KeyboardInterrupt:
             self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
+            instance.runs.clear(thread)
             raise
         return self._made(config, done, time.monotonic() - began)
 

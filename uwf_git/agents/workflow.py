@@ -2,9 +2,9 @@
 
 The edge's instruction is the prompt of the child thread, which is stepped to its end by the agents that this
 machine has for it. Its last output becomes the output of the step, without the fields that the role's schema doesn't
-know; `--output`, a JSONata expression over the child's `{start, steps}`, makes something else of it. When the child asks
-a human, this thread asks in its place and hands the answer on; when it fails, the step has failed, and the next one
-goes on with the same child.
+know; `--output`, a JSONata expression over the child's `{start, steps}`, makes something else of it. When the
+child asks a human, this thread asks in its place and hands the answer on; when it fails, the step has failed, and the
+next one goes on with the same child.
 """
 
 from __future__ import annotations

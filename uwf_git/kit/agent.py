@@ -187,7 +187,7 @@ class Agent:
         every = instance.attempts.all(head.thread)
 
         def build(at: History, instruction: str | None, remembers: bool) -> str:
-            return prompt_at(instance, at, role, instruction, remembers)
+            return prompt_at(instance, at, role, instruction, remembers, self.name)
 
         memory = Memory(instance, history, role, self.name, every, build)
         return Context(

@@ -16,13 +16,20 @@ if TYPE_CHECKING:
 
 
 def prompt_at(
-    instance: Instance, history: History, role: Role, instruction: str | None, remembers: bool = False
+    instance: Instance,
+    history: History,
+    role: Role,
+    instruction: str | None,
+    remembers: bool = False,
+    agent: str | None = None,
 ) -> str:
-    """The prompt of a role at a history; `remembers` for a session that knows the role's earlier turns."""
+    """The prompt of a role at a history; `remembers` for a session that knows the role's earlier turns, or those
+    by that agent."""
     from uwf_git.kit.prompt import build_prompt
 
     schema = instance.store.schema(role.schema).payload
-    return build_prompt(history, role, schema, instruction, _Answers(instance, history), remembers=remembers)
+    answers = _Answers(instance, history)
+    return build_prompt(history, role, schema, instruction, answers, remembers=remembers, agent=agent)
 
 
 def role_of(history: History, name: str) -> Role:

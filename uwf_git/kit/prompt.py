@@ -34,15 +34,16 @@ def build_prompt(
     answers: Mapping[Hash, str],
     *,
     remembers: bool = False,
+    agent: str | None = None,
     quota: int = QUOTA,
 ) -> str:
     """The whole prompt for a role's next turn.
 
     `schema` is the payload of the role's output schema, `answers` the verbatim answer by step hash; it is
     asked for the newest first, and only as far as the quota reaches, so it may read them when asked.
-    `remembers` says that the agent resumes the session of the role's last turn: then only what happened
-    since is told. Otherwise all of it is, the newest first when room runs out. `quota` is in characters; the
-    newest step is told whole, whatever it takes.
+    `remembers` says that the agent resumes the session of the role's last turn, or of its last one by `agent`
+    where that is given: then only what happened since is told. Otherwise all of it is, the newest first when
+    room runs out. `quota` is in characters; the newest step is told whole, whatever it takes.
     """
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
@@ -51,7 +52,9 @@ def build_prompt(
         f"# The task\n\n{history.start.prompt.strip()}",
     ]
     if history.steps:
-        parts.append(_happened(history, role, answers, remembers, quota))
+        parts.append(
+            _happened(history, role, answers, _known(history, role, agent) if remembers else 0, quota)
+        )
     parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
     return "\n\n".join(parts) + "\n"
 
@@ -145,9 +148,15 @@ class _Told(NamedTuple):
     left_out: bool = False
 
 
-def _happened(history: History, role: Role, answers: Mapping[Hash, str], remembers: bool, quota: int) -> str:
+def _known(history: History, role: Role, agent: str | None) -> int:
+    """The number of the last step that a session knows which goes on; 0 where it knows none."""
+    steps = enumerate(history.steps, 1)
+    return max((n for n, step in steps if step.role == role.name and agent in (None, step.agent)), default=0)
+
+
+def _happened(history: History, role: Role, answers: Mapping[Hash, str], known: int, quota: int) -> str:
     last = max(_turns(history.steps, role.name), default=0)
-    told = _tell(history.steps, last if remembers else 0, role.name, answers, quota)
+    told = _tell(history.steps, known, role.name, answers, quota)
     recent = [each for each in told if each.number > last]
     earlier = [each for each in told if each.number <= last]
     parts = []
@@ -167,7 +176,9 @@ def _section(heading: str, told: Sequence[_Told], history: History) -> str:
     if out:
         which = f"Step {out[0]} is" if len(out) == 1 else f"Steps {out[0]} to {out[-1]} are"
         whose = "its" if len(out) == 1 else "their"
-        parts.append(f"[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]")
+        parts.append(
+            f"[{which} left out here for {whose} size: `uwf thread read {history.thread}` has them.]"
+        )
     parts += [each.text for each in told if not each.left_out]
     return "\n\n".join(parts)
 

@@ -1,0 +1,248 @@
+"""A streamed chat completion, put together again: server-sent events to the completion they spell.
+
+    data: {"choices": [{"delta": {"content": "Hel"}}]}      → the value that the endpoint would have
+    data: [DONE]                                              answered in one piece
+
+Endpoints that call themselves compatible differ in the details: where a tool call's index is missing or
+always 0, its id and name tell one call from the next; usage comes in any chunk; comments keep a connection
+alive. What can't be told apart is taken as the text of one call, and whoever runs it will say so.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MAX_CALLS = 128
+_MAX_LINE = 16_000_000  # bytes of one event
+
+
+class StreamProblem(Exception):
+    """The stream holds what no completion does. `passing`: another attempt may do better."""
+
+    def __init__(self, problem: str, shown: str = "", passing: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.shown = shown
+        self.passing = passing
+
+
+class Stream:
+    """Takes the bytes as they come. `done`: the end mark was read. `ended`: the model had finished, though
+    the mark may be missing. `begun`: there was an event at all."""
+
+    def __init__(self, at_most: int) -> None:
+        self.done = False
+        self.begun = False
+        self._at_most = at_most  # characters of the answer, its tool calls included
+        self._size = 0
+        self._rest = b""
+        self._data: list[str] = []
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls = _Calls()
+        self._finish = ""
+        self._model: str | None = None
+        self._usage: Any = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the model said that it is finished."""
+        return self.done or bool(self._finish)
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes, cut anywhere; what comes after the end mark is nothing. Raises StreamProblem."""
+        if self.done:
+            return
+        if len(self._rest) + len(data) > _MAX_LINE:
+            raise StreamProblem("streamed an event without end")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line.rstrip(b"\r"))
+            if self.done:
+                return
+
+    def close(self) -> None:
+        """No more bytes will come: what stands without a blank line after it counts too."""
+        if not self.done:
+            self._line(self._rest.rstrip(b"\r"))
+            self._rest = b""
+            self._dispatch()
+
+    def value(self) -> dict[str, Any]:
+        """The completion, as an endpoint answers that doesn't stream."""
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self._text) or None}
+        for name, parts in (("refusal", self._refusal), ("reasoning_content", self._reasoning)):
+            if parts:
+                message[name] = "".join(parts)
+        if calls := self._calls.listed():
+            message["tool_calls"] = calls
+        choice = {"index": 0, "message": message, "finish_reason": self._finish or None}
+        return {"model": self._model, "choices": [choice], "usage": self._usage}
+
+    def _line(self, line: bytes) -> None:
+        if not line:
+            self._dispatch()
+        elif line.startswith(b"data:"):
+            if text := line[5:].decode("utf-8", "replace").strip():
+                self._data.append(text)
+        elif line[:1] == b":" or line.split(b":", 1)[0] in (b"event", b"id", b"retry"):
+            return
+        else:
+            raise StreamProblem("streamed what is no event", line[:800].decode("utf-8", "replace"))
+
+    def _dispatch(self) -> None:
+        """One event. Its lines are one value, or, from endpoints that leave the blank lines out, one each."""
+        data, self._data = self._data, []
+        if not data:
+            return
+        values = [whole] if (whole := _parsed("\n".join(data))) is not None else map(_parsed, data)
+        for value, text in zip(values, data, strict=False):
+            if text == "[DONE]":
+                self.done = True
+                return
+            if not isinstance(value, dict):
+                raise StreamProblem("streamed what is not JSON", text[:800])
+            self._chunk(value)
+
+    def _chunk(self, value: dict[str, Any]) -> None:
+        self.begun = True
+        if error := value.get("error"):
+            raise _error(error)
+        if isinstance(model := value.get("model"), str) and model:
+            self._model = model
+        if isinstance(usage := value.get("usage"), dict):
+            self._usage = usage
+        choices = value.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and choice.get("index") in (0, None):
+                self._choice(choice)
+
+    def _choice(self, choice: dict[str, Any]) -> None:
+        delta = choice.get("delta")
+        if not isinstance(delta, dict):
+            delta = choice.get("message")
+        if isinstance(delta, dict):
+            self._add(self._text, _content(delta.get("content")))
+            self._add(self._refusal, delta.get("refusal"))
+            self._add(self._reasoning, delta.get("reasoning_content"))
+            listed = delta.get("tool_calls")
+            for part in listed if isinstance(listed, list) else ():
+                if isinstance(part, dict):
+                    self._count(self._calls.add(part))
+        if isinstance(finish := choice.get("finish_reason"), str) and finish:
+            self._finish = finish
+
+    def _add(self, parts: list[str], text: object) -> None:
+        if isinstance(text, str) and text:
+            self._count(len(text))
+            parts.append(text)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._at_most:
+            raise StreamProblem(f"answered more than {self._at_most // 1_000_000 or 1} MB")
+
+
+class _Calls:
+    """Tool calls from their pieces."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+
+    def add(self, part: dict[str, Any]) -> int:
+        """Takes one piece in; returns the characters it brought."""
+        function = part.get("function")
+        function = function if isinstance(function, dict) else {}
+        name, arguments = function.get("name"), function.get("arguments")
+        if isinstance(arguments, dict):
+            arguments = json.dumps(arguments)
+        name = name if isinstance(name, str) else ""
+        arguments = arguments if isinstance(arguments, str) else ""
+        identity = part.get("id")
+        call = self._call(part.get("index"), identity if isinstance(identity, str) else "", name)
+        call.take(name, arguments)
+        if isinstance(extra := part.get("extra_content"), dict):
+            call.extra = extra
+        return len(name) + len(arguments)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The calls as a message holds them."""
+        return [call.value() for call in self._calls]
+
+    def _call(self, index: Any, identity: str, name: str) -> _Call:
+        """The call that a piece belongs to: the newest of its index, unless its id or name says that
+        another one begins."""
+        known = type(index) is int
+        same = [call for call in self._calls if call.index == index] if known else self._calls
+        if identity:
+            for call in same:
+                if call.identity == identity:
+                    return call
+        last = same[-1] if same else None
+        if last is None or last.is_followed_by(identity, name):
+            if len(self._calls) >= MAX_CALLS:
+                raise StreamProblem(f"called more than {MAX_CALLS} tools at once")
+            last = _Call(index if known else None, identity)
+            self._calls.append(last)
+        last.identity = last.identity or identity
+        return last
+
+
+class _Call:
+    def __init__(self, index: int | None, identity: str) -> None:
+        self.index = index
+        self.identity = identity
+        self.name = ""
+        self.extra: dict[str, Any] | None = None
+        self._arguments: list[str] = []
+
+    def is_followed_by(self, identity: str, name: str) -> bool:
+        """Whether a piece with this id and name begins another call."""
+        if identity and self.identity and identity != self.identity:
+            return True
+        if not name or not self._arguments:
+            return False
+        if name != self.name:
+            return True
+        # The same name again: some repeat it in every piece, some begin the next call without an id.
+        whole = self._arguments[-1].rstrip().endswith("}") and _parsed("".join(self._arguments))
+        return isinstance(whole, dict)
+
+    def take(self, name: str, arguments: str) -> None:
+        if name and name != self.name:
+            self.name += name
+        if arguments:
+            self._arguments.append(arguments)
+
+    def value(self) -> dict[str, Any]:
+        function = {"name": self.name, "arguments": "".join(self._arguments)}
+        value: dict[str, Any] = {"id": self.identity, "type": "function", "function": function}
+        return value | {"extra_content": self.extra} if self.extra else value
+
+
+def _content(content: Any) -> object:
+    """A piece of text, also where it comes as a list of parts."""
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") for part in content if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _error(error: Any) -> StreamProblem:
+    """What an error in the middle of a stream means."""
+    said = error.get("message") if isinstance(error, dict) else error
+    code = error.get("code") if isinstance(error, dict) else None
+    kind = str(error.get("type") or "") if isinstance(error, dict) else ""
+    refused = type(code) is int and 400 <= code < 500 and code not in (408, 409, 425, 429)
+    refused = refused or "invalid" in kind or "insufficient_quota" in f"{code} {kind}"
+    return StreamProblem("answered an error", str(said or error)[:800], passing=not refused)
+
+
+def _parsed(text: str) -> Any:
+    """The JSON value of a text; None for what is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
