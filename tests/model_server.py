@@ -301,13 +301,16 @@ class _Handler(BaseHTTPRequestHandler):
             answer = openai.resolve(turn, asked, serial)
             if is_aside:
                 answer = answer._replace(usage=_FREE)
+            if self._room is None:  # before it goes out: who has it may look at once
+                self.server.count(answer.usage)
             if not asked.stream:
                 self._json(200, protocol.body(asked, answer))
             elif asked.wire == "gemini" and "alt=sse" not in self.path:
                 self._json(200, [data for _, data in protocol.events(asked, answer)])
             else:
                 self._stream(protocol.events(asked, answer))
-            self.server.count(answer.usage)
+            if self._room is not None:
+                self.server.count(answer.usage)
 
     def _endless(
         self, protocol: _Protocol, asked: Asked, turn: Endless, serial: int

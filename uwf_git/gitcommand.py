@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from uwf_git.errors import RemoteFailed
+from uwf_git.interrupt import deferred
 from uwf_git.layout import one_line
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
@@ -119,19 +120,22 @@ class Git:
         def limit() -> None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit or 0, file_limit or 0))
 
-        child = subprocess.Popen(
-            [program, f"--git-dir={self._git_dir}", *_SETTINGS, *args],
-            cwd=self._work_tree(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-            preexec_fn=limit if file_limit else None,
-        )
+        child: subprocess.Popen[bytes] | None = None
         try:
+            with deferred():
+                child = subprocess.Popen(
+                    [program, f"--git-dir={self._git_dir}", *_SETTINGS, *args],
+                    cwd=self._work_tree(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment(),
+                    preexec_fn=limit if file_limit else None,
+                )
             yield child
         finally:
-            _end(child)
+            if child is not None:
+                _end(child)
 
 
 def environment() -> dict[str, str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from uwf_git.errors import AgentFailed
+from uwf_git.interrupt import deferred
 
 KEEP = 256 * 1024
 GRACE = 2.0
@@ -76,11 +77,14 @@ def run_command(
     tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
-        child = _start(argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack)
+        child: subprocess.Popen[bytes] | None = None
         try:
+            with deferred():
+                child = _start(argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack)
             timed_out = _watch(child, tails, timeout, listeners, log)
         finally:
-            _end_group(child)
+            if child is not None:
+                _end_group(child)
         if log:
             _read_log(log.fileno(), tails["stderr"])
     return Finished(
