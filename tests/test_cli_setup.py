@@ -76,7 +76,7 @@ def test_setup_asks_on_a_terminal_and_refuses_elsewhere(uwf: Uwf, root: Path) ->
     assert isinstance(config, dict)
     assert config["providers"]["openrouter"]["baseUrl"] == "https://openrouter.ai/api/v1"
     assert config["models"]["default"]["name"] == "anthropic/claude-sonnet-4"
-    assert config["defaultAgent"] == "uwf-llm"
+    assert config["defaultAgent"] == "uwf-builtin"
     assert KEY in (root / ".env").read_text()
     assert KEY not in (root / "config.yaml").read_text()
 

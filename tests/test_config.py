@@ -104,6 +104,9 @@ def test_a_model_is_found_by_override_then_by_scenario_then_by_default(full: Pat
     assert resolve_model(config, "extract") == Model("small", "local", "small:3b")
     assert resolve_model(config, "small") == config.models["small"]
     assert resolve_model(config, "anything") == config.models["sonnet"]
+    none = config._replace(model_overrides={"extract": "none"})
+    assert resolve_model(none, "extract") is None
+    assert resolve_model(none, "anything") == config.models["sonnet"]
 
 
 WRONG: dict[str, tuple[str, str, str, str]] = {

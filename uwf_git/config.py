@@ -22,7 +22,16 @@ from uwf_git.config_reader import Reader
 from uwf_git.errors import Invalid, NotFound, Usage
 from uwf_git.known_agents import EMBEDDED, PLUGIN, SHIPPED, known_names, plugin_names
 from uwf_git.nearest import nearest
-from uwf_git.settings import FILE, AgentConfig, Config, ConfigProblem, Model, expanded, parse_command
+from uwf_git.settings import (
+    FILE,
+    NO_MODEL,
+    AgentConfig,
+    Config,
+    ConfigProblem,
+    Model,
+    expanded,
+    parse_command,
+)
 from uwf_git.yaml12 import Document, one_line
 
 
@@ -92,8 +101,10 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
 
 def resolve_model(config: Config, scenario: str) -> Model | None:
     """The model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> >
-    defaultModel; None where none is configured. Raises Invalid where the name leads nowhere."""
+    defaultModel; None where none is configured, or where the override is "none". Raises Invalid where the name leads nowhere."""
     alias, where = config.model_overrides.get(scenario), f"modelOverrides.{scenario}"
+    if alias == NO_MODEL and alias not in config.models:
+        return None
     if alias is None and scenario in config.models:
         alias = scenario
     if alias is None:

@@ -16,6 +16,7 @@ from uwf_git.settings import (
     FIELDS,
     KEYS,
     MCP_FIELDS,
+    NO_MODEL,
     SECRET_HINT,
     SECRET_KEYS,
     VARIABLE,
@@ -88,7 +89,7 @@ class Reader:
         models: list[tuple[ValuePath, str | None]] = [(("defaultModel",), config.default_model)]
         models += [(("modelOverrides", name), alias) for name, alias in config.model_overrides.items()]
         for where, alias in models:
-            if alias is not None and alias not in config.models:
+            if alias not in (None, NO_MODEL) and alias not in config.models:
                 self._unknown(where, "model", alias, config.models)
 
     def _entries(self, section: str, value: Any) -> dict[str, dict[str, Any]]:

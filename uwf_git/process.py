@@ -80,7 +80,9 @@ def run_command(
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
-                child = _start(argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack)
+                child = _start(
+                    argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack
+                )
             timed_out = _watch(child, tails, timeout, listeners, log)
         finally:
             if child is not None:

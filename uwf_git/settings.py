@@ -30,6 +30,8 @@ STRUCTURED = {"agents": "tools", "models": "price"}
 NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets")
 KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges", *NESTED)
 
+NO_MODEL = "none"
+"""As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))

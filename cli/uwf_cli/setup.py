@@ -189,7 +189,7 @@ def _ask(root: Path) -> Wishes:
             err=True,
         )
     name = _prompt("Model, as the provider calls it", model.name if model else None)
-    agent = _prompt("Default agent", config.default_agent or "uwf-llm")
+    agent = _prompt("Default agent", config.default_agent or "uwf-builtin")
     return Wishes(provider, base_url, api_key or None, name, agent)
 
 
