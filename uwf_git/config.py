@@ -101,7 +101,8 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
 
 def resolve_model(config: Config, scenario: str) -> Model | None:
     """The model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> >
-    defaultModel; None where none is configured, or where the override is "none". Raises Invalid where the name leads nowhere."""
+    defaultModel; None where none is configured, or where the override is "none". Raises Invalid where the
+    name leads nowhere."""
     alias, where = config.model_overrides.get(scenario), f"modelOverrides.{scenario}"
     if alias == NO_MODEL and alias not in config.models:
         return None
