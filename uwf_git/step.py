@@ -47,6 +47,7 @@ from uwf_git.status import (
 from uwf_git.thread import Head, History, Outrun
 
 if TYPE_CHECKING:
+    from uwf_git.kit import Agent
     from uwf_git.process import Finished
     from uwf_git.settings import AgentConfig
 
@@ -338,12 +339,12 @@ class _Run:
         try:
             os.chdir(folder)
             node = embedded.perform(self._instance, self._head, order, config.args, cwd=folder)
-            return Made(node, agent=embedded.name)
+            return Made(node, agent=embedded.called(config.args))
         except UwfError as error:
             failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
-            return Made(None, failure, getattr(error, "detail", None), embedded.name)
+            return Made(None, failure, getattr(error, "detail", None), _called(embedded, config))
         except KeyboardInterrupt:
-            self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
+            self._keep(Made(None, agent=_called(embedded, config)), AgentFailed("interrupted"))
             self._instance.runs.clear(self._head.thread)
             raise
         finally:
@@ -484,6 +485,13 @@ class _Run:
             if text.strip():
                 payload[name] = redact(_sound(text))[0]
         self._instance.attempts.record(self._head, payload)
+
+
+def _called(agent: Agent, config: AgentConfig) -> str:
+    """The name of an agent that failed, maybe at its own arguments."""
+    with contextlib.suppress(UwfError):
+        return agent.called(config.args)
+    return agent.name
 
 
 def _current_folder() -> Path:

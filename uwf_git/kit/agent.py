@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 RunFunction = Callable[[Context], "Reply | str"]
 ContinueFunction = Callable[[Context, str, str], "Reply | str"]
 ParseFunction = Callable[[Sequence[str]], Any]
+NameFunction = Callable[[Any], str]
 
 
 class AttemptFailed(AgentFailed):
@@ -52,6 +53,7 @@ class Agent:
         continue_: ContinueFunction | None,
         parse_args: ParseFunction | None,
         usage: str,
+        named: NameFunction | None = None,
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -59,6 +61,13 @@ class Agent:
         self._run = run
         self._continue = continue_
         self._parse = parse_args
+        self._named = named
+
+    def called(self, args: Sequence[str]) -> str:
+        """The name that the steps bear which it does with these arguments. Raises Usage."""
+        if self._named is None or self._parse is None:
+            return self.name
+        return self._named(self._parse(args))
 
     def main(self, argv: Sequence[str] | None = None) -> None:
         """The command: prints the StepNode's hash, or one line on stderr. Exits."""
@@ -99,7 +108,8 @@ class Agent:
 
     def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
         """Performs a step and leaves the report for an engine that may be gone by then."""
-        recorder = Recorder(instance, head.thread, self.name)
+        name = self.called(args)
+        recorder = Recorder(instance, head.thread, name)
         step: Hash | None = None
         failure: UwfError | None = None
         try:
@@ -109,7 +119,7 @@ class Agent:
         report = Report(
             head=order.head,
             role=order.role,
-            agent=self.name,
+            agent=name,
             step=step,
             detail=getattr(failure, "detail", None),
             error=failure.message if failure else "",
@@ -136,7 +146,8 @@ class Agent:
         from uwf_git.kit.extract import ExtractionFailed, extract, sum_tokens
 
         clock = Clock()
-        recorder = recorder or Recorder(instance, head.thread, self.name)
+        name = self.called(args)
+        recorder = recorder or Recorder(instance, head.thread, name)
         try:
             context = self._context(instance, head, order, args, clock, cwd or Path.cwd(), recorder)
             extraction = extract(
@@ -168,7 +179,7 @@ class Agent:
         with instance.store.index.transaction():
             output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
             detail = made or recorder.detail(said, order, head.node, clock.took)
-            step = Step(history.start_hash, history.prev, order.role, output, detail, self.name)
+            step = Step(history.start_hash, history.prev, order.role, output, detail, name)
             return recorder.put(STEPNODE, step.payload())
 
     def _context(
@@ -181,15 +192,16 @@ class Agent:
         cwd: Path,
         recorder: Recorder,
     ) -> Context:
+        name = self.called(args)
         history = instance.threads.history(head)
         role = role_of(history, order.role)
         schema = instance.store.schema(role.schema)
         every = instance.attempts.all(head.thread)
 
         def build(at: History, instruction: str | None, remembers: bool) -> str:
-            return prompt_at(instance, at, role, instruction, remembers, self.name)
+            return prompt_at(instance, at, role, instruction, remembers, name)
 
-        memory = Memory(instance, history, role, self.name, every, build)
+        memory = Memory(instance, history, role, name, every, build)
         return Context(
             thread=head.thread,
             alias=order.agent,
@@ -234,12 +246,14 @@ def create_agent(
     continue_: ContinueFunction | None = None,
     parse_args: ParseFunction | None = None,
     usage: str = "",
+    named: NameFunction | None = None,
 ) -> Agent:
     """An agent of that name. `run(ctx)` does a step and returns a Reply or just its text. `continue_(ctx,
     session, message)` says one more thing in the same session; without it a garbled answer can't be
     corrected. `parse_args(args)` makes `ctx.options` of what stands before the thread id; `usage` and the module's
-    docstring are what `--help` shows."""
-    return Agent(name, run, continue_, parse_args, usage)
+    docstring are what `--help` shows. `named(options)` is for an agent that asks others in its turn: the name that
+    its steps bear, such as "uwf-acp/opencode"."""
+    return Agent(name, run, continue_, parse_args, usage, named)
 
 
 def _said(replies: Sequence[Reply], answer: str, turns: Any, usage: Any, how: str) -> Said:
