@@ -153,6 +153,16 @@ def test_a_server_that_drips_is_left_at_the_deadline(server: Server) -> None:
         ask(server, drip, deadline=time.monotonic() + 0.3)
 
 
+def test_a_server_that_drips_its_headers_is_left_a_second_after_the_deadline(server: Server) -> None:
+    def drip(handler: Handler) -> None:
+        while not handler.server.over.wait(0.02):
+            handler.wfile.write(b"H")
+            handler.wfile.flush()
+
+    with pytest.raises(AgentFailed, match="still answering when the time was up"):
+        ask(server, drip, deadline=time.monotonic() + 0.3)
+
+
 def test_a_dropped_connection_is_tried_again(server: Server) -> None:
     def drop(handler: Handler) -> None:
         handler.connection.shutdown(socket.SHUT_RDWR)

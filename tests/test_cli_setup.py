@@ -201,3 +201,9 @@ def test_doctor_sees_a_store_that_can_not_be_written(instance: Instance) -> None
         objects.chmod(0o755)
     assert done.returncode == 1
     assert any("not writable" in each["message"] for each in json.loads(done.stdout))
+
+
+def test_an_agent_that_is_neither_known_nor_a_program_is_not_set_up(uwf: Uwf, root: Path) -> None:
+    refused = uwf("setup", "--agent", "uwf-bultin", check=2)
+    assert refused.error["hint"] == 'did you mean "uwf-builtin"?'
+    assert not (root / "config.yaml").exists()

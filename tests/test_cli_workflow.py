@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli_samples import PAIR, write
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 
 from uwf_git.ids import is_hash
 
@@ -183,3 +183,17 @@ def test_rehearse_tells_what_no_run_ever_does(uwf: Uwf, root: Path) -> None:
     assert "critic → writer" in text and "never" in text
     assert all(problem["message"] in text for problem in report["problems"])
     assert not root.exists()
+
+
+def test_a_workflow_that_holds_a_secret_is_refused_with_its_line(
+    uwf: Uwf, hermetic: Path, root: Path
+) -> None:
+    root.mkdir(exist_ok=True)
+    (root / ".env").write_text("SERVICE_KEY=s3cr3t-and-long-enough\n")
+    text = (EXAMPLES / "review-loop.yaml").read_text()
+    file = hermetic / "leaky.yaml"
+    file.write_text(f"{text}\n# the key is s3cr3t-and-long-enough\n")
+    for command in (("workflow", "put", file), ("thread", "start", file, "-p", "x")):
+        refused = uwf(*command, check=1)
+        assert f"leaky.yaml:{len(text.splitlines()) + 2}: holds a secret" in refused.error["message"]
+        assert "s3cr3t" not in refused.err

@@ -498,3 +498,17 @@ def test_secrets_taken_out_of_an_instruction_are_no_lie_and_anything_else_is(lin
         assert_names(look(line, liar[0]), line, "wrong-detail", liar[1])
     liar = write(line, instruction="Write about [redacted:KEY].")
     assert_names(look(line, liar[0]), line, "wrong-detail", liar[1])
+
+
+def test_a_turn_that_is_none_is_named(line: Line) -> None:
+    text = line.forger.node(TEXT, "no turn")
+    first = write(line)
+    liar = write(
+        line,
+        detail={"turns": [text]},
+        folder=lambda folder: folder["nodes"].update(  # type: ignore[union-attr]
+            {f"{text}.json": line.forger.blob(line.forger.nodes[text])}
+        ),
+    )
+    assert look(line, first[0]).findings == []
+    assert_names(look(line, liar[0]), line, "wrong-detail", liar[1])

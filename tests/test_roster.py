@@ -14,7 +14,7 @@ PLUGIN = """\
 from uwf_git.kit import create_agent
 
 def run(ctx):
-    return "---\\nword: ready\\n---\\n"
+    return "---\\nnumber: seven\\n---\\n"
 
 agent = create_agent("echo", run)
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -213,11 +214,87 @@ def test_a_child_whose_budget_is_used_up_makes_the_parent_wait_for_a_human(world
     assert world.uwf("thread", "step", thread).json["status"] == "waiting"
     [child] = world.children(but=thread)
     shown = world.uwf("thread", "show", thread).json
-    assert "maxSteps" in shown["question"] and f"uwf thread budget {child['thread']}" in shown["reason"]
+    assert "maxSteps" in shown["question"] and f"uwf thread budget {child['thread']}" in shown["question"]
     world.uwf("thread", "budget", child["thread"], "--max-steps", "5")
     world.uwf("thread", "answer", thread, "-m", "Yes.")
     assert world.uwf("thread", "step", thread).json["done"] is True
     assert len(world.children(but=thread)) == 1
+
+
+SPENDER = """\
+from uwf_git.kit import Reply, Usage, create_agent
+
+def run(ctx):
+    fields = {"worker": "done: true", "reporter": "status: solved\\nsummary: s\\neffort: 1"}[ctx.role.name]
+    text = "nothing" if ctx.role.name == "reporter" and not ctx.attempt else f"---\\n{fields}\\n---\\n"
+    return Reply(text, usage=Usage(1000, 0), model="m")
+
+create_agent("spender", run).main()
+"""
+
+
+def test_a_childs_tokens_are_its_parents_those_of_what_failed_too_and_its_budget_binds_the_child(
+    world: World, script: Callable[[str, str], Path]
+) -> None:
+    spender = script("spender", SPENDER)
+    config = (world.root / "config.yaml").read_text()
+    config = config.replace("defaultAgent: inside", "defaultAgent: spender")
+    config = config.replace("agents:\n", f"agents:\n  spender: {{command: {spender}}}\n")
+    limited = config + "budgets: {workflows: {outer: {maxTokens: 500}}}\n"
+    (world.root / "config.yaml").write_text(limited)
+    thread = world.start()
+    assert world.uwf("thread", "step", thread).json["status"] == "waiting"
+    [child] = world.children(but=thread)
+    assert len(world.uwf("thread", "steps", child["thread"]).json) == 1
+    question = world.uwf("thread", "show", thread).json["question"]
+    assert "1,000 of 500 tokens" in question and f"uwf thread budget {thread}" in question
+
+    (world.root / "config.yaml").write_text(config)
+    world.uwf("thread", "answer", thread, "-m", "Go on.")
+    world.uwf("thread", "step", thread, check=6)
+    assert world.uwf("thread", "step", thread).json["done"] is True
+    total = world.uwf("stats", thread).json["total"]
+    assert total["input"] == 3000
+
+
+def test_the_turns_of_a_step_that_a_child_did_are_the_childs(world: World) -> None:
+    world.play(WORKED + REPORTED)
+    thread = world.start()
+    world.uwf("thread", "step", thread)
+    said = [turn["text"].splitlines()[1] for turn in world.uwf("thread", "turns", thread).json]
+    assert said == ["done: true", 'status: "solved"']
+
+
+def test_a_thread_that_is_not_known_as_a_child_is_left_alone_and_the_task_begun_anew_with_the_answer(
+    world: World,
+) -> None:
+    asks = '- {role: worker, output: {$status: $SUSPEND, question: "Which key?"}}\n'
+    world.play(asks)
+    thread = world.start()
+    world.uwf("thread", "step", thread)
+    [first] = world.children(but=thread)
+    # As on another machine, or with a history that somebody made up.
+    for file in (world.root / "store.git" / "uwf" / "sessions").iterdir():
+        file.unlink()
+    world.play(WORKED + REPORTED)
+    world.uwf("thread", "answer", thread, "-m", "The left one.")
+    assert world.uwf("thread", "step", thread).json["done"] is True
+    threads = {each["thread"]: each["status"] for each in world.children(but=thread)}
+    assert threads.pop(first["thread"]) == "waiting"
+    [second] = threads
+    prompt = world.uwf("thread", "read", second, "--format", "json").json["prompt"]
+    assert prompt == "Solve the lock.\n\nIt was asked: Which key?\n\nThe answer: The left one."
+
+
+def test_a_child_that_was_killed_after_its_question_is_replaced(world: World) -> None:
+    world.play('- {role: worker, output: {$status: $SUSPEND, question: "Which key?"}}\n')
+    thread = world.start()
+    world.uwf("thread", "step", thread)
+    [child] = world.children(but=thread)
+    world.uwf("thread", "answer", thread, "-m", "The left one.")
+    world.uwf("thread", "kill", child["thread"])
+    world.play(WORKED + REPORTED)
+    assert world.uwf("thread", "step", thread).json["done"] is True
 
 
 def test_a_child_that_is_not_registered_is_named(world: World) -> None:

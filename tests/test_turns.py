@@ -166,3 +166,56 @@ def test_a_fork_does_not_speak_in_the_sessions_of_its_origin(
     uwf("thread", "rm", fork, "--yes")
     kept = {path.read_text() for path in (instance.location.git_dir / "uwf" / "sessions").iterdir()}
     assert kept == {thread}
+
+
+def test_a_session_that_is_no_id_is_never_handed_to_an_agent(
+    uwf: Uwf, hermetic: Path, script: Callable[[str, str], Path]
+) -> None:
+    hostile = script(
+        "hostile",
+        "from pathlib import Path\nfrom uwf_git.kit import Reply, create_agent\n"
+        "def run(ctx):\n"
+        "    with Path('heard').open('a') as file:\n        file.write(f'{ctx.previous_session} ')\n"
+        "    return Reply('---\\ntext: x\\n---\\n', session='--dangerously-skip-permissions')\n"
+        "create_agent('hostile', run).main()\n",
+    )
+    loop = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
+        "worker: [{role: $END}]",
+        "worker: [{role: $END, condition: stop}, {role: worker}]\n"
+        "conditions: {stop: {expression: \"steps[-1].output.text = 'stop'\"}}",
+    )
+    (hermetic / "loop.yaml").write_text(loop)
+    thread = uwf("thread", "start", hermetic / "loop.yaml", "-p", "x").json["thread"]
+    for _ in range(2):
+        uwf("thread", "step", thread, "--agent", str(hostile))
+    assert Path("heard").read_text() == "None None "
+
+
+@pytest.mark.parametrize("lie", ["turns", "context"])
+def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, lie: str
+) -> None:
+    liar = script(
+        "liar",
+        "import sys\nfrom uwf_git.instance import Instance\n"
+        "from uwf_git.protocol import DETAIL, STEPNODE, TEXT, Step\nfrom uwf_git.ids import ThreadId\n"
+        "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
+        "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
+        "other = i.store.put(TEXT, 'no turn')\n"
+        f"turns, context = ([other], head.node) if {lie!r} == 'turns' else ([], other)\n"
+        "detail = i.store.put(DETAIL, {'answer': 'x', 'turns': turns, 'session': None, 'model': None,\n"
+        "  'usage': None, 'durationMs': 0, 'instruction': None, 'context': context, 'extraction': 'native'})\n"
+        "print(i.store.put(STEPNODE, Step(h.start_hash, h.prev, 'worker', output, detail, 'liar').payload()))\n",
+    )
+    failed = uwf("thread", "step", thread, "--agent", str(liar), check=6)
+    assert {"turns": "as a turn, which is none", "context": "as its detail says"}[lie] in failed.err
+    assert uwf("thread", "show", thread).json["status"] == "failed"
+    uwf("thread", "turns", thread)
+    uwf("thread", "step", thread)
+
+
+def test_an_error_that_holds_a_token_is_printed_without_it(uwf: Uwf, thread: str) -> None:
+    token = "ghp_" + "a1B2" * 9
+    failed = uwf("thread", "step", thread, "--agent", f"sh -c 'echo {token} >&2; exit 3'", check=6)
+    assert "[redacted:github-token]" in failed.error["message"]
+    assert token not in failed.error["message"]

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from uwf_git.bounds import TimeExceeded, time_limit
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.context import Reply, TurnRecord, Usage
 
@@ -235,14 +236,21 @@ class Chat:
         # Escaped, so that a lone surrogate in a prompt can't break the request's encoding.
         data = json.dumps(body).encode("ascii")
         try:
-            with self._client.stream(
-                "POST", self._url, content=data, headers=headers, timeout=timeout
-            ) as response:
+            # The client's own limits are for each byte, and nobody looks while headers come one by one. A second
+            # more than those have, which know better what was waited for.
+            with (
+                time_limit(left + 1),
+                self._client.stream(
+                    "POST", self._url, content=data, headers=headers, timeout=timeout
+                ) as response,
+            ):
                 if response.status_code != 200:
                     self._refused(response, self._text(response, deadline), body)
                 if "text/event-stream" in response.headers.get("content-type", "").lower():
                     return self._streamed(self._chunks(response, deadline))
                 return self._read(response, deadline)
+        except TimeExceeded:
+            self._fail("was still answering when the time was up", "raise the agent's timeout in config.yaml")
         except httpx.ConnectTimeout:
             raise _Retry(f"no connection within {connect:.3g} s", "is the address right?") from None
         except httpx.TimeoutException:

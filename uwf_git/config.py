@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 from uwf_git import yaml12
 from uwf_git.config_reader import Reader
 from uwf_git.errors import Invalid, NotFound, Usage
-from uwf_git.known_agents import EMBEDDED, PLUGIN, SHIPPED, known_names, plugin_names
+from uwf_git.known_agents import EMBEDDED, PLUGIN, SHIPPED, full_name, known_names, plugin_names
 from uwf_git.nearest import nearest
 from uwf_git.settings import (
     FILE,
@@ -130,11 +130,10 @@ def resolve_model(config: Config, scenario: str) -> Model | None:
 def _known_agent(config: Config, name: str) -> AgentConfig | None:
     if name in config.agents:
         return config.agents[name]
-    for command in SHIPPED:
-        if name in (command, command.removeprefix("uwf-")):
-            return AgentConfig(command, command, (), None)
     if name in config.agent_clis:
         return AgentConfig(name, "uwf-cli", (name,), None)
+    if (command := full_name(name)) in SHIPPED:
+        return AgentConfig(command, command, (), None)
     return AgentConfig(name, PLUGIN + name, (), None) if name in plugin_names() else None
 
 
@@ -143,4 +142,5 @@ def _from_command(text: str, where: str) -> AgentConfig:
         command, args = parse_command(text)
     except Usage as error:
         raise Usage(f"{where}: {error.message}", error.hint) from None
+    command = full_name(command)
     return AgentConfig(PurePath(command).name, expanded(command), args, None)

@@ -49,7 +49,12 @@ def plugin_names() -> list[str]:
     return sorted(plugins())
 
 
+def full_name(command: str) -> str:
+    """The name of a shipped agent where a command is its short one, such as `codex`; else the command itself."""
+    return f"uwf-{command}" if f"uwf-{command}" in SHIPPED else command
+
+
 def known_names(configured: Iterable[str], clis: Iterable[str]) -> list[str]:
     """Every name that a configuration can use, in the order in which they count."""
     short = [name.removeprefix("uwf-") for name in SHIPPED]
-    return list(dict.fromkeys([*configured, *SHIPPED, *short, *clis, *plugin_names()]))
+    return list(dict.fromkeys([*configured, *clis, *SHIPPED, *short, *plugin_names()]))

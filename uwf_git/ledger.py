@@ -25,7 +25,7 @@ from uwf_git.spending import Line, Rate, Run, Spent, Tokens, together
 from uwf_git.thread import Head
 
 _DEEPEST = 32  # sub-workflows within sub-workflows
-_BY_OTHERS = "uwf-workflow"  # what such an agent spends, the steps of another thread say
+_BY_OTHERS = "uwf-workflow"  # its details tell what failed in another thread, whose steps tell the rest
 
 
 class Account(NamedTuple):
@@ -106,12 +106,13 @@ def _chain(instance: Instance, node: Hash) -> list[tuple[Hash, Step, int]]:
 
 def _of_detail(instance: Instance, detail: Hash | None, agent: str, attempt: bool) -> Spent:
     content = instance.store.get(detail) if detail else None
-    if agent == _BY_OTHERS or (content is not None and is_kind(content.type, "step")):
+    if content is not None and is_kind(content.type, "step"):
         return Spent(steps=int(not attempt), attempts=int(attempt))
     if content is None or not is_kind(content.type, "detail"):
         return spending.spent(None, (), attempt)
-    turns = [instance.store.get(turn).payload for turn in content.payload["turns"]]
-    return spending.spent(content.payload, turns, attempt)
+    turns = instance.store.turns(content.payload)
+    spent = spending.spent(content.payload, turns, attempt)
+    return spent._replace(seconds=0.0, unmetered=0) if agent == _BY_OTHERS else spent
 
 
 # Sums, remembered
@@ -221,15 +222,16 @@ class Budgets:
                 found.append((what, self._instance.store.get(node).payload.get("budget") or {}))
         return [(source, given) for source, given in found if given]
 
-    def standing(self, head: Head) -> Standing | None:
-        """Where a thread stands; None where it has no budget."""
+    def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
+        """Where a thread stands; None where it has no budget. `besides` is what a step that isn't over has
+        spent."""
         sources = self.sources(head)
         if not sources:
             return None
         known = account(self._instance, head)
         raised = {key: value for key, (value, _) in known.raised.items()}
         held = limits(sources, {**raised, **pending(self._instance, head.thread)})
-        used = use(known.spent, rates(self._instance) if "maxCost" in held else {})
+        used = use(together((known.spent, besides)), rates(self._instance) if "maxCost" in held else {})
         return Standing(held, used, used_up(held, used))
 
     def reached(self, head: Head) -> str:
@@ -238,9 +240,9 @@ class Budgets:
         return "" if standing is None or standing.reached is None else _words(standing)
 
 
-def raise_if_used_up(instance: Instance, head: Head) -> None:
-    """Raises Waiting where a thread's budget allows no further step."""
-    standing = Budgets(instance).standing(head)
+def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
+    """Raises Waiting where a thread's budget allows no further step; `besides` is as in `Budgets.standing`."""
+    standing = Budgets(instance).standing(head, besides)
     if standing is not None and standing.reached is not None:
         raise Waiting(
             f"thread {head.thread} waits: {_words(standing)}",

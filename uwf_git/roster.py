@@ -10,22 +10,29 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.config import resolve_agent
+from uwf_git.agents import embedded
+from uwf_git.config import resolve_agent, resolve_model
 from uwf_git.errors import UwfError
-from uwf_git.known_agents import PLUGIN, SHIPPED, plugins
+from uwf_git.known_agents import EMBEDDED, PLUGIN, SHIPPED, plugins
 from uwf_git.settings import AgentConfig, Config
 
 if TYPE_CHECKING:
     from uwf_git.clis.row import Row
 
-WORD = "ready"
+ANSWER = "seven"
+_QUESTION = "What is three and four? Write the number as an English word into the field."
+_WITH_A_MODEL = ("uwf-llm", "uwf-builtin")
 _EXTRAS = {"uwf-acp": ("acp", "acp")}
 """The module that an agent needs besides, and the extra of this package that brings it."""
+
+TIMEOUT = 120.0
 
 _WORKFLOW = """\
 name: agent-check
@@ -36,8 +43,8 @@ roles:
     systemPrompt: Answer at once, without any tool. Change no file.
     outputSchema:
       type: object
-      properties: {word: {type: string, enum: [ready]}}
-      required: [word]
+      properties: {number: {type: string}}
+      required: [number]
 graph:
   $START: [{role: checked}]
   checked: [{role: $END}]
@@ -72,12 +79,17 @@ class Checked(NamedTuple):
 def members(config: Config) -> list[Member]:
     """Every agent that is known, in the order in which names count: configured, shipped, CLIs of the
     configuration, plugins. Programs are asked for their version, all at once."""
-    asked: list[tuple[str, Any]] = [(alias, each) for alias, each in config.agents.items()]
-    asked += [(name, name) for name in SHIPPED if name != "uwf-cli"]
-    asked += list(config.agent_clis.items())
-    asked += sorted(plugins().items())
+    asked: dict[str, Any] = dict(config.agents)
+    for name, row in config.agent_clis.items():
+        asked.setdefault(name, row)
+    for name in SHIPPED:
+        if name != "uwf-cli":
+            asked.setdefault(name, name)
+    taken = {*asked, *(name.removeprefix("uwf-") for name in SHIPPED)}
+    for name, entry in sorted(plugins().items()):
+        asked.setdefault(PLUGIN + name if name in taken else name, entry)
     with ThreadPoolExecutor(8) as pool:
-        return list(pool.map(lambda each: _member(config, *each), asked))
+        return list(pool.map(lambda each: _member(config, *each), asked.items()))
 
 
 def _member(config: Config, name: str, what: Any) -> Member:
@@ -88,16 +100,21 @@ def _member(config: Config, name: str, what: Any) -> Member:
     if isinstance(what, Row):
         return _of_row(name, what, "config.yaml")
     if isinstance(what, str):
-        return _shipped(name)
+        return _shipped(config, name, ())
     dist = what.dist
-    return Member(name, f"{dist.name} {dist.version}" if dist else "a package", "", None, None)
+    member = Member(name, f"{dist.name} {dist.version}" if dist else "a package", "", None, None)
+    try:
+        embedded(PLUGIN + what.name)
+    except UwfError as error:
+        return member._replace(problem=error.message, hint=error.hint)
+    return member
 
 
 def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
     if agent.command in SHIPPED:
         if agent.command == "uwf-cli" and agent.args and (row := config.agent_clis.get(agent.args[0])):
             return _of_row(alias, row, "config.yaml")
-        return _shipped(agent.command)._replace(name=alias, by="config.yaml")
+        return _shipped(config, agent.command, agent.args)._replace(name=alias, by="config.yaml")
     if not agent.command:
         hint = f"uwf config set agents.{alias}.command …"
         return Member(alias, "config.yaml", "", None, None, "it has no command", hint)
@@ -114,7 +131,7 @@ def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
     return Member(alias, "config.yaml", agent.command, found, None)
 
 
-def _shipped(name: str) -> Member:
+def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
     from importlib.util import find_spec
 
     from uwf_git.clis.rows import shipped_row
@@ -127,6 +144,37 @@ def _shipped(name: str) -> Member:
     if module and find_spec(module) is None:
         hint = f"pip install 'uwf-git[{extra}]'"
         return member._replace(problem=f"the package for it is not installed: {module}", hint=hint)
+    if name in _WITH_A_MODEL and "--model" not in args:
+        return _with_model(config, member)
+    if name in ("uwf-acp", "uwf-exec") and args:
+        return _with_program(name, args, member)
+    return member
+
+
+def _with_model(config: Config, member: Member) -> Member:
+    """An agent that asks the model of the configuration."""
+    try:
+        model = resolve_model(config, "agent")
+    except UwfError as error:
+        return member._replace(problem=error.message, hint=error.hint)
+    if model is None:
+        return member._replace(problem="no model is set up for it", hint="uwf setup")
+    return member._replace(program=f"model {model.name}")
+
+
+def _with_program(name: str, args: Sequence[str], member: Member) -> Member:
+    """An agent that calls the program which its arguments name."""
+    module = import_module(SHIPPED[name])
+    try:
+        command = module.parse_args(args).command
+    except UwfError as error:
+        return member._replace(problem=error.message, hint=error.hint)
+    if not command:
+        return member
+    path = shutil.which(command[0])
+    member = member._replace(program=command[0], path=path, version=None)
+    if path is None:
+        return member._replace(problem=f"{command[0]} is not installed, or not on PATH", hint="install it")
     return member
 
 
@@ -145,9 +193,10 @@ def _of_row(name: str, row: Row, by: str) -> Member:
     return member
 
 
-def check(root: Path, config: Config, name: str, timeout: float) -> Checked:
-    """Has an agent, by its name or command, do a step whose answer is one word. `timeout`, in seconds, is for
-    agents without one of their own. Raises Usage, Invalid for what names no agent."""
+def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Path | None = None) -> Checked:
+    """Has an agent, by its name or command, do a step whose answer is one word, in `cwd` or an empty folder.
+    `timeout`, in seconds, goes before the agent's own; without either it is two minutes. Raises Usage, Invalid for
+    what names no agent."""
     from uwf_git.instance import Instance
     from uwf_git.location import Location, init
     from uwf_git.repository import Oid
@@ -166,17 +215,28 @@ def check(root: Path, config: Config, name: str, timeout: float) -> Checked:
         location = Location(scratch, scratch / "store.git")
         init(location)
         there = Instance(location)
-        limited = agent._replace(timeout=agent.timeout or timeout)
+        limited = agent._replace(timeout=timeout or agent.timeout or TIMEOUT)
         there.__dict__["config"] = config._replace(agents={**config.agents, name: limited})
         version = there.registry.put(compile_source(parse_source(_WORKFLOW.encode(), "agent-check.yaml")))
-        thread = there.threads.start(Oid(hex=version.commit), version.hash, f"Answer with the word {WORD!r}.")
+        thread = there.threads.start(Oid(hex=version.commit), version.hash, _QUESTION)
         began = time.monotonic()
         try:
-            step(there, thread, agent=name, cwd=work)
+            step(there, thread, agent=name, cwd=cwd or work)
         except UwfError as error:
             took = time.monotonic() - began
-            return Checked(agent.alias, took, None, None, error.message, error.hint)
+            return Checked(agent.alias, took, None, None, error.message, _hint(error, took, limited))
         took = time.monotonic() - began
         last = there.threads.history(there.threads.head(thread)).steps[-1]
         detail = there.store.get(last.detail).payload
+        said = str(last.output.get("number", last.output)).strip().strip(".").lower()
+        if said != ANSWER and limited.command != EMBEDDED:
+            problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"
+            return Checked(agent.alias, took, None, None, problem, "is it a language model's answer?")
         return Checked(agent.alias, took, detail.get("model"), detail.get("usage"))
+
+
+def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:
+    """What to do next. The thread that it failed in is gone by now."""
+    if agent.timeout is not None and took >= agent.timeout:
+        return "give it longer with --timeout"
+    return "" if "uwf thread" in error.hint or "is kept" in error.hint else error.hint

@@ -175,6 +175,13 @@ class Sessions:
             return False
         return owner not in ("", thread)
 
+    def is_own(self, agent: str, session: str, thread: ThreadId) -> bool:
+        """Whether it was opened for this thread on this machine."""
+        try:
+            return self._path(agent, session).read_text(encoding="ascii", errors="replace") == thread
+        except OSError:
+            return False
+
     def forget(self, wanted: Callable[[str], bool]) -> None:
         """Drops the sessions of the threads that nobody wants."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():

@@ -249,6 +249,9 @@ class _Run:
         except AgentFailed as error:
             self._keep(made, error)
             instance.runs.clear(thread)
+            # What is said of it ends up in logs, as what is kept ends up on forges.
+            redact = instance.redactor.text
+            error.message, error.hint = redact(error.message)[0], redact(error.hint)[0]
             raise
         except NotFound as error:
             failure = AgentFailed(
@@ -435,7 +438,7 @@ class _Run:
                 raise AgentFailed(
                     f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
                 )
-        self._check_budget(node, made)
+        self._check_detail(node, made)
         output = store.get(made.output)
         role = self._history.workflow.roles[self._role]
         if output.type not in (role.schema, QUESTION):
@@ -445,13 +448,24 @@ class _Run:
         merge = self._child_commit(made)
         return _append(self._instance, self._head, self._history, node, made, merge)
 
-    def _check_budget(self, node: Hash, made: Step) -> None:
-        """Only a human raises a budget. Raises AgentFailed where a step has another one than was ordered."""
-        detail = self._instance.store.get(made.detail)
-        recorded = detail.payload.get("budget") if is_kind(detail.type, "detail") else None
+    def _check_detail(self, node: Hash, made: Step) -> None:
+        """Raises AgentFailed where a step's detail says what isn't so, which `verify` would find, or raises a
+        budget by itself: only a human may."""
+        store = self._instance.store
+        detail = store.get(made.detail)
+        if not is_kind(detail.type, "detail"):
+            return
+        said = detail.payload
         order = self._instance.runs.read_order(self._head.thread)
-        if recorded and (order is None or recorded != order.budget):
+        if said.get("budget") and (order is None or said["budget"] != order.budget):
             raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
+        if said["context"] not in (None, self._head.node):
+            raise AgentFailed(
+                f"step {node} was made on {said['context']}, as its detail says, and the head is {self._head.node}"
+            )
+        for turn in said["turns"]:
+            if not is_kind(store.get(turn).type, "turn"):
+                raise AgentFailed(f"step {node} names node {turn} as a turn, which is none")
 
     def _child_commit(self, made: Step) -> Oid | None:
         """The last commit of the sub-workflow's thread, where a step was done by one. Raises AgentFailed

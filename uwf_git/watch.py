@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from uwf_git.ids import Hash, ThreadId, is_thread_id
 from uwf_git.kit.context import TurnRecord
-from uwf_git.kit.record import read_turn
+from uwf_git.kit.record import read_turn, turns_in
 from uwf_git.protocol import is_kind, parse_step
 from uwf_git.repository import Oid
 
@@ -19,7 +19,8 @@ POLL = 0.2  # seconds
 
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
-    """The turns of a StepNode or an Attempt, oldest first. None for a step whose detail is no Detail."""
+    """The turns of a StepNode or an Attempt, oldest first; of a step that a sub-workflow did, those of all its
+    steps."""
     content = instance.store.get(node)
     if is_kind(content.type, "attempt"):
         detail: Hash | None = content.payload["detail"]
@@ -27,9 +28,24 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
         detail = parse_step(content.payload).detail
     else:
         detail = None
-    if detail is None or not is_kind((found := instance.store.get(detail)).type, "detail"):
+    if detail is None:
         return ()
-    return tuple(read_turn(instance.store.get(turn).payload) for turn in found.payload["turns"])
+    found = instance.store.get(detail)
+    if is_kind(found.type, "step"):
+        return _of_child(instance, detail)
+    if not is_kind(found.type, "detail"):
+        return ()
+    return turns_in(instance.store, found.payload)
+
+
+def _of_child(instance: Instance, last: Hash) -> tuple[TurnRecord, ...]:
+    """The turns of the sub-workflow's thread that ended in a step."""
+    turns: list[TurnRecord] = []
+    at: Hash | None = last
+    while at is not None:
+        turns = [*turns_of(instance, at), *turns]
+        at = parse_step(instance.store.get(at).payload).prev
+    return tuple(turns)
 
 
 def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
@@ -46,26 +62,36 @@ def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]
 
 
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
-    """The turns of the step that is being made, each as it comes, until the step is over."""
+    """The turns of the step that is being made, each as it comes, and of those that come after it, until the
+    thread rests."""
     shown = 0
-    before = instance.threads.head(thread).node
-    running = True
-    while running:
+    known = len(_past(instance, thread))
+    resting = 0
+    while resting < 2:  # between two steps of a run the lock is let go for a moment
         # Asked first: what was written before the lock was let go is seen then.
-        running = instance.locks.is_held(thread)
+        held = instance.locks.is_held(thread)
         turns = turns_so_far(instance, thread)
-        yield from turns[shown:]
-        shown = max(shown, len(turns))
-        if running:
+        past = _past(instance, thread)
+        for node in past[known:]:
+            yield from turns_of(instance, node)[shown:]
+            shown = 0
+        if len(past) == known:
+            yield from turns[shown:]
+            shown = max(shown, len(turns))
+        known = len(past)
+        resting = 0 if held else resting + 1
+        if resting < 2:
             time.sleep(POLL)
-    yield from _ended(instance, thread, before)[shown:]
 
 
-def _ended(instance: Instance, thread: ThreadId, before: Hash) -> tuple[TurnRecord, ...]:
-    """The turns of the step or attempt that came of it."""
+def _past(instance: Instance, thread: ThreadId) -> list[Hash]:
+    """The steps and failed attempts of a thread, in the order in which they came."""
     head = instance.threads.head(thread)
-    if head.node != before:
-        return turns_of(instance, head.node)
-    attempts = instance.attempts.all(thread)
-    prev = head.node if head.row.kind == "step" else None
-    return turns_of(instance, attempts[-1].hash) if attempts and attempts[-1].prev == prev else ()
+    steps = [step.hash for step in instance.threads.history(head).steps]
+    tried: dict[Hash | None, list[Hash]] = {}
+    for attempt in instance.attempts.all(thread):
+        tried.setdefault(attempt.prev, []).append(attempt.hash)
+    found = tried.get(None, [])
+    for step in steps:
+        found = [*found, step, *tried.get(step, ())]
+    return found

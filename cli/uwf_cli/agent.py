@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -49,18 +50,24 @@ def _table(values: Any) -> str:
     ),
 )
 @click.argument("name", shell_complete=complete_agent)
-@click.option("--timeout", default="2m", metavar="TIME", show_default=True, help="How long it may take.")
+@click.option("--timeout", metavar="TIME", help="How long it may take: its own timeout, or 2m.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where it works; an empty folder if not said.",
+)
 @click.pass_obj
-def check(invocation: Invocation, name: str, timeout: str) -> None:
+def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
     """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
     from uwf_git.config import load_config
     from uwf_git.roster import check as ask
 
-    seconds = parse_duration(timeout)
-    if seconds is None:
+    seconds = None if timeout is None else parse_duration(timeout)
+    if timeout is not None and seconds is None:
         raise Usage(f"--timeout {timeout!r} is no duration", "as in 90s, 10m, 1h30m")
     root = invocation.location.root
-    done = ask(root, load_config(root), name, seconds)
+    done = ask(root, load_config(root), name, seconds, cwd.absolute() if cwd else None)
     if done.problem:
         raise AgentFailed(done.problem, done.hint)
     value = {

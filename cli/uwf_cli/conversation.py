@@ -61,12 +61,12 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     cls=Command,
     examples=(
         "uwf thread turns 01JK7M                   of the last step, or of the one that runs",
-        "uwf thread turns 01JK7M --live            as they happen, until the step is over",
+        "uwf thread turns 01JK7M --live            as they happen, until the thread rests",
         "uwf thread turns 01JK7M --step 8FWKR3",
     ),
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option("--live", is_flag=True, help="Follow the step that runs.")
+@click.option("--live", is_flag=True, help="Follow what runs.")
 @click.option("--step", metavar="STEP", help="A step or a failed attempt.", shell_complete=complete_step)
 @click.pass_obj
 def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> None:
@@ -87,7 +87,7 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
 
         node = find_step(instance, step, attempts=True)
         seen = turns_of(instance, node)
-    elif instance.locks.is_held(found):
+    elif instance.locks.is_held(found) or instance.runs.notes(found):
         seen = turns_so_far(instance, found)
     else:
         seen = turns_of(instance, _last(instance, instance.threads.head(found)))

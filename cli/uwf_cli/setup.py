@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -14,6 +15,10 @@ from uwf_cli.command import Command
 from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Usage
+from uwf_git.nearest import nearest
+
+if TYPE_CHECKING:
+    from uwf_git.settings import Config
 
 MODEL = "default"
 
@@ -115,7 +120,7 @@ def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
         ]
     agent = None
     if wishes.agent is not None:
-        agent, command = _agent(wishes.agent, config.agents)
+        agent, command = _agent(wishes.agent, config)
         if command:
             settings.append((("agents", agent, "command"), command))
         settings.append((("defaultAgent",), agent))
@@ -148,18 +153,20 @@ def _provider(root: Path, wishes: Wishes) -> str | None:
     raise Usage("no provider is named", "give one with --provider, for instance " + ", ".join(PRESETS))
 
 
-def _agent(text: str, known: Any) -> tuple[str, str]:
-    """An agent's name, and the command to configure under it: "" for one that is known already."""
-    from uwf_git.known_agents import SHIPPED
-    from uwf_git.settings import parse_command
+def _agent(text: str, config: Config) -> tuple[str, str]:
+    """An agent's name, and the command to configure under it: "" for one that is known already. Raises Usage
+    for what is a misspelt name rather than a program."""
+    from uwf_git.known_agents import SHIPPED, full_name, known_names
+    from uwf_git.settings import expanded, parse_command
 
-    if text in known or text in SHIPPED:
+    names = known_names(config.agents, config.agent_clis)
+    if text in names:
         return text, ""
-    command, args = parse_command(text)
-    name = PurePath(command).name
-    if name in SHIPPED and not args:
-        return name, ""
-    return name, text
+    command, _ = parse_command(text)
+    missing = full_name(command) not in SHIPPED and shutil.which(expanded(command)) is None
+    if missing and (hint := nearest(command, names)):
+        raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
+    return PurePath(command).name, text
 
 
 def _ask(root: Path) -> Wishes:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def put(invocation: Invocation, file: Path) -> None:
     """Register a workflow under its name. Unchanged content makes no new version."""
+    from uwf_cli.resolve import refuse_secrets
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import read_source
 
@@ -37,6 +38,7 @@ def put(invocation: Invocation, file: Path) -> None:
     for finding in compiled.warnings:
         invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}")
     instance = invocation.instance_for_writing()
+    refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
     invocation.emit(_version(version), _registered_as)
 

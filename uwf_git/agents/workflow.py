@@ -15,17 +15,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.errors import AgentFailed, Invalid, NotFound, Usage, UwfError, Waiting
+from uwf_git import errors
+from uwf_git.errors import AgentFailed, Invalid, NotFound, UwfError, Waiting
 from uwf_git.ids import ThreadId, is_thread_id
-from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit import Context, Reply, Usage, create_agent
 from uwf_git.kit.extract import failed_with, judge
-from uwf_git.protocol import SUSPEND, USER
+from uwf_git.protocol import SUSPEND, USER, is_kind
 from uwf_git.repository import Oid
 
 if TYPE_CHECKING:
     from uwf_git.instance import Instance
     from uwf_git.thread import Head, History
 
+NAME = "uwf-workflow"
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"
 DEEPEST = 8
 _WITHIN = "UWF_WITHIN"
@@ -45,12 +47,12 @@ def parse_args(args: Sequence[str]) -> Options:
     while rest and rest[0].startswith("--"):
         name, equals, value = rest.pop(0).partition("=")
         if name != "--output":
-            raise Usage(f"uwf-workflow has no argument {name}", USAGE)
+            raise errors.Usage(f"uwf-workflow has no argument {name}", USAGE)
         if not equals and not rest:
-            raise Usage("uwf-workflow: --output needs a value", USAGE)
+            raise errors.Usage("uwf-workflow: --output needs a value", USAGE)
         output = value if equals else rest.pop(0)
     if len(rest) != 1:
-        raise Usage("uwf-workflow needs the name of one workflow", USAGE)
+        raise errors.Usage("uwf-workflow needs the name of one workflow", USAGE)
     return Options(rest[0], output)
 
 
@@ -63,16 +65,22 @@ def run(ctx: Context) -> Reply:
 
 def continue_(ctx: Context, session: str, message: str) -> Reply:
     """Goes on with the child of a failed attempt, or begins anew where that was killed or is gone."""
-    if not is_thread_id(session):
+    head = _own(ctx, session)
+    if head is None or (head.archive is not None and head.archive.status == "killed"):
         return run(ctx)
-    child = ThreadId(session)
+    return _to_the_end(ctx, head.thread)
+
+
+def _own(ctx: Context, session: str) -> Head | None:
+    """The head of the child that a session is. A session comes with the thread, maybe from somebody else: only a
+    thread that was started here, for this one, and of the workflow that is bound to the role, is its child."""
+    if not is_thread_id(session) or not ctx.instance.sessions.is_own(NAME, session, ctx.thread):
+        return None
     try:
-        head = ctx.instance.threads.head(child)
+        head = ctx.instance.threads.head(ThreadId(session))
     except NotFound:
-        return run(ctx)
-    if head.archive is not None and head.archive.status == "killed":
-        return run(ctx)
-    return _to_the_end(ctx, child)
+        return None
+    return head if head.row.name == ctx.options.name else None
 
 
 def _start(ctx: Context) -> ThreadId:
@@ -83,11 +91,27 @@ def _start(ctx: Context) -> ThreadId:
         version = instance.registry.current(options.name)
     except NotFound as error:
         raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
-    prompt = ctx.instruction if ctx.instruction and ctx.instruction.strip() else ctx.history.start.prompt
-    child = instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+    child = instance.threads.start(Oid(hex=version.commit), version.hash, _task(ctx))
     instance.folders.remember(child, ctx.cwd)
     ctx.in_session(child)
     return child
+
+
+def _task(ctx: Context) -> str:
+    """The child's prompt: the edge's instruction, or the task. After a question of a child that isn't here, with
+    the answer."""
+    steps = ctx.history.steps
+    at = len(steps)
+    asked: list[str] = []
+    instruction = ctx.instruction
+    while at > 1 and steps[at - 1].role == USER and steps[at - 2].role == ctx.role.name:
+        question, answer = steps[at - 2].output.get("question", ""), steps[at - 1].output.get("answer", "")
+        asked.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
+        detail = ctx.store.get(steps[at - 2].detail)
+        instruction = detail.payload["instruction"] if is_kind(detail.type, "detail") else None
+        at -= 2
+    task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
+    return "\n\n".join([task, *asked])
 
 
 def _within(ctx: Context, name: str) -> list[str]:
@@ -127,23 +151,21 @@ def _answered(ctx: Context) -> ThreadId | None:
     if len(steps) < 2 or steps[-1].role != USER or ctx.previous is None:
         return None
     session = ctx.previous.session
-    if steps[-2].role != ctx.role.name or session is None or not is_thread_id(session):
+    if steps[-2].role != ctx.role.name or session is None:
         return None
     from uwf_git.step import answer
 
-    child = ThreadId(session)
-    instance = ctx.instance
-    try:
-        head = instance.threads.head(child)
-    except NotFound:
-        return None  # on this machine there is no such thread: it is done from the beginning
+    head = _own(ctx, session)
+    if head is None or (head.archive is not None and head.archive.status == "killed"):
+        return None  # it is done from the beginning
     if head.archive is None and head.row.asks:
-        answer(instance, child, ctx.instruction or "")
-    ctx.in_session(child)
-    return child
+        answer(ctx.instance, head.thread, ctx.instruction or "")
+    ctx.in_session(head.thread)
+    return head.thread
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
+    from uwf_git.ledger import account, raise_if_used_up
     from uwf_git.step import step
 
     instance = ctx.instance
@@ -155,6 +177,8 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
             if ctx.deadline is not None and time.monotonic() > ctx.deadline:
                 raise _broken(ctx, child, "ran out of time", "raise agents.<name>.timeout")
             try:
+                spent = account(instance, head).spent._replace(steps=0)
+                raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
                 step(instance, child)
             except Waiting as waiting:
                 return _asks(ctx, instance, child, waiting)
@@ -164,7 +188,27 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
 
 def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFailed:
     problem = f"thread {child} of workflow {ctx.options.name}: {message}"
-    return failed_with(Reply(f"{problem}\n", session=child), problem, hint)
+    return failed_with(_charged(ctx, Reply(f"{problem}\n", session=child)), problem, hint)
+
+
+def _charged(ctx: Context, reply: Reply) -> Reply:
+    """What the child's attempt that just failed has spent: its steps tell of themselves, its attempts don't."""
+    child = ThreadId(reply.session or "")
+    threads = ctx.instance.threads
+    attempts = ctx.instance.attempts.all(child)
+    head = threads.head(child)
+    prev = head.node if head.row.kind == "step" else None
+    if not attempts or attempts[-1].prev != prev or attempts[-1].detail is None:
+        return reply
+    detail = ctx.store.get(attempts[-1].detail)
+    if not is_kind(detail.type, "detail"):
+        return reply
+    usage = detail.payload["usage"]
+    return reply._replace(
+        model=detail.payload["model"],
+        usage=Usage(**usage) if usage else None,
+        cost=detail.payload.get("cost"),
+    )
 
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
@@ -174,8 +218,9 @@ def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -
     where = f"in thread {child} of workflow {ctx.options.name}"
     asked = outlook(instance, instance.threads.head(child))
     if asked.question is None:
-        output: dict[str, Any] = {"$status": SUSPEND, "question": f"{waiting.message} Shall it go on?"}
-        reason = f"{where}; before you answer: {waiting.hint}"
+        question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
+        output: dict[str, Any] = {"$status": SUSPEND, "question": question}
+        reason = f"a budget is used up {where}"
     else:
         output = {"$status": SUSPEND, "question": asked.question}
         reason = f"{asked.asks} asks {where}"
@@ -228,7 +273,7 @@ def _outputs(ctx: Context, history: History) -> list[Any]:
     return [last, {key: value for key, value in last.items() if key in properties}]
 
 
-agent = create_agent("uwf-workflow", run, continue_, parse_args, USAGE)
+agent = create_agent(NAME, run, continue_, parse_args, USAGE)
 main = agent.main
 
 if __name__ == "__main__":

@@ -138,7 +138,8 @@ def extract(
         try:
             reply = continue_(session, message)
         except UwfError as error:
-            problems = [*verdict.problems, f"asking again failed: {error.message}"]
+            first, *others = verdict.problems
+            problems = [f"{first}; asking again failed: {error.message}", *others]
             raise _failed(role, said, problems, error.hint) from None
         session = reply.session or session
         said.add(reply._replace(session=session))
@@ -268,7 +269,8 @@ def _by_model(
         try:
             reply = model(messages)
         except UwfError as error:
-            problems = [*problems, f"extraction by a model failed: {error.message}"]
+            first, *others = problems
+            problems = [f"{first}; extraction by a model failed: {error.message}", *others]
             raise _failed(role, said, problems, error.hint) from None
         said.read(reply)
         verdict = _storable(judge(reply._replace(output=None), role, schema), schema, clean)

@@ -6,11 +6,12 @@ a conversation can be told to a model from its beginning, word for word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.kit.context import Exchange, Previous, Resume, TurnRecord
-from uwf_git.kit.record import read_turn
+from uwf_git.kit.record import turns_in
 from uwf_git.protocol import Role, StepContext, is_kind
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from uwf_git.instance import Instance
     from uwf_git.thread import History
 
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
 FRESH_AFTER = 3
 """After so many failed attempts that each carried on from the one before, a step begins anew."""
 
@@ -54,7 +56,10 @@ class Memory:
         return None
 
     def _own(self, session: str | None) -> str | None:
-        """The session, unless it is that of the thread which this one was forked from."""
+        """The session, unless it is that of the thread which this one was forked from, or no id at all: it came
+        with the thread, maybe from somebody else, and may become an argument of a program."""
+        if session and not _SESSION.fullmatch(session):
+            return None
         if session and self._sessions.is_anothers(self._agent, session, self._history.thread):
             return None
         return session
@@ -72,7 +77,7 @@ class Memory:
         def exchanges() -> tuple[Exchange, ...]:
             return tuple(self._attempted(chain, self._history, remembers))
 
-        return Resume(detail["session"], last.error, self._turns(detail), exchanges)
+        return Resume(self._own(detail["session"]), last.error, self._turns(detail), exchanges)
 
     def _chain(self, prev: Hash | None) -> list[Attempt]:
         """The attempts on a head that the next run carries on from, oldest first."""
@@ -128,7 +133,7 @@ class Memory:
         return detail.payload if is_kind(detail.type, "detail") else None
 
     def _turns(self, detail: Any) -> tuple[TurnRecord, ...]:
-        return tuple(read_turn(self._store.get(turn).payload) for turn in detail["turns"])
+        return turns_in(self._store, detail)
 
 
 def carry_on(error: str, prompt: str) -> str:

@@ -19,6 +19,7 @@ from uwf_git.protocol import DETAIL, TURN
 if TYPE_CHECKING:
     from uwf_git.instance import Instance
     from uwf_git.run import Order
+    from uwf_git.store import Store
     from uwf_git.thread import Head
 
 
@@ -160,6 +161,11 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
     said = Said(answer, turns, session, model, sum_tokens(turn.usage for turn in turns), "failed")
     agent = notes[-1]["agent"]
     return agent, Recorder(instance).detail(said, order, head.node, took)
+
+
+def turns_in(store: Store, detail: Mapping[str, Any]) -> tuple[TurnRecord, ...]:
+    """The turns that a Detail's payload names."""
+    return tuple(map(read_turn, store.turns(detail)))
 
 
 def read_turn(payload: Any) -> TurnRecord:

@@ -59,7 +59,7 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
             report("wrong-role", commit.oid, f"{payload['role']} tried, the workflow called {role} for it")
         elif detail is not None:
             assert not isinstance(decision, str)
-            known.check_detail(commit, detail, decision, head, report)
+            known.check_detail(commit, detail, here, decision, head, report)
     answer = views.answer_of(None, detail.type, detail.payload) if detail is not None else None
     known.page(files, name.path, views.attempt_readme(payload, answer), commit, report)
     known.message(commit, layout.attempt_message(number, node, payload), report)

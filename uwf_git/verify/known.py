@@ -128,11 +128,20 @@ class Known:
         return known
 
     def check_detail(
-        self, commit: CommitObject, detail: Node, decision: Decision, before: Record, report: Report
+        self,
+        commit: CommitObject,
+        detail: Node,
+        here: Mapping[Hash, Node],
+        decision: Decision,
+        before: Record,
+        report: Report,
     ) -> None:
-        """What a detail says of the prompt must be so; that it says nothing is allowed."""
+        """What a detail says of the prompt must be so; that it says nothing is allowed. Its turns are turns."""
         if not is_kind(detail.type, "detail"):
             return
+        for turn in detail.payload["turns"]:
+            if not is_kind(self.content(here, turn).type, "turn"):
+                report("wrong-detail", commit.oid, f"the detail names node {turn} as a turn, which is none")
         said, context = detail.payload["instruction"], detail.payload["context"]
         expected = decision.instruction if isinstance(decision, Next) else None
         if said is not None and not is_instruction(said, expected, bool(detail.payload.get("redactions"))):

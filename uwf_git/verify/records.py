@@ -3,6 +3,8 @@ called for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from uwf_git import layout, views
 from uwf_git.ids import Hash
 from uwf_git.moderator import Asking, Ended
@@ -157,7 +159,7 @@ class Records:
         output, detail = self._known.content(here, made.output), self._known.content(here, made.detail)
         decided = before.decided
         if decided:
-            decided = self._check_turn(commit, made, before, output, detail, report)
+            decided = self._check_turn(commit, made, before, output, detail, here, report)
         page = views.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
         self._known.page(files, name.path, page, commit, report)
         extraction = detail.payload["extraction"] if is_kind(detail.type, "detail") else ""
@@ -201,7 +203,14 @@ class Records:
             report("wrong-chain", commit.oid, f"prev is {made.prev}, the commit before records {before.node}")
 
     def _check_turn(
-        self, commit: CommitObject, made: Step, before: Record, output: Node, detail: Node, report: Report
+        self,
+        commit: CommitObject,
+        made: Step,
+        before: Record,
+        output: Node,
+        detail: Node,
+        here: Mapping[Hash, Node],
+        report: Report,
     ) -> bool:
         """The moderator's word on a step. Returns False where it has none."""
         decision = self._known.decision(before)
@@ -223,7 +232,7 @@ class Records:
             report(
                 "wrong-output", commit.oid, f"output {made.output} is of type {output.type}, not of {role}'s"
             )
-        self._known.check_detail(commit, detail, decision, before, report)
+        self._known.check_detail(commit, detail, here, decision, before, report)
         return True
 
     def _check_merge(self, commit: CommitObject, made: Step, detail: Node, report: Report) -> None:
