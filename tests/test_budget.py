@@ -60,7 +60,7 @@ def test_limits_are_read_as_people_write_them() -> None:
         parse_option("maxSteps", "+5", held)
     assert [amount("maxTokens", 2_000_000), amount("maxSteps", 1)] == ["2,000,000 tokens", "1 step"]
     assert [amount("maxCost", 2.5), amount("maxWallTime", 5400)] == ["$2.50", "1h 30m"]
-    assert more(Limit("maxTokens", 2_000_000, "")) == "--max-tokens +2000000"
+    assert more(Limit("maxTokens", 2_000_000, ""), 0) == "--max-tokens +2000000"
 
 
 def test_a_thread_that_used_up_its_budget_waits_until_somebody_raises_it(
@@ -180,3 +180,24 @@ def test_bad_budgets_are_refused_before_anything_starts(uwf: Uwf, instance: Inst
         "no limit"
         in uwf("thread", "start", "w.yaml", "-p", "x", "--max-steps", "many", check=2).error["message"]
     )
+
+
+def test_a_raise_from_elsewhere_does_not_lift_the_limits_of_this_machine(
+    instance: Instance, config: Config
+) -> None:
+    config("budgets: {default: {maxSteps: 1}}")
+    thread = start(instance, {"maxTokens": 100})
+    step(instance, thread, usage=usage(60, 0), budget={"maxSteps": 1000, "maxTokens": 500})  # as pulled
+
+    def held() -> dict[str, tuple[float, str]]:
+        standing = Budgets(instance).standing(instance.threads.head(thread))
+        assert standing is not None
+        return {key: (limit.value, limit.source) for key, limit in standing.limits.items()}
+
+    assert held() == {"maxSteps": (1, "config.yaml"), "maxTokens": (500, "raised")}
+    raise_limits(instance, thread, {"maxSteps": 2})
+    do_step(instance, thread)
+    assert pending(instance, thread) == {}
+    assert held() == {"maxSteps": (2, "raised"), "maxTokens": (500, "raised")}
+    with pytest.raises(Waiting, match="raised before"):
+        do_step(instance, thread)

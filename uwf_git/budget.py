@@ -1,11 +1,14 @@
 """Budgets: how much of steps, tokens, money and agents' time a thread may use before it waits for a human.
 
 A thread may have limits of its own, its workflow others, the user's configuration more: the tightest counts.
-What a human raised goes before all of them, and stands in the detail of the step that was made next.
+What a human raised stands in the detail of the step that was made next, and goes before what the thread and its
+workflow say wherever the thread goes. It goes before the configuration of the machine where it was raised, and of no
+other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -20,6 +23,9 @@ OPTIONS = {
     "maxWallTime": "--max-time",
 }
 """How the command names each limit."""
+
+CONFIG = "config.yaml"
+"""How the names of those sources of limits begin that are the user's own."""
 
 _WANTED = {
     "maxSteps": "a number of steps, such as 50",
@@ -39,16 +45,19 @@ class Limit(NamedTuple):
 
 
 def limits(
-    sources: Iterable[tuple[str, Mapping[str, float]]], raised: Mapping[str, float]
+    sources: Iterable[tuple[str, Mapping[str, float]]],
+    raised: Mapping[str, float],
+    here: Mapping[str, float] | None = None,
 ) -> dict[str, Limit]:
-    """The limits that hold, in the order of LIMITS. What was raised counts only where there is a limit."""
+    """The limits that hold, in the order of LIMITS. What was raised counts only where there is a limit, and
+    against those of the user's configuration only what was raised `here`, on this machine."""
     found: dict[str, Limit] = {}
     for source, given in sources:
+        over = (here or {}) if source.startswith(CONFIG) else raised
         for key, value in given.items():
-            if key in LIMITS and (key not in found or value < found[key].value):
-                found[key] = Limit(key, value, source)
-    for key in found.keys() & raised.keys():
-        found[key] = Limit(key, raised[key], "raised")
+            limit = Limit(key, over[key], "raised") if key in over else Limit(key, value, source)
+            if key in LIMITS and (key not in found or limit.value < found[key].value):
+                found[key] = limit
     return {key: found[key] for key in LIMITS if key in found}
 
 
@@ -71,7 +80,7 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
 def amount(key: str, value: float) -> str:
     """An amount as people read it: "12 steps", "2,000,000 tokens", "$1.50", "1h 30m"."""
     if key == "maxCost":
-        return f"${value:,.2f}" if value >= 0.01 or not value else f"${value:.4f}"
+        return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
     if key == "maxWallTime":
         return duration(value)
     unit = "step" if key == "maxSteps" else "token"
@@ -94,9 +103,10 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
 
 
-def more(limit: Limit) -> str:
-    """The option that gives as much again."""
-    value = f"{limit.value:g}" if limit.value < 1e6 else str(int(limit.value))
+def more(limit: Limit, used: float) -> str:
+    """The option that gives as much again, or as much as is used where that is more."""
+    wanted = max(limit.value, used)
+    value = f"{wanted:.6g}" if wanted < 1e6 else str(math.ceil(wanted))
     return f"{OPTIONS[limit.key]} +{value}{'s' if limit.key == 'maxWallTime' else ''}"
 
 

@@ -1,7 +1,8 @@
 """What the threads of a store have spent, read from their details, and whether their budgets allow more.
 
 The sum up to a head never changes, so the index keeps it, and a further step costs that step alone. A limit
-that a human raises is kept in `<git dir>/uwf/budgets/<ULID>.json` until the next step records it.
+that a human raises is kept in `<git dir>/uwf/budgets/<ULID>.json` until the next step records it, and after that as
+one that was raised on this machine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 from uwf_git import spending
 from uwf_git.allowance import LIMITS
-from uwf_git.budget import Limit, limits, more, share, use, used_up
+from uwf_git.budget import CONFIG, Limit, limits, more, share, use, used_up
 from uwf_git.errors import UwfError, Waiting
 from uwf_git.ids import Hash, ThreadId
 from uwf_git.instance import Instance
@@ -25,6 +26,7 @@ from uwf_git.spending import Line, Rate, Run, Spent, Tokens, together
 from uwf_git.thread import Head
 
 _DEEPEST = 32  # sub-workflows within sub-workflows
+_RECORDED = "recorded"
 _BY_OTHERS = "uwf-workflow"  # its details tell what failed in another thread, whose steps tell the rest
 
 
@@ -214,8 +216,8 @@ class Budgets:
         """Who sets limits for a thread, and which."""
         name = head.row.name or ""
         found = [
-            ("config.yaml", self._configured.get("", {})),
-            (f"config.yaml for {name}", self._configured.get(name, {}) if name else {}),
+            (CONFIG, self._configured.get("", {})),
+            (f"{CONFIG} for {name}", self._configured.get(name, {}) if name else {}),
         ]
         for what, node in (("workflow", head.row.workflow), ("thread", head.row.start)):
             if node is not None and node in self._limited:
@@ -229,8 +231,9 @@ class Budgets:
         if not sources:
             return None
         known = account(self._instance, head)
+        fresh, here = raised_here(self._instance, head.thread)
         raised = {key: value for key, (value, _) in known.raised.items()}
-        held = limits(sources, {**raised, **pending(self._instance, head.thread)})
+        held = limits(sources, {**raised, **fresh}, {**here, **fresh})
         used = use(together((known.spent, besides)), rates(self._instance) if "maxCost" in held else {})
         return Standing(held, used, used_up(held, used))
 
@@ -246,7 +249,7 @@ def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -
     if standing is not None and standing.reached is not None:
         raise Waiting(
             f"thread {head.thread} waits: {_words(standing)}",
-            f"uwf thread budget {head.thread} {more(standing.reached)}",
+            f"uwf thread budget {head.thread} {more(standing.reached, standing.used[standing.reached.key])}",
         )
 
 
@@ -255,7 +258,7 @@ def _words(standing: Standing) -> str:
     assert limit is not None
     used = share(limit.key, standing.used[limit.key], limit.value)
     source = "raised before" if limit.source == "raised" else f"set by its {limit.source}"
-    if limit.source.startswith("config"):
+    if limit.source.startswith(CONFIG):
         source = f"set by {limit.source}"
     return f"{limit.key} is used up, {used} ({source})"
 
@@ -270,40 +273,52 @@ def rates(instance: Instance) -> dict[str, Rate]:
     return found
 
 
-# What was raised since the last step
+# What was raised on this machine
 
 
 def pending(instance: Instance, thread: ThreadId) -> dict[str, float]:
     """The limits that a human raised on this machine and no step has recorded yet."""
+    return raised_here(instance, thread)[0]
+
+
+def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float], dict[str, float]]:
+    """The limits that a human raised on this machine: those that no step has recorded yet, and those that one
+    has."""
     try:
         value = json.loads(_file(instance, thread).read_text(encoding="ascii"))
     except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(value, dict):
-        return {}
-    return {key: item for key, item in value.items() if key in LIMITS and _is_amount(item)}
+        return {}, {}
+    return _amounts(value), _amounts(value.get(_RECORDED) if isinstance(value, dict) else None)
 
 
 def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
     """Raises limits: the next step records them."""
-    path = _file(instance, thread)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps({**pending(instance, thread), **given}), encoding="ascii")
-        temporary.replace(path)
-    except OSError as error:
-        raise StoreUnwritable(f"can't remember the budget of {thread}: {error}", "check free space") from None
+    fresh, recorded = raised_here(instance, thread)
+    _keep(instance, thread, {**fresh, **given}, recorded)
 
 
 def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] | None) -> None:
-    """Forgets what a step has recorded. What was raised meanwhile waits for the next one."""
+    """Notes what a step has recorded. What was raised meanwhile waits for the next one."""
     if not recorded:
         return
-    left = {key: value for key, value in pending(instance, thread).items() if recorded.get(key) != value}
-    forget(instance, thread)
-    if left:
-        raise_limits(instance, thread, left)
+    fresh, before = raised_here(instance, thread)
+    left = {key: value for key, value in fresh.items() if recorded.get(key) != value}
+    settled = {key: value for key, value in fresh.items() if key not in left}
+    _keep(instance, thread, left, {**before, **settled})
+
+
+def _keep(
+    instance: Instance, thread: ThreadId, fresh: Mapping[str, float], recorded: Mapping[str, float]
+) -> None:
+    path = _file(instance, thread)
+    value = {**fresh, _RECORDED: dict(recorded)} if recorded else dict(fresh)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(json.dumps(value), encoding="ascii")
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreUnwritable(f"can't remember the budget of {thread}: {error}", "check free space") from None
 
 
 def forget(instance: Instance, thread: ThreadId) -> None:
@@ -314,6 +329,11 @@ def forget(instance: Instance, thread: ThreadId) -> None:
 
 def _file(instance: Instance, thread: ThreadId) -> Path:
     return instance.store.repository.private / "budgets" / f"{thread}.json"
+
+
+def _amounts(value: Any) -> dict[str, float]:
+    given = value if isinstance(value, dict) else {}
+    return {key: item for key, item in given.items() if key in LIMITS and _is_amount(item)}
 
 
 def _is_amount(value: Any) -> bool:

@@ -44,8 +44,8 @@ class Bar(NamedTuple):
 def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
     """An SVG document, its last line end included. `note` says what the bars mean."""
     names = [_short(bar.name) for bar in bars]
-    left = _EDGE + round(max((len(name) for name in names), default=0) * _LETTER) + 10
-    behind = round(max((len(bar.text) for bar in bars), default=0) * _LETTER) + 10
+    left = _EDGE + round(max(map(_wide, names), default=0)) + 10
+    behind = round(max((_wide(bar.text) for bar in bars), default=0)) + 10
     room = max(120, _WIDTH - left - behind - _EDGE)
     width, height = left + room + behind + _EDGE, _TOP + _ROW * max(len(bars), 1) + _EDGE
     most = max((bar.value for bar in bars if bar.value), default=0)
@@ -74,6 +74,11 @@ def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
         bottom = _TOP + len(bars) * _ROW - (_ROW - _BAR)
         lines.append(f'  <line class="axis" x1="{left}" y1="{_TOP - 4}" x2="{left}" y2="{bottom + 4}"/>')
     return "\n".join((*lines, "</svg>")) + "\n"
+
+
+def _wide(text: str) -> float:
+    """How wide a text is, about, in units of the picture: capitals and digits are wider than most letters."""
+    return sum(_LETTER * (1.35 if each.isupper() or each.isdigit() or not each.isascii() else 1) for each in text)
 
 
 def _short(name: str) -> str:
