@@ -1,7 +1,7 @@
 """An agent that speaks the Agent Client Protocol and does what it is told on its command line, one scenario a
 prompt:
 
-    python acp_agent.py [--no-load] [--resume] [--log FILE] [--sessions FOLDER] SCENARIO…
+    python acp_agent.py [--no-load] [--resume] [--name NAME] [--modes ID,…] [--log FILE] [--sessions FOLDER] SCENARIO…
 
 A scenario is `name` or `name:argument`; the last one is repeated. `--sessions` keeps what was said to each
 session, for a later process to load. `--log` is written a line of JSON for everything that comes in.
@@ -12,6 +12,7 @@ With one of the scenarios of BROKEN it doesn't load the SDK and breaks the proto
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
@@ -93,6 +94,7 @@ def _agent(arguments: list[str]) -> Any:
         def __init__(self) -> None:
             self._loads, self._resumes, self._log = True, False, Path(os.devnull)
             self._folder = Path(os.environ.get("TMPDIR", "/tmp"))
+            self._name, self._modes = "scripted", ["ask", "plan"]
             rest = list(arguments)
             while rest[0].startswith("--"):
                 option = rest.pop(0)
@@ -100,6 +102,10 @@ def _agent(arguments: list[str]) -> Any:
                     self._loads = False
                 elif option == "--resume":
                     self._resumes = True
+                elif option == "--name":
+                    self._name = rest.pop(0)
+                elif option == "--modes":
+                    self._modes = rest.pop(0).split(",")
                 elif option == "--log":
                     self._log = Path(rest.pop(0))
                 else:
@@ -120,6 +126,7 @@ def _agent(arguments: list[str]) -> Any:
                 abilities.resume = schema.SessionResumeCapabilities()
             return schema.InitializeResponse(
                 protocol_version=protocol_version,
+                agent_info=schema.Implementation(name=self._name, version="1"),
                 agent_capabilities=schema.AgentCapabilities(
                     load_session=self._loads, session_capabilities=abilities
                 ),
@@ -129,10 +136,10 @@ def _agent(arguments: list[str]) -> Any:
             self._note("new", cwd)
             session = f"session-{os.urandom(4).hex()}"
             self._file(session).write_text("")
-            modes = [schema.SessionMode(id=each, name=each.upper()) for each in ("ask", "plan")]
+            modes = [schema.SessionMode(id=each, name=each.upper()) for each in self._modes]
             return schema.NewSessionResponse(
                 session_id=session,
-                modes=schema.SessionModeState(current_mode_id="ask", available_modes=modes),
+                modes=schema.SessionModeState(current_mode_id=self._modes[0], available_modes=modes),
                 config_options=[
                     schema.SessionConfigOptionSelect(
                         id="engine",
@@ -192,6 +199,8 @@ def _agent(arguments: list[str]) -> Any:
                     cost=schema.Cost(amount=self._spent, currency="USD"),
                 ),
             )
+            if name == "explain":
+                return schema.PromptResponse(stop_reason="end_turn")
             usage = schema.Usage(
                 total_tokens=165,
                 input_tokens=100,
@@ -235,6 +244,32 @@ def _agent(arguments: list[str]) -> Any:
             await self._update(session, acp.update_agent_thought_text("Was that all?"))
             await self._say(session, "That was all.")
 
+        async def _explain(self, session: str, text: str) -> None:
+            """Says what went wrong as codex-acp does: in messages without an id, and without counting tokens."""
+            await self._say(session, "Warning: something is odd.\n\n")
+            await self._say(session, text)
+
+        async def _do(self, session: str, kind: str) -> None:
+            """Does something of that kind without asking, and tells what it printed beside the call."""
+            call, made = "call-1", {"command": "touch x"}
+            start = acp.start_tool_call(call, "touch x", kind=kind, raw_input=made, status="in_progress")
+            await self._update(session, start)
+            printed = {"terminal_output_delta": {"data": "made", "terminal_id": call}}
+            exited = {**printed, "terminal_exit": {"exit_code": 3, "terminal_id": call}}
+            for status, meta in (("in_progress", printed), ("completed", exited)):
+                update = acp.update_tool_call(call, status=status)
+                await self._update(session, update.model_copy(update={"field_meta": meta}))
+            await self._answer(session, "")
+
+        async def _flood(self, session: str, status: str) -> None:
+            """Calls of tools, in one go and without an end."""
+            os.set_blocking(1, True)
+            for serial in itertools.count():
+                update = {"sessionUpdate": "tool_call", "toolCallId": str(serial), "status": status}
+                params = {"sessionId": session, "update": update}
+                frame = {"jsonrpc": "2.0", "method": "session/update", "params": params}
+                os.write(1, json.dumps(frame).encode() + b"\n")
+
         async def _ask(self, session: str, argument: str) -> None:
             """Asks leave for KIND=INPUT, several separated by |, and says what came of it."""
             for number, asked in enumerate(argument.split("|")):
@@ -255,7 +290,7 @@ def _agent(arguments: list[str]) -> Any:
             await self._answer(session, "")
 
         async def _files(self, session: str, argument: str) -> None:
-            """Tries `read PATH`, `lines PATH` and `write PATH`, separated by |."""
+            """Tries `read PATH`, `lines PATH`, `many PATH` and `write PATH`, separated by |."""
             for each in argument.split("|"):
                 how, _, path = each.partition(" ")
                 try:
@@ -263,7 +298,9 @@ def _agent(arguments: list[str]) -> Any:
                         await self._client.write_text_file(session_id=session, path=path, content="written\n")
                         self._note("file", [each, "ok"])
                         continue
-                    more = {"line": 2, "limit": 1} if how == "lines" else {}
+                    more = {"lines": {"line": 2, "limit": 1}, "many": {"line": 3, "limit": 10**30}}.get(
+                        how, {}
+                    )
                     got = await self._client.read_text_file(session_id=session, path=path, **more)
                     self._note("file", [each, got.content])
                 except RequestError as error:

@@ -110,11 +110,17 @@ class Scripted(Steps):
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [value for name, value in map(json.loads, lines) if name == what]
 
-    def now(self, *scenarios: str, more: str = "", flags: Sequence[str] | None = None) -> None:
+    def now(
+        self,
+        *scenarios: str,
+        more: str = "",
+        flags: Sequence[str] | None = None,
+        command: str = sys.executable,
+    ) -> None:
         """Lets the agent behave differently from the next step on."""
-        command = [sys.executable, str(AGENT), *(self._flags if flags is None else flags), *scenarios]
+        words = [command, str(AGENT), *(self._flags if flags is None else flags), *scenarios]
         config = self.instance.location.root / "config.yaml"
         config.write_text(
-            f"agents:\n  acp: {{command: uwf-acp, args: {json.dumps(['--', *command])}}}\ndefaultAgent: acp\n{more}"
+            f"agents:\n  acp: {{command: uwf-acp, args: {json.dumps(['--', *words])}}}\ndefaultAgent: acp\n{more}"
         )
         self.instance = Instance.open()

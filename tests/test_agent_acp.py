@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pty
 import signal
@@ -15,9 +16,12 @@ from typing import Any
 import pytest
 from acp_steps import AGENT, Came, Scripted, Steps
 
+from uwf_git.acp.frames import Frames
+from uwf_git.agents import acp
 from uwf_git.agents.acp import Options, parse_args
 from uwf_git.errors import Usage
 from uwf_git.instance import Instance
+from uwf_git.protocol import parse_step
 
 
 @pytest.fixture
@@ -103,6 +107,27 @@ def test_an_agent_that_only_resumes_is_resumed(storage: Path) -> None:
     assert steps.noted("resume") == [first.detail["session"]]
 
 
+def test_a_step_bears_the_name_of_the_agent_that_did_it_and_sessions_are_that_agents_own(
+    storage: Path,
+) -> None:
+    steps = Scripted(storage, "answer")
+    steps.step()
+    head = steps.instance.threads.active_head(steps.thread)
+    made = parse_step(steps.instance.store.get(head.node).payload)
+    assert made.agent == f"uwf-acp/{Path(sys.executable).name}"
+    for command, name in (
+        (["/opt/bin/opencode", "acp"], "opencode"),
+        (["npx", "-y", "@agentclientprotocol/codex-acp@2.6.0"], "codex-acp"),
+        (["an agent"], "an-agent"),
+    ):
+        assert acp.agent.called(command) == f"uwf-acp/{name}"
+    (storage / "other").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (storage / "other").chmod(0o755)
+    steps.now("answer", command=str(storage / "other"))
+    steps.step()
+    assert (len(steps.noted("new")), steps.noted("load")) == (2, [])
+
+
 def test_mode_and_model_are_chosen_among_what_is_offered(storage: Path) -> None:
     steps = Scripted(storage, "answer", options=["--mode", "Plan", "--model=large"])
     assert steps.step().detail["model"] == "large"
@@ -138,16 +163,16 @@ def test_at_a_terminal_a_person_is_asked(storage: Path) -> None:
     engine = subprocess.Popen(command, stdin=inner, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     os.close(inner)
     screen = b""
-    for line in (b"2\n", b"9\n", b"3\n", b"\x04"):
+    for line in (b"1\n", b"3\n", b"2\n", b"Y\n"):
         while not screen.endswith(b"Which? "):
             screen += os.read(terminal, 4096)
-        assert b"\x1b" not in screen
+        assert b"\x1b" not in screen and b"always" not in screen
         os.write(terminal, line)
         screen = b""
     assert engine.wait() == 0
     os.close(terminal)
     outcomes = [outcome for _, outcome in steps.noted("permission")]
-    assert outcomes == ["allow_once", "reject_once", "reject_once"]
+    assert outcomes == ["allow_once", "reject_once", "allow_once"]
 
 
 def test_a_role_can_only_take_permissions_away(storage: Path) -> None:
@@ -167,6 +192,7 @@ def test_files_are_those_of_the_working_directory(storage: Path, hermetic: Path)
     tried = [
         f"read {work}/a.txt",
         f"lines {work}/a.txt",
+        f"many {work}/a.txt",
         f"write {work}/new/b.txt",
         f"read {work}/none",
         f"read {work}/../secret",
@@ -179,7 +205,7 @@ def test_files_are_those_of_the_working_directory(storage: Path, hermetic: Path)
     steps = Scripted(storage, "files:" + "|".join(tried))
     came = steps.step()
     results = [result for _, result in steps.noted("file")]
-    assert results == ["one\ntwo\nthree\n", "two\n", "ok", -32002, *[-32602] * 6, -32601]
+    assert results == ["one\ntwo\nthree\n", "two\n", "three\n", "ok", -32002, *[-32602] * 6, -32601]
     assert (work / "new/b.txt").read_text() == "written\n"
     assert steps.noted("initialize")[0]["fs"] == {"readTextFile": True, "writeTextFile": True}
     assert len(came.detail["notes"]) == 6
@@ -207,6 +233,32 @@ def test_an_agent_out_of_time_is_cancelled_and_what_it_said_is_kept(storage: Pat
     assert len(steps.noted("cancel")) == 1
 
 
+def test_a_flood_of_calls_is_ended_before_it_has_to_be_written_down(storage: Path) -> None:
+    came = Scripted(storage, "flood:pending").step()
+    assert "has more than 256 tool calls under way at once" in came.error
+    assert len(came.turns) == 256
+
+
+def test_a_deadline_has_its_turn_while_there_is_more_to_read() -> None:
+    async def read() -> int:
+        reader, heard = asyncio.StreamReader(), 0
+        reader.feed_data(b'{"method": "x"}\n' * 1000)
+        reader.feed_eof()
+
+        def notified(_method: str, _params: object) -> None:
+            nonlocal heard
+            heard += 1
+
+        receiving = asyncio.ensure_future(Frames(reader, lambda _data: None, notified).receive())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        so_far = heard
+        await receiving
+        return so_far
+
+    assert asyncio.run(read()) < 10
+
+
 def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Callable[..., Any]) -> None:
     steps = Scripted(storage, "hang:deaf")
     engine = subprocess.Popen(
@@ -228,6 +280,11 @@ def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Ca
 @pytest.mark.parametrize(
     ("scenario", "error", "said"),
     [
+        (
+            'explain:{"error": {"message": "no credit left"}}',
+            "python failed: no credit left",
+            ['Warning: something is odd.\n\n{"error": {"message": "no credit left"}}'],
+        ),
         ("die", "python exited with 4 in the middle of its turn: Error: the model is gone", ["Half of it."]),
         ("fail:no credit", "python refused session/prompt: Internal error: no credit", ["Half of it."]),
         ("stop:refusal=I won't.", "python refused to go on", ["I won't."]),
@@ -238,7 +295,10 @@ def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Ca
 def test_a_turn_that_fails_is_one_line_with_all_that_was_said(
     storage: Path, scenario: str, error: str, said: list[str] | None
 ) -> None:
-    came = Scripted(storage, scenario).step()
+    name = "@agentclientprotocol/codex-acp" if scenario.startswith("explain") else "scripted"
+    steps = Scripted(storage, scenario, flags=["--name", name])
+    came = steps.step()
+    assert len(steps.noted("prompt")) == 1
     assert came.error.replace(Path(sys.executable).name, "python").startswith(error)
     assert "\n" not in came.error + came.hint and came.hint
     assert said is None or came.said == said

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import agent_programs
 import pytest
 from acp_steps import Steps
-from model_server import Asked, Call, Say, Turn, aside, serving
+from model_server import Asked, Call, Fail, ModelServer, Say, Turn, aside, serving
 
 from uwf_git.instance import Instance
 
@@ -52,7 +52,7 @@ def _in(folder: Path, turn: Turn) -> Turn:
 def test_a_real_agent_works_is_corrected_and_goes_on(
     instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: Real
 ) -> None:
-    program = agent_programs.program(real.program)
+    agent_programs.program(real.program)
     script: list[Any] = [
         _in(Path.cwd(), real.edit),
         *([real.execute] if real.execute else []),
@@ -60,12 +60,10 @@ def test_a_real_agent_works_is_corrected_and_goes_on(
     ]
     script += [Say(DONE.format("first")), Say(DONE.format("second"))]
     with serving(script, aside=_aside) as server:
-        environment = agent_programs.environment(real.program, server, tmp_path / "agent")
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
+        program = _set_up(real.program, server, tmp_path, monkeypatch)
         steps = Steps(
             instance.location.root,
-            [*real.options, "--", str(program), *real.args],
+            [*real.options, "--", program, *real.args],
             "tools: {permissions: [edit, other]}\n",
         )
         first, second = steps.step(), steps.step()
@@ -87,6 +85,39 @@ def test_a_real_agent_works_is_corrected_and_goes_on(
         told = sum(came.detail["usage"][what] for came in (first, second))
         assert told == getattr(server.usage, what), what
     _nobody_is_left()
+
+
+@pytest.mark.parametrize("real", AGENTS[:2], ids=[each.program for each in AGENTS[:2]])
+def test_a_real_agent_does_nothing_that_its_role_forbids(
+    instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real: Real
+) -> None:
+    command = real.execute or Call("exec_command", {"cmd": "touch no.txt"})
+    script = [_in(Path.cwd(), real.edit), command, Say(DONE.format("idle"))]
+    with serving(script, aside=_aside) as server:
+        program = _set_up(real.program, server, tmp_path, monkeypatch)
+        denied = "{deny: [write_file, edit_file, apply_patch, run_command]}"
+        more = "tools: {permissions: [edit, execute, other]}\n"
+        came = Steps(instance.location.root, [program], more, denied).step()
+    assert (came.error, came.output) == ("", {"summary": "idle"})
+    assert not Path("made.txt").exists() and not Path("no.txt").exists()
+    assert not {"Write", "Edit", "Bash", "exec_command"} & set(server.asked[-1].tools)
+
+
+def test_what_codex_says_of_a_failure_is_no_answer_to_be_corrected(
+    instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(Fail(429), aside=_aside) as server:
+        came = Steps(instance.location.root, [_set_up("codex-acp", server, tmp_path, monkeypatch)]).step()
+    assert came.error == "codex-acp failed: exceeded retry limit, last status: 429 Too Many Requests"
+    assert len(server.asked) == 1
+
+
+def _set_up(name: str, server: ModelServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where the program is; its environment is set."""
+    path = agent_programs.program(name)
+    for variable, value in agent_programs.environment(name, server, folder / "agent").items():
+        monkeypatch.setenv(variable, value)
+    return str(path)
 
 
 def _aside(asked: Asked) -> Turn | None:

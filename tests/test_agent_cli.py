@@ -161,13 +161,13 @@ def test_a_resume_that_opens_another_session_is_stopped_and_begun_anew(
     )
     work = start_loop(instance)
     first, _ = detail(instance, work("mycli"))
-    assert first["session"] == "mycli:s0"
+    assert first["session"] == "s0"
     second, turns = detail(instance, work("mycli"))
     assert [call["args"][1:] for call in calls()] == [[], ["--resume", "s0"], []]
     resumed, anew = (call["prompt"] for call in calls()[1:])
     assert "Not yet." not in resumed
     assert "Not yet." in anew and TASK in anew
-    assert second["session"] == "mycli:s2"
+    assert second["session"] == "s2"
     assert second["notes"] == [
         "session s0 of mycli could not be resumed: it opened s1 instead; begun anew with the whole context"
     ]
@@ -196,7 +196,7 @@ def test_only_a_session_that_is_lost_makes_a_role_begin_anew(
     work = start_loop(instance)
     work("mycli")
     if words:
-        (note,) = detail(instance, work("mycli"))[0]["notes"]
+        note, *_ = detail(instance, work("mycli"))[0]["notes"]
         assert words in note
     else:
         with pytest.raises(AgentFailed):
@@ -246,6 +246,42 @@ def test_turns_of_any_size_are_kept_in_their_order(instance: Instance, stand_in:
     assert turns[2]["result"].endswith("\n[… 9800000 more characters are left out …]")
     assert turns[4]["failed"] is True  # nothing came of it
     assert made["notes"] == ["mycli was not allowed: Shell"]
+
+
+def test_whatever_a_tool_was_given_the_answer_is_kept(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(id={"odd": 1}); tell(type="said", text=["x"]); tell(type="call", call={}, tool=[])\n'
+        'print(\'{"type": "call", "call": "a", "tool": "t", "with": {"deep": %s, "n": 1e999, "i": %s}}\''
+        ' % ("[" * 5000 + "]" * 5000, "9" * 5000)); tell(type="came", call="a", result=float("nan"))\n'
+        f"answer({DONE!r})"
+    )
+    made, turns = detail(instance, start_loop(instance)("mycli"))
+    assert made["answer"] == DONE
+    given = turns[-1]["arguments"]
+    while isinstance(given["deep"], list):
+        (given["deep"],) = given["deep"]
+    assert given["deep"].startswith("[[[[") and given["n"] == "1e999" and given["i"] == "9" * 5000
+    assert turns[-1]["result"] == "NaN"
+
+
+def test_a_row_whose_paths_lead_nowhere_is_noted_and_a_broken_one_stops_only_its_users(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        f"answer({DONE!r})",
+        row=ROW.replace("session: .id", "session: .sid") + "  bad: {frist: [], program: x}\n",
+    )
+    outcome = start_loop(instance)("mycli")
+    assert instance.store.get(outcome.head).payload["agent"] == "uwf-cli/mycli"
+    made, _ = detail(instance, outcome)
+    assert [note.split(" where")[0] for note in made["notes"]] == [
+        "mycli printed no session id",
+        "mycli printed no turns",
+    ]
+    with pytest.raises(AgentFailed, match=r"unknown key 'frist'.*; first is missing"):
+        start_loop(instance)("bad")
 
 
 def test_a_turn_is_told_as_soon_as_it_is_whole() -> None:
@@ -455,7 +491,7 @@ def test_the_documented_versions_are_those_that_are_tested() -> None:
 def test_a_row_that_makes_no_sense_is_refused_with_its_key(change: dict[str, Any], problem: str) -> None:
     value = {"program": "x", "first": [], "session": ".id", **change}
     _, problems = parse_row({key: each for key, each in value.items() if each is not None}, "x")
-    assert any(problem in each for each in problems), problems
+    assert any(problem in each.text for each in problems), problems
 
 
 def test_uwf_cli_needs_a_name(instance: Instance) -> None:

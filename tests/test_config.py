@@ -387,3 +387,15 @@ def test_a_file_that_is_a_link_stays_one(full: Path, tmp_path: Path) -> None:
     set_value(full, "defaultAgent", "cursor")
     assert (full / "config.yaml").is_symlink()
     assert load((tmp_path / "dotfiles.yaml").read_text(), "x").data["defaultAgent"] == "cursor"
+
+
+def test_a_row_of_an_agent_cli_is_filled_in_key_by_key_and_what_is_wrong_in_one_is_told(root: Path) -> None:
+    set_value(root, "agentClis.new.program", "new")
+    assert [problem.message for problem in check_config(root)] == [
+        'agentClis "new": first is missing: the arguments of a first run, [] for none'
+    ]
+    assert load_config(root).broken_clis.keys() == {"new"}
+    with pytest.raises(Invalid, match="unknown key 'frist'"):
+        set_value(root, "agentClis.new.frist", "[]")
+    set_value(root, "agentClis.new.first", '[run, "{args}"]')
+    assert not check_config(root) and not load_config(root).broken_clis

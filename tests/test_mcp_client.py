@@ -268,3 +268,30 @@ def test_names_for_models_are_short_plain_and_never_the_same() -> None:
         len(name) <= 64 and name.replace("_", "").replace("-", "").isalnum() for name in found.values()
     )
     assert wire_names([long])[long] == found[long]
+
+
+SPARSE = """\
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(asked["method"], file=open("asked", "a"))
+    result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "", "version": ""}}
+    if asked["method"] == "tools/list":
+        schemas = {"good": {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, "none": 5,
+            "array": {"type": "array"}, "odd": {"type": "object", "properties": {"a": {"type": "nonsense"}}}}
+        result = {"tools": [7, *({"name": name, "inputSchema": each} for name, each in schemas.items())]}
+    if asked["method"] in ("initialize", "tools/list"):
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_server_is_asked_nothing_that_it_may_not_know_and_only_its_bad_tools_are_left_out() -> None:
+    Path("sparse.py").write_text(SPARSE)
+    server = McpServer("sparse", (sys.executable, "sparse.py"), "", {}, None, None)
+    with McpServers([server], policy(), os.environ, Path.cwd()) as servers:
+        assert [tool.known_as for tool in servers.tools()] == ["mcp/sparse/good"]
+        assert [note.split(" was left out")[0] for note in servers.notes] == [
+            f"mcp/sparse/{name}" for name in ("?", "none", "array", "odd")
+        ]
+    asked = Path("asked").read_text().split()
+    assert asked == ["initialize", "notifications/initialized", "tools/list"]

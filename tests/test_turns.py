@@ -219,3 +219,14 @@ def test_an_error_that_holds_a_token_is_printed_without_it(uwf: Uwf, thread: str
     failed = uwf("thread", "step", thread, "--agent", f"sh -c 'echo {token} >&2; exit 3'", check=6)
     assert "[redacted:github-token]" in failed.error["message"]
     assert token not in failed.error["message"]
+
+
+def test_an_assistant_that_calls_without_a_word_takes_no_line() -> None:
+    from uwf_cli.conversation import _lines
+
+    call = {"role": "tool", "text": "", "tool": "ls", "arguments": {}, "result": "a", "failed": False}
+    silent = {"role": "assistant", "text": "", "usage": None}
+    spent = {**silent, "usage": {"input": 7, "output": 1}}
+    assert _lines([silent, call, spent, {**spent, "text": "Done.\n"}]).splitlines() == [
+        *("  ls {}", "  → a", "assistant (7 in, 1 out)", "assistant (7 in, 1 out): Done.")
+    ]

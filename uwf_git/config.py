@@ -10,7 +10,8 @@
 
 Keys of services are never in it: `apiKeyEnv` names the variable, and `.env` or the environment holds it.
 What is misspelt or of the wrong type is refused when the file is read. What is merely missing, such as a
-model's provider, is refused when it is needed: a file is often filled in one key at a time.
+model's provider, is refused when it is needed: a file is often filled in one key at a time. What is wrong with a
+row of `agentClis` stops the steps that use it.
 """
 
 from __future__ import annotations
@@ -49,11 +50,9 @@ def load_config(root: Path) -> Config:
 def check_config(root: Path) -> list[ConfigProblem]:
     """Everything wrong with the file at once, also what would only show when it is needed: names that
     lead nowhere and entries without their main field. Raises Invalid for what is no YAML."""
-    document = read_document(root)
-    config, problems = parse_config(document, root / FILE)
-    reader = Reader(document)
-    reader.dangling(config)
-    return sorted({*problems, *reader.problems})
+    reader = Reader(read_document(root))
+    reader.dangling(reader.config(root / FILE))
+    return sorted(set(reader.problems))
 
 
 def read_document(root: Path) -> Document:
@@ -71,6 +70,13 @@ def parse_config(document: Document, path: Path) -> tuple[Config, list[ConfigPro
     reader = Reader(document)
     config = reader.config(path)
     return config, sorted(reader.problems)
+
+
+def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:
+    """What is wrong in a document and not merely missing: also in rows that nobody uses."""
+    reader = Reader(document)
+    reader.config(path)
+    return [*reader.problems, *reader.late]
 
 
 def resolve_agent(config: Config, workflow: str, role: str, override: str | None = None) -> AgentConfig:

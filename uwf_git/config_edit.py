@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git import yaml12
-from uwf_git.config import parse_config, read_document
+from uwf_git.config import read_document, wrong_values
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.nearest import nearest
 from uwf_git.settings import (
@@ -72,12 +72,12 @@ def set_value(root: Path, key: str, text: str) -> Any:
     section is YAML. Raises Usage for an unknown key, Invalid for a value that can't stand there."""
     with _locked(root):
         document = read_document(root)
-        _, before = parse_config(document, root / FILE)
+        before = wrong_values(document, root / FILE)
         path = _split(key, document.data)
         value = _value(path, text)
         data = copy.deepcopy(document.data) or {}
         _put(data, path, value)
-        _, problems = parse_config(yaml12.load(dump(data), FILE), root / FILE)
+        problems = wrong_values(yaml12.load(dump(data), FILE), root / FILE)
         known = {(problem.message, problem.hint) for problem in before}
         for problem in problems:
             if (problem.message, problem.hint) not in known:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git.allowance import parse_budget, parse_duration
 from uwf_git.errors import Usage
 from uwf_git.forges import KINDS as FORGES
-from uwf_git.known_agents import known_names
+from uwf_git.known_agents import full_name, known_names
 from uwf_git.nearest import nearest
 from uwf_git.policy import ToolPolicy, parse_policy
 from uwf_git.settings import (
@@ -33,15 +33,18 @@ from uwf_git.settings import (
 from uwf_git.yaml12 import Document, ValuePath, one_line
 
 if TYPE_CHECKING:
-    from uwf_git.clis.row import Row
+    from uwf_git.clis.row import Row, RowProblem
 
 
 class Reader:
-    """Reads a document; what is wrong is noted and left out."""
+    """Reads a document; what is wrong is noted and left out. `late` is what is wrong with rows of `agentClis`: it
+    stops those who use them and nobody else."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self.problems: list[ConfigProblem] = []
+        self.late: list[ConfigProblem] = []
+        self._broken_clis: dict[str, list[RowProblem]] = {}
 
     def config(self, path: Path) -> Config:
         data = self._mapping((), self._document.data, "the configuration", KEYS)
@@ -61,6 +64,7 @@ class Reader:
             self._agent_clis(data.get("agentClis")),
             self._mcp_servers(data.get("mcpServers")),
             self._variables(("secrets",), data.get("secrets")),
+            {name: "; ".join(each.text for each in problems) for name, problems in self._broken_clis.items()},
         )
 
     def dangling(self, config: Config) -> None:
@@ -68,6 +72,9 @@ class Reader:
         for provider in config.providers.values():
             if not provider.base_url:
                 self._refuse(("providers", provider.name), f'provider "{provider.name}" has no baseUrl')
+        for name, problems in self._broken_clis.items():
+            for problem in problems:
+                self._refuse(("agentClis", name), f'agentClis "{one_line(name, 40)}": {problem.text}')
         for model in config.models.values():
             path = ("models", model.alias)
             if not model.name:
@@ -162,9 +169,13 @@ class Reader:
         rows = {}
         for name, entry in entries.items():
             row, problems = parse_row(entry, name)
-            for problem in problems:
-                self._refuse(("agentClis", name), f'agentClis "{one_line(name, 40)}": {problem}')
             rows[name] = row
+            if problems:
+                self._broken_clis[name] = problems
+            mark = self._document.mark(("agentClis", name))
+            for problem in (each for each in problems if not each.missing):
+                text = f'agentClis "{one_line(name, 40)}": {problem.text}'
+                self.late.append(ConfigProblem(mark.line, mark.column, text))
         return rows
 
     def _mcp_servers(self, value: Any) -> dict[str, McpServer]:
@@ -223,7 +234,7 @@ class Reader:
         args = self._texts((*path, "args"), entry.get("args")) or ()
         timeout = self._timeout(path, entry)
         tools = self._tools((*path, "tools"), entry.get("tools"))
-        return AgentConfig(alias, expanded(command), (*given, *args), timeout, tools)
+        return AgentConfig(alias, expanded(full_name(command)), (*given, *args), timeout, tools)
 
     def _timeout(self, path: ValuePath, entry: dict[str, Any]) -> float | None:
         if entry.get("timeout") is None:

@@ -58,7 +58,10 @@ def enclosing_repository(folder: Path) -> Path | None:
     for parent in (folder, *folder.parents):
         pointer = parent / ".git"
         if pointer.is_dir():
-            return pointer
+            # As for git, a folder of that name is not enough.
+            if os.path.lexists(pointer / "HEAD"):
+                return pointer
+            continue
         if pointer.is_file():
             text = pointer.read_text(encoding="utf-8", errors="replace").strip()
             if text.startswith("gitdir:"):

@@ -78,7 +78,9 @@ def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
 
 def _wide(text: str) -> float:
     """How wide a text is, about, in units of the picture: capitals and digits are wider than most letters."""
-    return sum(_LETTER * (1.35 if each.isupper() or each.isdigit() or not each.isascii() else 1) for each in text)
+    return sum(
+        _LETTER * (1.35 if each.isupper() or each.isdigit() or not each.isascii() else 1) for each in text
+    )
 
 
 def _short(name: str) -> str:

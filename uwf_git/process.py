@@ -1,7 +1,7 @@
-"""Runs a command in a process group of its own, and ends the whole group with it.
+"""Runs a command in a process group of its own, and ends with it whatever it has started.
 
 Output of any size is read as it comes and only its end is kept. When the command has exited, what it
-left running in its group is ended too: a step is over when its agent is.
+left running is ended too, in its group or, as far as that can be told, outside: a step is over when its agent is.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
 from uwf_git.interrupt import deferred
 
@@ -68,25 +69,32 @@ def run_command(
     on_stderr: Callable[[bytes], None] | None = None,
     on_stdout: Callable[[bytes], None] | None = None,
 ) -> Finished:
-    """Runs a command to its end. `timeout` is in seconds; afterwards the group gets SIGTERM, and two
+    """Runs a command to its end. `timeout` is in seconds; afterwards what is left gets SIGTERM, and two
     seconds later SIGKILL, as it does when this process is interrupted. `stderr_to` sends stderr to a
     file, so that a command which outlives this process can still log; `on_stderr` is handed it either
     way, and `on_stdout` stdout, in pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when
     the command can't be started."""
     listeners = {name: each for name, each in (("stdout", on_stdout), ("stderr", on_stderr)) if each}
     tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
+    descendants = Descendants(os.environ if env is None else env)
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
                 child = _start(
-                    argv, stdin, cwd, env, pass_fds, log.fileno() if log else subprocess.PIPE, stack
+                    argv,
+                    stdin,
+                    cwd,
+                    descendants.env,
+                    pass_fds,
+                    log.fileno() if log else subprocess.PIPE,
+                    stack,
                 )
             timed_out = _watch(child, tails, timeout, listeners, log)
         finally:
             if child is not None:
-                _end_group(child)
+                _end(child, descendants)
         if log:
             _read_log(log.fileno(), tails["stderr"])
     return Finished(
@@ -103,13 +111,12 @@ def _start(
     argv: Sequence[str],
     stdin: bytes | None,
     cwd: Path | None,
-    env: Mapping[str, str] | None,
+    env: Mapping[str, str],
     pass_fds: Sequence[int],
     stderr: int,
     stack: contextlib.ExitStack,
 ) -> subprocess.Popen[bytes]:
-    path = (env or os.environ).get("PATH")
-    program = shutil.which(argv[0], path=path)
+    program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
         raise AgentFailed(f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path")
     source: int | IO[bytes] = subprocess.DEVNULL
@@ -204,16 +211,18 @@ def _read_ready(
     return got
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Ends whatever is left of the child's process group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGTERM)
+def _end(child: subprocess.Popen[bytes], descendants: Descendants) -> None:
+    """Ends whatever is left of what the child has started. Where that is nothing, /proc is looked through once."""
+    group = child.pid
+    child.poll()
+    if descendants.signal(group, signal.SIGTERM):
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
-            child.poll()
-            os.killpg(child.pid, 0)
             time.sleep(0.01)
-        os.killpg(child.pid, signal.SIGKILL)
+            child.poll()
+            if not descendants.alive(group):
+                break
+        descendants.kill(group)
     child.wait()
     for stream in (child.stdout, child.stderr):
         if stream is not None:

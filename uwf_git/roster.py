@@ -98,7 +98,7 @@ def _member(config: Config, name: str, what: Any) -> Member:
     if isinstance(what, AgentConfig):
         return _configured(config, name, what)
     if isinstance(what, Row):
-        return _of_row(name, what, "config.yaml")
+        return _of_own_row(config, name, name)
     if isinstance(what, str):
         return _shipped(config, name, ())
     dist = what.dist
@@ -112,8 +112,8 @@ def _member(config: Config, name: str, what: Any) -> Member:
 
 def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
     if agent.command in SHIPPED:
-        if agent.command == "uwf-cli" and agent.args and (row := config.agent_clis.get(agent.args[0])):
-            return _of_row(alias, row, "config.yaml")
+        if agent.command == "uwf-cli" and agent.args and agent.args[0] in config.agent_clis:
+            return _of_own_row(config, alias, agent.args[0])
         return _shipped(config, agent.command, agent.args)._replace(name=alias, by="config.yaml")
     if not agent.command:
         hint = f"uwf config set agents.{alias}.command …"
@@ -176,6 +176,13 @@ def _with_program(name: str, args: Sequence[str], member: Member) -> Member:
     if path is None:
         return member._replace(problem=f"{command[0]} is not installed, or not on PATH", hint="install it")
     return member
+
+
+def _of_own_row(config: Config, name: str, cli: str) -> Member:
+    row = config.agent_clis[cli]
+    if problem := config.broken_clis.get(cli):
+        return Member(name, "config.yaml", row.program, None, None, problem, f"correct agentClis.{cli}")
+    return _of_row(name, row, "config.yaml")
 
 
 def _of_row(name: str, row: Row, by: str) -> Member:

@@ -89,7 +89,8 @@ class McpServer(NamedTuple):
 
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
-    threads by workflow, "" for all of them; `secrets` variables whose values are never stored."""
+    threads by workflow, "" for all of them; `secrets` variables whose values are never stored. `broken_clis` says
+    of rows in `agent_clis` what is wrong with them, which only matters to who uses them."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -105,6 +106,7 @@ class Config(NamedTuple):
     agent_clis: Mapping[str, Row] = {}
     mcp_servers: Mapping[str, McpServer] = {}
     secrets: tuple[str, ...] = ()
+    broken_clis: Mapping[str, str] = {}
 
 
 class ConfigProblem(NamedTuple):

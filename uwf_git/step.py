@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -366,7 +365,6 @@ class _Run:
             "UWF_ROLE": self._role,
         }
         log = instance.runs.log(thread)
-        began = time.monotonic()
         try:
             done = run_command(
                 [config.command, *config.args, thread, self._role],
@@ -383,9 +381,9 @@ class _Run:
             self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
             instance.runs.clear(thread)
             raise
-        return self._made(config, done, time.monotonic() - began)
+        return self._made(config, done)
 
-    def _made(self, config: AgentConfig, done: Finished, seconds: float) -> Made:
+    def _made(self, config: AgentConfig, done: Finished) -> Made:
         """What a finished child comes to: the hash in its last line, or a failure in one line."""
         stdout = done.stdout_tail.decode("utf-8", "replace")
         stderr = done.stderr_tail.decode("utf-8", "replace")
@@ -399,7 +397,7 @@ class _Run:
         complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
         if done.timed_out:
             error = AgentFailed(
-                f"{name} ran out of time after {seconds:.0f} s", "raise agents.<name>.timeout"
+                f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout"
             )
         elif done.returncode < 0:
             error = AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)

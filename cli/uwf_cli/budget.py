@@ -37,7 +37,7 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     """Show a thread's budget, or raise it.
 
     With +, the limit that holds is raised by so much. The next step records what was raised, so that it
-    goes wherever the thread goes.
+    goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
     """
     from uwf_git.ledger import Budgets, account, pending, raise_limits
 
@@ -54,8 +54,8 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
         assert standing is not None
         row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": standing.used[limit.key]}
         row["source"] = limit.source
-        if limit.source == "raised" and limit.key not in fresh:
-            step = recorded[limit.key][1]
+        value, step = recorded.get(limit.key, (None, None))
+        if limit.source == "raised" and limit.key not in fresh and step and value == limit.value:
             row |= {"step": step, "by": _committer(instance, step)}
         rows.append(row)
     invocation.emit({"thread": found, "budget": rows}, _text)

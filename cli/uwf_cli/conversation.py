@@ -80,7 +80,8 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
             raise Invalid(f"thread {found} is not running", f"uwf thread turns {found}")
         for turn in follow(instance, found):
             value = _value(turn)
-            invocation.emit(value, _line, compact=True)
+            if invocation.format != "text" or _line(value):
+                invocation.emit(value, _line, compact=True)
         return
     if step is not None:
         from uwf_cli.resolve import find_step
@@ -119,17 +120,22 @@ def _value(turn: TurnRecord) -> dict[str, Any]:
 
 
 def _lines(values: Any) -> str:
-    return "\n".join(_line(value) for value in values) or "No turns were recorded."
+    return "\n".join(filter(None, map(_line, values))) or "No turns were recorded."
 
 
 def _line(value: Any) -> str:
-    """A turn for people: who, what was said, or the call and what came of it."""
+    """A turn for people: who, what was said, or the call and what came of it. "" for who said nothing, at no
+    known cost, before a call."""
     if "tool" in value:
         sign = terminal.style("✗", "red") if value["failed"] else terminal.style("→", "dim")
         return f"  {value['tool']} {_short(value['arguments'])}\n  {sign} {_short(value['result'] or value['text'])}"
     usage = value["usage"]
     spent = f" ({usage['input']} in, {usage['output']} out)" if usage else ""
-    return f"{terminal.style(value['role'], 'bold')}{terminal.style(spent, 'dim')}: {value['text'].strip()}"
+    text = value["text"].strip()
+    if not text and not spent:
+        return ""
+    said = f": {text}" if text else ""
+    return f"{terminal.style(value['role'], 'bold')}{terminal.style(spent, 'dim')}{said}"
 
 
 def _short(value: Any) -> str:

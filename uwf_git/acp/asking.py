@@ -6,7 +6,9 @@ import asyncio
 import os
 import sys
 
-from uwf_git.acp.permissions import Decision, Request, answer, question
+from uwf_git.acp.permissions import Decision, Request, answer, once, question
+
+_WORDS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 def terminal() -> int | None:
@@ -29,15 +31,18 @@ def terminal() -> int | None:
 
 
 async def ask(request: Request, name: str, descriptor: int) -> Decision:
-    """The decision of the person at that terminal. Ctrl-D refuses."""
+    """The decision of the person at that terminal: a number, y or n. Ctrl-D refuses."""
+    offered = once(request)
     _say(descriptor, f"\n{question(request, name)}\n")
-    while request.options:
+    while offered:
         _say(descriptor, "Which? ")
         line = await _line(descriptor)
         if line is None:
             break
-        if line.isdecimal() and 1 <= int(line) <= len(request.options):
-            chosen = request.options[int(line) - 1]
+        if line.casefold() in _WORDS:
+            return answer(request, _WORDS[line.casefold()], "terminal")
+        if line.isascii() and line.isdecimal() and 1 <= int(line) <= len(offered):
+            chosen = offered[int(line) - 1]
             return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
     return answer(request, False, "terminal")
 

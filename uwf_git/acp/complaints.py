@@ -14,12 +14,12 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else "�" for each in line[:_MOST])
 
 
-def telling_line(stderr: str) -> str:
-    """The line of an error output that says most: the last one that speaks of an error, else the last; ""
-    where there is none."""
+def telling_line(stderr: str, of_a_dead_one: bool = False) -> str:
+    """The last line of an error output that speaks of an error, or, of an agent that has ended, the last one; ""
+    where there is none. What an agent that goes on prints besides is its log."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()]
-    return printable((telling or lines or [""])[-1])
+    return printable((telling or (lines if of_a_dead_one else []) or [""])[-1])
 
 
 def ending(code: int) -> str:

@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 from uwf_git.kit.context import TurnRecord, Usage
 
 MOST = 8 * 1024 * 1024  # characters of all messages of one prompt
-CALLS = 10_000  # tool calls of one prompt
+CALLS = 10_000  # turns of one prompt
+OPEN = 256  # tool calls at once that haven't ended
 _MESSAGE, _THOUGHT = "message", "thought"
 _KEPT_TEXT = 20_000  # characters of a tool's text, input, or one side of a diff
 _KEPT_THOUGHT = 2_000
 _KEPT_ENTRIES = 50
 _DEEPEST = 40
 _ENDED = ("completed", "failed")
+_PRINTED, _LEFT_OUT, _EXIT = "printed", "leftOut", "exitCode"  # of a command in a terminal of the agent's own
 _PIECES = {"agent_message_chunk": _MESSAGE, "agent_thought_chunk": _THOUGHT}
 
 
@@ -35,8 +37,9 @@ class Cost(NamedTuple):
     currency: str
 
 
-class Endless(Exception):
-    """There is more than anybody wants to keep: the message says of what."""
+class Unbearable(Exception):
+    """An agent has done what ends its turn: the message says what. There is more than anybody wants to keep, or
+    something has happened that is forbidden."""
 
 
 class _Call(NamedTuple):
@@ -45,10 +48,13 @@ class _Call(NamedTuple):
 
 
 class Conversation:
-    """The turns of one prompt. `record` is given each as soon as it is whole."""
+    """The turns of one prompt. `record` is given each as soon as it is whole; `forbidden` are the kinds of tool
+    calls that must not succeed."""
 
-    def __init__(self, record: Callable[[TurnRecord], None]) -> None:
+    def __init__(self, record: Callable[[TurnRecord], None], forbidden: frozenset[str] = frozenset()) -> None:
         self._record = record
+        self._forbidden = forbidden
+        self._refused: set[str] = set()
         self._open = ""  # what the pieces that come belong to: a message, a thought
         self._message_id: Any = None
         self._pieces: list[str] = []
@@ -60,9 +66,11 @@ class Conversation:
         self.turns: list[TurnRecord] = []
         self.replayed = 0  # messages that a loaded session began with
         self.cost: Cost | None = None
+        self.aside = ""  # what was said last on the agent's own account: the piece without an id
+        self.answered = False  # whether a message has an id
 
     def update(self, update: Mapping[str, Any]) -> None:
-        """Takes a session update in. Raises Endless."""
+        """Takes a session update in. Raises Unbearable."""
         kind = update.get("sessionUpdate")
         if kind in _PIECES:
             self._piece(_PIECES[kind], update)
@@ -78,6 +86,10 @@ class Conversation:
     def called(self, call: str) -> dict[str, Any]:
         """What is known of a tool call by now."""
         return dict(self._calls[call].known) if call in self._calls else {}
+
+    def refuse(self, call: str) -> None:
+        """Notes that a tool call was denied: whatever is said about its end, it didn't happen."""
+        self._refused.add(call)
 
     def add(self, turn: TurnRecord) -> None:
         """Adds a turn that isn't told by updates."""
@@ -104,12 +116,16 @@ class Conversation:
         message_id = update.get("messageId")
         # What an agent says on its own account, such as a warning, has no id beside messages that have.
         if what != self._open or message_id != self._message_id:
+            self._bound()
             self._settle()
             self._open, self._began = what, time.monotonic()
         self._message_id = message_id
+        if what == _MESSAGE and message_id is None:
+            self.aside = text.strip() or self.aside
+        self.answered = self.answered or (what == _MESSAGE and message_id is not None)
         self._size += len(text)
         if self._size > MOST:
-            raise Endless(f"said more than {MOST // 1024 // 1024} million characters in one turn")
+            raise Unbearable(f"said more than {MOST // 1024 // 1024} million characters in one turn")
         self._pieces.append(text)
 
     def _settle(self, usage: Usage | None = None, model: str | None = None) -> None:
@@ -131,14 +147,30 @@ class Conversation:
         if call != self._ended:
             self._settle()
         if call not in self._calls:
-            if len(self._calls) + len(self.turns) >= CALLS:
-                raise Endless(f"made more than {CALLS} tool calls in one turn")
+            self._bound()
+            if len(self._calls) >= OPEN:
+                raise Unbearable(f"has more than {OPEN} tool calls under way at once")
             self._calls[call] = _Call(time.monotonic(), {})
         known = self._calls[call].known
         for key in ("title", "kind", "status", "rawInput", "rawOutput", "content", "locations"):
             if update.get(key) not in (None, [], {}):
                 known[key] = update[key]
+        _take_terminal(update.get("_meta"), known)
         self._ended = call if known.get("status") in _ENDED else None
+        if known.get("status") == "completed" and call not in self._refused and self._is_forbidden(known):
+            what = shortened(_line(known.get("title")), 200)
+            raise Unbearable(f"did what the tool policy forbids: {known['kind']}: {what}")
+
+    def _is_forbidden(self, known: Mapping[str, Any]) -> bool:
+        if known.get("kind") not in self._forbidden:
+            return False
+        # Some call a tool of an MCP server an execution; policies have another name for that.
+        given = known.get("rawInput")
+        return not (isinstance(given, Mapping) and "server" in given and "command" not in given)
+
+    def _bound(self) -> None:
+        if len(self._calls) + len(self.turns) >= CALLS:
+            raise Unbearable(f"made more than {CALLS} turns of one")
 
     def _end_call(self, call: str) -> None:
         self._ended = None
@@ -146,6 +178,11 @@ class Conversation:
         status = known.get("status")
         result: dict[str, Any] = {"status": status if isinstance(status, str) else "pending"}
         text, diffs = _contents(known.get("content"))
+        text = text or known.get(_PRINTED, "")
+        if known.get(_LEFT_OUT):
+            text += f"\n[… {known[_LEFT_OUT]} more characters are left out …]"
+        if _EXIT in known:
+            result["exitCode"] = known[_EXIT]
         if text:
             result["text"] = text
         if diffs:
@@ -248,6 +285,21 @@ def _contents(content: Any) -> tuple[str, list[dict[str, Any]]]:
         else:
             texts.append(_text(item.get("content")))
     return shortened("\n".join(filter(None, texts)), _KEPT_TEXT), diffs[:_KEPT_ENTRIES]
+
+
+def _take_terminal(meta: Any, known: dict[str, Any]) -> None:
+    """Adds what a command has printed, which some agents tell beside the call, and its exit status."""
+    if not isinstance(meta, Mapping):
+        return
+    for key in ("terminal_output", "terminal_output_delta"):
+        data = meta[key].get("data") if isinstance(meta.get(key), Mapping) else None
+        if isinstance(data, str):
+            before = known.get(_PRINTED, "")
+            known[_PRINTED] = before + data[: _KEPT_TEXT - len(before)]
+            known[_LEFT_OUT] = known.get(_LEFT_OUT, 0) + len(before) + len(data) - len(known[_PRINTED])
+    end = meta.get("terminal_exit")
+    if isinstance(end, Mapping) and isinstance(end.get("exit_code"), int):
+        known[_EXIT] = end["exit_code"]
 
 
 def _paths(locations: Any) -> list[str]:

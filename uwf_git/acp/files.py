@@ -35,8 +35,9 @@ class Files:
             raise ToolFailure("invalid_arguments", "line and limit are numbers")
         if line is None and limit is None:
             return text
-        first = max(0, (line or 1) - 1)
-        last = None if limit is None else first + max(0, limit)
+        # No file has more lines than this, and no slice takes a number of any size.
+        first = min(max(0, (line or 1) - 1), LARGEST)
+        last = None if limit is None else first + min(max(0, limit), LARGEST)
         return "".join(itertools.islice(io.StringIO(text, newline="\n"), first, last))
 
     def write(self, path: Any, text: Any) -> None:

@@ -67,6 +67,8 @@ class Frames:
                 self._notified(str(message["method"]), params if isinstance(params, dict) else {})
             except TooMuch as error:
                 self.fault = str(error)
+            # What is in the buffer already is read without waiting: others, such as a deadline, have a turn here.
+            await asyncio.sleep(0)
         return None
 
     async def close(self) -> None:

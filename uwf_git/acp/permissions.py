@@ -37,7 +37,7 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "fetch": (FETCH,),
 }
 _SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
-_GRANTS = ("allow_once", "allow_always")
+_GRANTS = ("allow_once",)  # what is granted for ever, an agent may even write into its own settings
 _REFUSALS = ("reject_once", "reject_always")
 # With these a command is more than it looks like.
 _STEERING = re.compile(r"[;&|<>$`(){}\\\n\r]")
@@ -101,12 +101,17 @@ def decide(request: Request, policy: ToolPolicy, folder: Path) -> Decision | Non
 
 
 def answer(request: Request, granted: bool, by: By) -> Decision:
-    """Yes or no in the words of the request's options, once rather than for ever."""
+    """Yes or no in the words of the request's options: yes for this once, no for this once if there is such a no."""
     for wanted in _GRANTS if granted else _REFUSALS:
         for option in request.options:
             if option.kind == wanted:
                 return Decision(granted, by, option.id)
     return Decision(False, by, None)
+
+
+def once(request: Request) -> list[Option]:
+    """The answers that hold for this request alone."""
+    return [option for option in request.options if option.kind in ("allow_once", "reject_once")]
 
 
 def question(request: Request, name: str) -> str:
@@ -115,11 +120,20 @@ def question(request: Request, name: str) -> str:
     if request.command is not None and request.title and request.title.strip("`") != request.command:
         lines.append(f"  {request.title}")
     lines += [f"  {path}" for path in request.paths[:10]]
-    lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(request.options, 1)]
+    lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(once(request), 1)]
+    if not any(option.kind in _GRANTS for option in request.options):
+        lines.append("  It offers no yes for this once.")
     return "\n".join(lines)
 
 
+def forbidden(policy: ToolPolicy) -> frozenset[str]:
+    """The kinds of requests that are refused whatever is asked."""
+    return frozenset(kind for kind in _TOOLS if _refused(kind, policy))
+
+
 def _refused(kind: str, policy: ToolPolicy) -> bool:
+    if kind == "switch_mode":  # to one in which it wouldn't ask any more
+        return _refused("edit", policy) or _refused("execute", policy)
     tools = _TOOLS.get(kind, ())
     if RUN in tools:
         # That run_command isn't switched on is said of our own agent; that it is switched off counts here.

@@ -56,7 +56,8 @@ class Pipes:
 
     def complaint(self) -> str:
         """The line of the agent's stderr that says most, "" where there is none."""
-        return telling_line(self._stderr.data.decode("utf-8", "replace"))
+        ended = self._process.poll() is not None
+        return telling_line(self._stderr.data.decode("utf-8", "replace"), ended)
 
     async def exit_status(self, patience: float) -> int | None:
         """How the process has ended, with all of its stderr read; None where it hasn't within so many

@@ -82,6 +82,7 @@ class Requests:
         turn = turn._replace(call=str(call.get("toolCallId"))[:200], failed=not decision.granted)
         conversation.add(turn)
         if not decision.granted:
+            conversation.refuse(str(call.get("toolCallId")))
             self.notes.append(f"permission {said}: {request.shown}")
         if decision.option is None:
             return {"outcome": {"outcome": "cancelled"}}

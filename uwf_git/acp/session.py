@@ -13,11 +13,13 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from uwf_git.acp import restraint
 from uwf_git.acp.choices import Choice, choice_of
 from uwf_git.acp.complaints import ending, reason, way
-from uwf_git.acp.conversation import Conversation, Endless, usage_of
+from uwf_git.acp.conversation import Conversation, Unbearable, usage_of
 from uwf_git.acp.files import Files
 from uwf_git.acp.frames import Frames, TooMuch
+from uwf_git.acp.permissions import forbidden
 from uwf_git.acp.pipes import Pipes
 from uwf_git.acp.processes import Family
 from uwf_git.acp.requests import Refusal, Requests
@@ -36,6 +38,7 @@ LEAVE = 0.5  # seconds to exit after its input was closed
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 _DRAIN = 0.5
 _ADDS_UP = ("hermes-agent",)  # agents whose usage is that of all prompts to the session since they started
+_FAILS_IN_WORDS = ("@agentclientprotocol/codex-acp",)  # agents whose failures are messages without an id
 _AUTH_REQUIRED = -32000
 _METHOD_NOT_FOUND = -32601
 
@@ -59,7 +62,8 @@ class Settings(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What came of a prompt. `stop` is the protocol's stop reason; `cost` in US dollars."""
+    """What came of a prompt. `stop` is the protocol's stop reason; `cost` in US dollars; `failure` what the agent
+    says went wrong, where it says so in place of an answer."""
 
     turns: tuple[TurnRecord, ...]
     stop: str
@@ -67,6 +71,7 @@ class Said(NamedTuple):
     cost: float | None
     model: str | None
     notes: tuple[str, ...]
+    failure: str = ""
 
 
 class LoadFailed(Exception):
@@ -96,10 +101,13 @@ class Session:
         self._model: str | None = None
         self._paid: float | None = 0.0
         self._counted = Usage(0, 0, 0)
-        self._adds_up = False
+        self._agent = ""  # what it calls itself
+        self._forbidden = restraint.watched(forbidden(settings.policy))
+        self._remarks: list[str] = []
         self._closed = False
         self._connection: Connection | None = None
-        self._family = Family(settings.argv, settings.folder, settings.env, settings.pass_fds)
+        env = restraint.environment(settings.env, self._forbidden)
+        self._family = Family(settings.argv, settings.folder, env, settings.pass_fds)
         self._pipes = Pipes(self._family)
         self._loop = asyncio.new_event_loop()
         try:
@@ -129,7 +137,7 @@ class Session:
     def prompt(self, text: str, deadline: float | None) -> Said:
         """Says something and waits for the turn's end. At the deadline the turn is cancelled. Raises
         AgentFailed; `heard` is what was said until then."""
-        self._conversation = Conversation(self._settings.record)
+        self._conversation = Conversation(self._settings.record, self._forbidden)
         self._requests.notes = []
         return self._run(self._prompt(text, deadline))
 
@@ -294,7 +302,7 @@ class Session:
                 "install a version of it that does",
             )
         self._capabilities = _mapping(agreed.get("agentCapabilities"))
-        self._adds_up = _mapping(agreed.get("agentInfo")).get("name") in _ADDS_UP
+        self._agent = str(_mapping(agreed.get("agentInfo")).get("name"))
         methods = agreed.get("authMethods")
         self._auth_methods = [each for each in methods if isinstance(each, Mapping)] if methods else []
         if self._settings.auth is not None:
@@ -320,7 +328,8 @@ class Session:
 
         request = NewSessionRequest(cwd=str(self._settings.folder), mcp_servers=[])
         try:
-            opened = await self._ask("session/new", _plain(request), until)
+            params = _plain(request) | restraint.parameters(self._forbidden)
+            opened = await self._ask("session/new", params, until)
         except RequestError as error:
             raise self._refused("session/new", error) from None
         session = opened.get("sessionId")
@@ -342,6 +351,7 @@ class Session:
             params = _plain(ResumeSessionRequest(cwd=folder, session_id=session, mcp_servers=[]))
         else:
             raise LoadFailed(f"{self._name} can't take a session up again")
+        params |= restraint.parameters(self._forbidden)
         method = "session/load" if loads else "session/resume"
         self._conversation = Conversation(_unrecorded)
         try:
@@ -353,14 +363,21 @@ class Session:
         # Only loading replays what was said: of a resumed session the agent alone knows what is in it.
         if loads and not self._conversation.replayed:
             raise LoadFailed("it is empty")
+        if self._forbidden and choice_of(opened, "mode") is None:
+            raise LoadFailed("what it may do in it can't be told")
         cost = self._conversation.cost
         self.id, self._paid = session, cost.amount if cost else None
         await self._choose(opened, until)
 
     async def _choose(self, opened: Mapping[str, Any], until: float) -> None:
-        """Sets the mode and the model that are wanted, among those that the session offers."""
-        for what, wanted in (("mode", self._settings.mode), ("model", self._settings.model)):
-            choice = choice_of(opened, what)
+        """Sets the mode and the model that are wanted, among those that the session offers. Where the policy is
+        narrower than its mode, that is another one."""
+        modes, settings = choice_of(opened, "mode"), self._settings
+        mode = restraint.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
+        if mode != settings.mode:
+            self._remarks.append(f"its mode is {mode}: {restraint.reason(self._forbidden)}")
+        for what, wanted in (("mode", mode), ("model", settings.model)):
+            choice = modes if what == "mode" else choice_of(opened, what)
             if wanted is not None and choice is None:
                 raise AgentFailed(f"{self._name} offers no choice of a {what}", f"leave --{what} out")
             current = choice.current if choice else None
@@ -388,16 +405,12 @@ class Session:
         from acp import RequestError
         from acp.schema import PromptRequest, TextContentBlock
 
-        began = time.monotonic()
         params = PromptRequest(session_id=self.id, prompt=[TextContentBlock(type="text", text=text)])
         request = self._loop.create_task(self._call("session/prompt", _plain(params)))
         try:
             if not await self._is_answered(request, deadline):
                 await self._cancel(request)
-                raise AgentFailed(
-                    f"{self._name} ran out of time after {time.monotonic() - began:.0f} s",
-                    "raise agents.<name>.timeout",
-                )
+                raise AgentFailed(f"{self._name} ran out of time", "raise agents.<name>.timeout")
             answer = await self._answer(request)
         except RequestError as error:
             raise self._refused("session/prompt", error) from None
@@ -405,15 +418,18 @@ class Session:
             self._requests.drop_questions()
         usage = self._used(usage_of(answer))
         self._conversation.finish(usage, self._model)
-        return self._said(str(answer.get("stopReason")), usage)
+        in_words = usage is None and not self._conversation.answered and self._agent in _FAILS_IN_WORDS
+        said = self._said(str(answer.get("stopReason")), usage)
+        return said._replace(failure=self._conversation.aside) if in_words else said
 
     def _said(self, stop: str, usage: Usage | None) -> Said:
-        turns, notes = tuple(self._conversation.turns), tuple(self._requests.notes)
+        turns, notes = tuple(self._conversation.turns), (*self._remarks, *self._requests.notes)
+        self._remarks = []
         return Said(turns, stop, usage, self._spent(), self._model, notes)
 
     def _used(self, usage: Usage | None) -> Usage | None:
         """The tokens of this prompt alone."""
-        if usage is None or not self._adds_up:
+        if usage is None or self._agent not in _ADDS_UP:
             return usage
         before, self._counted = self._counted, usage
         return Usage(*(max(0, now - then) for now, then in zip(usage, before, strict=True)))
@@ -445,7 +461,7 @@ class Session:
             return
         try:
             self._conversation.update(_mapping(params.get("update")))
-        except Endless as error:
+        except Unbearable as error:
             raise TooMuch(str(error)) from None
 
     async def _handle(self, method: str, params: Any, _is_notification: bool) -> Any:

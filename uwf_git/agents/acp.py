@@ -3,7 +3,8 @@
 The agent is a command of the user's configuration, started for a step and ended with it. What it says and
 does is recorded as it happens. A session that the agent can load again goes on in this role's next step;
 where that fails, or the session turns out to be empty, a fresh one is told everything. What it asks leave for
-is granted by `tools.permissions`, else by the person at the terminal, else denied. It reads and writes files
+is granted by `tools.permissions`, else by the person at the terminal, else denied; what the policy forbids it is
+kept from, or the step fails. It reads and writes files
 through its client in the working directory alone. Terminals are not offered: what an agent runs, it runs by
 its own means and under its own settings.
 
@@ -13,7 +14,10 @@ offered to read and write files through its client.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,6 +41,9 @@ _UNFINISHED = {
     "max_tokens": "the answer was cut off at the model's limit of tokens",
     "max_turn_requests": "the agent stopped at its own limit of requests",
 }
+
+
+_LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
 
 
 class Options(NamedTuple):
@@ -159,10 +166,24 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
     if said.stop in ("refusal", "cancelled"):
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", "see what it said: uwf thread attempts ID")
+    if said.failure and judge(reply, ctx.role, ctx.schema).problems:
+        raise failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
     if not reply.text.strip():
         why = _UNFINISHED.get(said.stop, session.complaint() or "it printed no error either")
         raise failed_with(reply, f"{name} ended its turn without an answer: {why}", "try it by hand")
     return reply
+
+
+def _told(failure: str) -> str:
+    """A failure in one line; of an answer of the model's service, its message."""
+    from uwf_git.acp.complaints import printable
+
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.loads(failure)
+        error = body.get("error", body) if isinstance(body, dict) else None
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            failure = error["message"]
+    return printable(failure)
 
 
 def _reply(ctx: Context, session: Session, said: Said, notes: Sequence[str]) -> Reply:
@@ -202,7 +223,18 @@ class _AcpAgent(Agent):
             _close(head.thread)
 
 
-agent = _AcpAgent("uwf-acp", run, continue_, parse_args, USAGE)
+def named(options: Options) -> str:
+    """The name of an agent's steps: uwf-acp/ and its program's. Of one that is started by npx or the like, it is that
+    of the package."""
+    program, *words = options.command
+    name = Path(program).name
+    if name in _LAUNCHERS:
+        package = next((word for word in words if not word.startswith("-")), name)
+        name = package.rpartition("/")[2].partition("@")[0] or name
+    return f"uwf-acp/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
+
+
+agent = _AcpAgent("uwf-acp", run, continue_, parse_args, USAGE, named)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.clis.row import Row
 from uwf_git.clis.rows import TABLE, shipped_row
-from uwf_git.errors import Usage
+from uwf_git.errors import Invalid, Usage
 from uwf_git.kit import Agent, Context, Reply, TurnRecord, create_agent
 
 if TYPE_CHECKING:
@@ -46,24 +46,32 @@ def agent_called(command: str) -> Agent:
 def agent_of(row: Row) -> Agent:
     """An agent that is played by the program of this row."""
 
+    name = f"uwf-{row.name}"
+
     def run(ctx: Context) -> Reply:
-        return _Role(ctx, row, ctx.options.args).begin()
+        return _Role(ctx, name, row).begin()
 
     def continue_(ctx: Context, session: str, message: str) -> Reply:
-        return _Role(ctx, row, ctx.options.args).go_on(session, message)
+        return _Role(ctx, name, row).go_on(session, message)
 
-    usage = f"uwf-{row.name} [ARG…]   the arguments are those of {row.program}"
+    usage = f"{name} [ARG…]   the arguments are those of {row.program}"
     return create_agent(row.name, run, continue_, lambda args: Options("", tuple(args)), usage)
 
 
 def _of_any_row() -> Agent:
     def run(ctx: Context) -> Reply:
-        return _Role(ctx, _row(ctx), ctx.options.args, f"{ctx.options.name}:").begin()
+        return _Role(ctx, _name_of(ctx.options), _row(ctx)).begin()
 
     def continue_(ctx: Context, session: str, message: str) -> Reply:
-        return _Role(ctx, _row(ctx), ctx.options.args, f"{ctx.options.name}:").go_on(session, message)
+        return _Role(ctx, _name_of(ctx.options), _row(ctx)).go_on(session, message)
 
-    return create_agent(ANY, run, continue_, _parse_name, f"{ANY} NAME [ARG…]")
+    usage = f"{ANY} NAME [ARG…]"
+    return create_agent(ANY, run, continue_, _parse_name, usage, _name_of)
+
+
+def _name_of(options: Options) -> str:
+    """The name that steps by a row bear: sessions are kept by it, and each program has its own."""
+    return f"{ANY}/{options.name}"
 
 
 def _parse_name(args: Sequence[str]) -> Options:
@@ -76,8 +84,14 @@ def _parse_name(args: Sequence[str]) -> Options:
 
 def _row(ctx: Context) -> Row:
     from uwf_git.nearest import nearest
+    from uwf_git.yaml12 import one_line
 
     name = ctx.options.name
+    if name in ctx.config.broken_clis:
+        raise Invalid(
+            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(ctx.config.broken_clis[name], 1000)}',
+            f"correct the row: uwf config set agentClis.{name}.KEY VALUE",
+        )
     row = ctx.config.agent_clis.get(name) or shipped_row(name)
     if row is None:
         hint = nearest(name, [*ctx.config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
@@ -86,21 +100,20 @@ def _row(ctx: Context) -> Row:
 
 
 class _Role:
-    """One role of one step, played by the program of a row. `prefix` stands before the sessions of a row
-    whose agent goes by the same name as others."""
+    """One role of one step, played by the program of a row under the agent's `name`."""
 
-    def __init__(self, ctx: Context, row: Row, args: Sequence[str], prefix: str = "") -> None:
+    def __init__(self, ctx: Context, name: str, row: Row) -> None:
         from uwf_git.clis.call import environment, extra_for
         from uwf_git.location import Location
         from uwf_git.policy import parse_policy, tighten
 
         self._ctx = ctx
+        self._name = name
         self._row = row
-        self._prefix = prefix
         agent = ctx.config.agents.get(ctx.alias)
         role, _ = parse_policy(ctx.workflow_policy, of_role=True)
         policy = tighten(ctx.config.tools, agent.tools if agent else None, role)
-        extra = extra_for(row, policy, args)
+        extra = extra_for(row, policy, ctx.options.args)
         self._args = extra.args
         place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
         own = {**place, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
@@ -119,7 +132,7 @@ class _Role:
         from uwf_git.kit.memory import carry_on
 
         ctx = self._ctx
-        last = _answers.pop(session, None)
+        last = _answers.pop((self._name, session), None)
         if last is not None:
             whole = f"{ctx.prompt}\n\n# Your answer so far\n\n{last}\n\n# What is wrong with it\n\n{message}"
         elif ctx.resume is not None:
@@ -131,9 +144,9 @@ class _Role:
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
         """The reply to a message in a session, or to the whole context where the session can't be gone on
         with."""
-        if not self._row.resume or not session.startswith(self._prefix):
-            return self._fresh(whole, "the session before was not one of this agent")
-        run = self._call(self._row.resume, message, session.removeprefix(self._prefix))
+        if not self._row.resume:
+            return self._fresh(whole, f"{self._row.program} can't go on in a session")
+        run = self._call(self._row.resume, message, session)
         lost = run.lost()
         if lost is None:
             return self._checked(run, run.reply())
@@ -165,7 +178,7 @@ class _Role:
         if failure is not None:
             raise failed_with(reply, failure.message, failure.hint)
         if reply.session:
-            _answers[reply.session] = reply.text
+            _answers[self._name, reply.session] = reply.text
         return reply
 
     def _call(self, words: Sequence[str], prompt: str, session: str | None) -> Run:
@@ -179,7 +192,7 @@ class _Role:
         ctx, row = self._ctx, self._row
         require(row, self._env)
         data = prompt.encode("utf-8", "replace")
-        run = Run(ctx, row, session, self._prefix)
+        run = Run(ctx, self._name, row, session)
         finished = None
         with contextlib.ExitStack() as stack:
             said = prompt.replace("\0", "�") if row.prompt == "argument" else ""
@@ -215,8 +228,8 @@ class _Role:
         run.take_log(done.stdout_tail)
 
 
-_answers: dict[str, str] = {}
-"""The last answer in a session, should that be lost before it can be corrected."""
+_answers: dict[tuple[str, str], str] = {}
+"""The last answer in an agent's session, should that be lost before it can be corrected."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

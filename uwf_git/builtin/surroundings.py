@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from uwf_git.tools.tool import Toolbox
 
 _MOST_FILES = 1000
-_PRIVATE = (".env", "config.yaml", "store.git")
-"""What of the storage root no tool may touch, in case that it lies in the folder of the step."""
 
 
 class Surroundings(NamedTuple):
@@ -56,7 +54,6 @@ def surroundings(ctx: Context) -> Iterator[Surroundings]:
     from uwf_git.tools.standard import standard_tools
 
     policy = effective_policy(ctx)
-    root = ctx.config.path.parent
     environ = {**ctx.secrets, **os.environ}
     with contextlib.ExitStack() as stack:
         folder = TemporaryDirectory(prefix="uwf-workflow-", ignore_cleanup_errors=True)
@@ -66,9 +63,11 @@ def surroundings(ctx: Context) -> Iterator[Surroundings]:
             ctx.cwd,
             policy,
             workflow=workflow,
-            hidden=[root / name for name in _PRIVATE],
+            root=ctx.config.path.parent,
+            store=ctx.store.repository.path,
             deadline=ctx.deadline,
             environ=environ,
+            clean=lambda text: ctx.instance.redactor.text(text)[0],
         )
         stack.enter_context(toolbox)
         servers = None

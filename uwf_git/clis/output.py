@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from uwf_git.clis.printed import parse
 from uwf_git.clis.row import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
 from uwf_git.kit.context import TurnRecord, Usage
 
@@ -164,7 +165,7 @@ class Output:
     def _line(self, line: bytes) -> None:
         line = line.strip()
         if line[:1] in (b"{", b"["):
-            value = _parsed(line)
+            value = parse(line)
             if value is not None:
                 self._value(value)
 
@@ -386,7 +387,7 @@ def _text(value: Any) -> str:
 
 def _arguments(value: Any) -> Any:
     """Arguments of a call, which some print as JSON in a text."""
-    parsed = _parsed(value) if isinstance(value, str) and value.startswith("{") else None
+    parsed = parse(value) if isinstance(value, str) and value.startswith("{") else None
     return value if parsed is None else parsed
 
 
@@ -413,17 +414,10 @@ def _small(value: Any) -> Any:
     return value
 
 
-def _parsed(text: bytes | str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def _whole(text: str) -> Iterator[Any]:
     """The JSON value that a program printed, after whatever lines it printed first."""
     for start in re.finditer(r"(?m)^\s*[\[{]", text):
-        value = _parsed(text[start.start() :])
+        value = parse(text[start.start() :])
         if value is not None:
             yield value
             return

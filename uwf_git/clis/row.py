@@ -156,17 +156,26 @@ def parse_path(text: str) -> Path | None:
     return tuple(steps) if steps else None
 
 
-def parse_row(value: Any, name: str = "") -> tuple[Row, list[str]]:
-    """The row that a mapping says, and what is wrong with it, a line each. What is wrong is left out."""
+class RowProblem(NamedTuple):
+    """What is wrong with a row, in a line. What is merely `missing` may still come: rows are also filled in key by
+    key."""
+
+    text: str
+    missing: bool = False
+
+
+def parse_row(value: Any, name: str = "") -> tuple[Row, list[RowProblem]]:
+    """The row that a mapping says, and what is wrong with it, what is missing last. What is wrong is left out."""
     reader = _Reader()
-    return reader.row(value, name), reader.problems
+    row = reader.row(value, name)
+    return row, sorted(reader.problems, key=lambda problem: problem.missing)
 
 
 class _Reader:
     """Reads a row; what is wrong is noted."""
 
     def __init__(self) -> None:
-        self.problems: list[str] = []
+        self.problems: list[RowProblem] = []
 
     def row(self, value: Any, name: str) -> Row:
         data = self._mapping(value, "an agent CLI", tuple(_ROW))
@@ -181,9 +190,9 @@ class _Reader:
         if "least" in version:
             row = row._replace(least=self._least(version["least"]))
         if not program:
-            self._refuse("program is missing: what is the command called?")
+            self._miss("program is missing: what is the command called?")
         if not row.first and "first" not in data:
-            self._refuse("first is missing: the arguments of a first run, [] for none")
+            self._miss("first is missing: the arguments of a first run, [] for none")
         self._placeholders(row)
         return row
 
@@ -196,11 +205,11 @@ class _Reader:
                         f"{key} has the unknown placeholder {{{each}}}: {_known(each, PLACEHOLDERS)}"
                     )
             if (words or key == "first") and row.prompt == "argument" and "prompt" not in used:
-                self._refuse(f"{key} needs {{prompt}}, since prompt is argument")
+                self._miss(f"{key} needs {{prompt}}, since prompt is argument")
         if row.resume and not any("{session}" in word for word in row.resume):
             self._refuse("resume needs {session}")
         if row.resume and not row.session and not any("{new}" in word for word in row.first):
-            self._refuse("resume needs session: where the id is printed")
+            self._miss("resume needs session: where the id is printed")
 
     def _find(self, value: Any, key: str) -> Find | None:
         if isinstance(value, str):
@@ -374,7 +383,10 @@ class _Reader:
         return {str(each): value[each] for each in value}
 
     def _refuse(self, problem: str) -> None:
-        self.problems.append(problem)
+        self.problems.append(RowProblem(problem))
+
+    def _miss(self, problem: str) -> None:
+        self.problems.append(RowProblem(problem, missing=True))
 
 
 def _known(name: str, known: Sequence[str]) -> str:

@@ -28,14 +28,14 @@ class OtherSession(Exception):
 
 
 class Run:
-    """A run of `row`'s program in `session`, or in a new one where that is None. Turns are recorded as they
-    come. The sessions of the reply begin with `prefix`."""
+    """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
+    recorded as they come."""
 
-    def __init__(self, ctx: Context, row: Row, session: str | None, prefix: str = "") -> None:
+    def __init__(self, ctx: Context, name: str, row: Row, session: str | None) -> None:
         self._ctx = ctx
+        self._name = name
         self._row = row
         self._session = session
-        self._prefix = prefix
         self._other: str | None = None
         self._ended = False
         self._said: Said | None = None
@@ -75,7 +75,7 @@ class Run:
             if not self._ended:
                 raise OtherSession
             return
-        self._ctx.in_session(self._prefix + session)
+        self._ctx.in_session(session)
 
     @property
     def said(self) -> Said:
@@ -88,7 +88,7 @@ class Run:
         usage, cost = self._usage(session)
         return Reply(
             said.text or "",
-            session=self._prefix + session if session and self._row.resume else None,
+            session=session if session and self._row.resume else None,
             model=said.model,
             usage=usage,
             turns=said.turns,
@@ -192,6 +192,8 @@ class Run:
             return notes
         if row.session and said.session is None:
             notes.append(f"{row.program} printed no session id where its row looks for one")
+        if row.turns and not said.turns:
+            notes.append(f"{row.program} printed no turns where its row looks for them")
         if row.usage and said.spent is None:
             notes.append(f"{row.program} printed no usage where its row looks for it")
         return notes
@@ -204,24 +206,25 @@ class Run:
             return None, None
         if not spent.whole_session or session is None:
             return spent.usage, spent.cost
-        before = _totals.get(session)
+        before = _totals.get((self._name, session))
         if before is None:
-            before = spent_before(self._ctx, self._prefix + session) if self._session else (Usage(0, 0), 0.0)
-        _totals[session] = (spent.usage, spent.cost or 0.0)
+            before = spent_before(self._ctx, self._name, session) if self._session else (Usage(0, 0), 0.0)
+        _totals[self._name, session] = (spent.usage, spent.cost or 0.0)
         tokens = (max(0, now - past) for now, past in zip(spent.usage, before[0], strict=True))
         return Usage(*tokens), None if spent.cost is None else max(0.0, spent.cost - before[1])
 
 
-_totals: dict[str, tuple[Usage, float]] = {}
-"""What a session had cost when this process last heard of it."""
+_totals: dict[tuple[str, str], tuple[Usage, float]] = {}
+"""What an agent's session had cost when this process last heard of it."""
 
 
-def spent_before(ctx: Context, session: str) -> tuple[Usage, float]:
-    """What the steps and failed attempts of the thread have cost that were done in a session."""
+def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
+    """What the steps and failed attempts of the thread have cost that an agent did in a session."""
     from uwf_git.attempts import Attempts
 
-    nodes = [step.detail for step in ctx.history.steps]
-    nodes += [each.detail for each in Attempts(ctx.store).all(ctx.thread) if each.detail is not None]
+    nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
+    tried = Attempts(ctx.store).all(ctx.thread)
+    nodes += [each.detail for each in tried if each.detail is not None and each.agent == agent]
     total, cost = [0, 0, 0], 0.0
     for node in dict.fromkeys(nodes):
         detail = ctx.store.get(node).payload

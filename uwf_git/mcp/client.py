@@ -119,9 +119,14 @@ class McpServers:
             tools = [tool for tool in listed[name] if self._wanted(connection.server, tool.name)]
             if len(tools) > MOST_TOOLS:
                 self.notes.append(f'MCP server "{name}": {MOST_TOOLS} of its {len(tools)} tools were offered')
+            for misfit in connection.misfits:
+                whole = f"mcp/{name}/{misfit}"
+                self.notes.append(f"{shown(whole)} was left out: its description is none of a tool")
             for tool in tools[:MOST_TOOLS]:
                 whole = f"mcp/{name}/{tool.name}"
-                if len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
+                if _is_broken(tool.input_schema):
+                    self.notes.append(f"{shown(whole)} was left out: the schema of its arguments is none")
+                elif len(json.dumps(tool.input_schema)) > LARGEST_SCHEMA:
                     self.notes.append(
                         f"{shown(whole)} was left out: the schema of its arguments is too large"
                     )
@@ -169,12 +174,21 @@ class _Connection:
         stopped: Future[None] = Future()
         ready, stop = Future[list[Any]](), portal.call(anyio.Event)
 
+        async def connected(mode: str) -> None:
+            async with self._connect(mode) as client:
+                self._client = client
+                ready.set_result(await self._list(client))
+                await stop.wait()
+
         async def live() -> None:
             try:
-                async with self._connect() as client:
-                    self._client = client
-                    ready.set_result(await self._list(client))
-                    await stop.wait()
+                # Asked first for what only the newest servers know, others may keep silent until a timeout.
+                try:
+                    await connected("legacy")
+                except Exception as error:
+                    if ready.done() or not _knows_no_handshake(error):
+                        raise
+                    await connected("auto")
             except BaseException as error:
                 if not ready.done():
                     ready.set_exception(error)
@@ -235,17 +249,23 @@ class _Connection:
             raise ToolFailure("failed", error_text(result))
         return to_json(result, context.outputs)
 
+    @property
+    def misfits(self) -> Sequence[str]:
+        """What it lists as tools that are none, by name."""
+        return self._process.misfits if self._process else ()
+
     def kill(self) -> None:
         """Ends what may be left of the server."""
         if self._process is not None:
             self._process.kill()
 
-    def _connect(self) -> Client:
+    def _connect(self, mode: str) -> Client:
         from mcp import Client
 
         return Client(
             self.server.url or self._command().transport(),
-            read_timeout_seconds=PROBE_SECONDS,
+            mode=mode,
+            read_timeout_seconds=START_SECONDS,
             cache=None,
         )
 
@@ -349,6 +369,24 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
             wire = f"{wire[: LONGEST_NAME - 9]}_{digest}"
         found[name] = wire
     return found
+
+
+def _is_broken(schema: Mapping[str, Any]) -> bool:
+    """Whether a tool's schema is none: a model's provider would refuse all tools for it. Of whatever draft
+    it says it is, as those differ in little."""
+    from uwf_git.schema import check_schema
+
+    return bool(check_schema({key: value for key, value in schema.items() if key != "$schema"}))
+
+
+def _knows_no_handshake(error: BaseException) -> bool:
+    """Whether a server says that it is too new to be greeted as all others are."""
+    from mcp import MCPError
+    from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
+
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return isinstance(error, MCPError) and error.code in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION)
 
 
 def _leaf(error: BaseException) -> str:

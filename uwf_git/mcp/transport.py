@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 from mcp.shared.message import SessionMessage
-from mcp.types import jsonrpc_message_adapter
+from mcp.types import Tool, jsonrpc_message_adapter
 
 if TYPE_CHECKING:
     from mcp.client import Transport
@@ -34,13 +34,15 @@ _GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.En
 
 class ServerProcess:
     """A server's process and what is known of it. `noise` is the first line it printed that is no message,
-    `stderr` the end of what it said there; `trouble` is why the connection was given up, "" if it wasn't."""
+    `stderr` the end of what it said there; `trouble` is why the connection was given up, "" if it wasn't. `misfits`
+    are tools it listed that are none by the protocol, by name: one of them would spoil the list."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         self.argv = tuple(argv)
         self.noise = ""
         self.stderr = ""
         self.trouble = ""
+        self.misfits: list[str] = []
         self._env = dict(env)
         self._cwd = cwd
         self._process: anyio.abc.Process | None = None
@@ -115,11 +117,25 @@ class ServerProcess:
 
     def _parse(self, line: bytes) -> SessionMessage | None:
         try:
-            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+            self._drop_misfits(getattr(message, "result", None))
+            return SessionMessage(message)
         except ValueError:
             text = line.decode("utf-8", "replace").strip()
             self.noise = self.noise or text[:KEPT]
             return None
+
+    def _drop_misfits(self, result: Any) -> None:
+        """Takes the tools out of a list of tools that are none."""
+        listed = result.get("tools") if isinstance(result, dict) and "content" not in result else None
+        if isinstance(listed, list):
+            result["tools"] = [tool for tool in listed if _is_tool(tool)]
+            names = (
+                tool.get("name", "?") if isinstance(tool, dict) else "?"
+                for tool in listed
+                if not _is_tool(tool)
+            )
+            self.misfits += [str(name)[:KEPT] for name in names]
 
     async def _listen(self, process: anyio.abc.Process) -> None:
         assert process.stderr is not None
@@ -136,6 +152,15 @@ class ServerProcess:
                     await process.stdin.send(text.encode() + b"\n")
         except _GONE:
             into.close()  # so that nobody waits for an answer
+
+
+def _is_tool(value: Any) -> bool:
+    try:
+        tool = Tool.model_validate(value, by_name=False)
+    except ValueError:
+        return False
+    schemas = (tool.input_schema, tool.output_schema)
+    return all(schema is None or schema.get("type") == "object" for schema in schemas)
 
 
 async def _watch(process: anyio.abc.Process, into: Any) -> None:

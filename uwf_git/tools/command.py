@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from uwf_git.process import Finished
 from uwf_git.process import run_command as run_process
-from uwf_git.tools.failure import ToolFailure
+from uwf_git.tools.failure import ToolFailure, shown
 from uwf_git.tools.files import object_schema
+from uwf_git.tools.lifetime import Lifetime
 from uwf_git.tools.outputs import KEPT, SHOWN, ends, rest
-from uwf_git.tools.sandbox import clean_environment, confined, find_sandbox, shell
+from uwf_git.tools.repositories import Before
+from uwf_git.tools.sandbox import (
+    View,
+    check_project,
+    clean_environment,
+    confined,
+    find_sandbox,
+    shell,
+    without_git,
+)
 from uwf_git.tools.tool import Tool, ToolContext
 from uwf_git.tools.workspace import PROJECT
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
 _HEAD = 9_600  # bytes of an output's beginning that are shown; of its end, what is left of SHOWN
+_TAIL = SHOWN - _HEAD
+_MARGIN = 4_096  # bytes beyond a cut, where a secret may be that it would halve
 _INNER = "/tmp"
+_TAKEN = 20  # repositories that a result names
 _LONGEST = 100_000  # bytes of a command; Linux passes no argument of more than 128 KiB
 
 
 def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     seconds = context.seconds(float(arguments.get("timeout", SECONDS)))
     folder = _folder(arguments.get("cwd", PROJECT), context)
-    argv, env, is_confined = _prepared(arguments["command"], folder, context)
+    command = arguments["command"]
+    program = _checked(command, context)
+    is_confined = program is not None
+    taken: list[str] = []
     file, name = context.outputs.new_file()
     began = time.monotonic()
     with file:
         output = _Output(file)
-        # Both streams on one pipe, so that they come in the order they were written.
-        joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
-        done = run_process(
-            joined,
-            cwd=Path("/") if is_confined else folder,
-            env=env,
-            timeout=seconds,
-            keep=SHOWN - _HEAD,
-            on_stderr=output.add,
-        )
+        if program is None:
+            done = _unconfined(command, folder, seconds, output, context)
+        else:
+            done = _confined(program, command, folder, seconds, output, context, taken)
     result: dict[str, Any] = {
         "exitCode": None if done.timed_out else done.returncode,
-        "output": output.text(done.stderr_tail),
+        "output": output.text(done.stderr_tail, context.outputs.clean),
         "confined": is_confined,
         "seconds": round(time.monotonic() - began, 2),
     }
@@ -49,6 +62,8 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
         result |= {"truncated": True, "rest": rest(name, output.size)}
     if not is_confined:
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
+    if taken:
+        result["taken"] = "no command may leave a git repository in @project: " + "; ".join(taken[:_TAKEN])
     if done.timed_out:
         result |= {"timedOut": True, "note": f"ended after {seconds:.3g} s, with all that it had started"}
     return result
@@ -69,12 +84,15 @@ class _Output:
             self._head += data[: SHOWN - len(self._head)]
         self.size += len(data)
 
-    def text(self, tail: bytes) -> str:
-        """The whole, or its two ends."""
+    def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
+        """The whole, or its two ends, cut when the secrets are out of them."""
         if self.size <= SHOWN:
             return self._head.decode("utf-8", "replace")
-        head, last = self._head[:_HEAD].decode("utf-8", "replace"), tail.decode("utf-8", "replace")
-        return ends(head, last, f"{self.size - _HEAD - len(tail)} bytes")
+        # What is halved at the outer edge of the margin isn't known as a secret, so that edge goes.
+        edge = _MARGIN // 2
+        head = clean(self._head[: _HEAD + _MARGIN].decode("utf-8", "replace"))[:-edge][:_HEAD]
+        last = clean(tail.decode("utf-8", "replace"))[edge:][-_TAIL:]
+        return ends(head, last, f"{max(0, self.size - _HEAD - _TAIL)} bytes")
 
 
 def _folder(path: str, context: ToolContext) -> Path:
@@ -84,29 +102,92 @@ def _folder(path: str, context: ToolContext) -> Path:
         return spot.mount.path.joinpath(*spot.parts)
 
 
-def _prepared(command: str, folder: Path, context: ToolContext) -> tuple[list[str], dict[str, str], bool]:
-    """The arguments and the environment of a command, and whether it is confined."""
+def _checked(command: str, context: ToolContext) -> str | None:
+    """The sandbox's program, None for a command that runs without. Raises ToolFailure for one that doesn't
+    run."""
     if "\0" in command:
         raise ToolFailure("invalid_arguments", "the command holds a NUL")
     if len(command.encode()) > _LONGEST:
         raise ToolFailure(
             "too_large", f"the command has over {_LONGEST} bytes: write it to a file and run that"
         )
-    policy, scratch = context.policy, context.outputs.scratch
-    network = bool(policy.network)
-    sandbox = find_sandbox(context.environ, network=network)
-    if sandbox.program is None:
-        if not policy.allow_unconfined:
-            raise ToolFailure(
-                "unconfined",
-                f"commands can't be confined: {sandbox.reason}; without that, config.yaml must say "
-                "tools: {allowUnconfined: true}",
-            )
-        env = clean_environment(context.environ, str(scratch / "home"), str(scratch), network)
-        return shell(env["PATH"], command), env, False
+    if context.own:
+        raise ToolFailure(
+            "denied",
+            f"{shown(str(context.own))}, where uwf keeps its configuration or its store, is in {PROJECT}, and a "
+            "command could put another in its place: it must be moved out of there, see UWF_STORAGE_ROOT",
+        )
+    project = context.workspace.project.path
+    if not context.policy.allow_unconfined or shutil.which("bwrap", path=context.environ.get("PATH")):
+        check_project(project)
+    sandbox = find_sandbox(context.environ, network=bool(context.policy.network), project=project)
+    if sandbox.program is None and not context.policy.allow_unconfined:
+        raise ToolFailure(
+            "unconfined",
+            f"commands can't be confined: {sandbox.reason}; without that, config.yaml must say "
+            "tools: {allowUnconfined: true}",
+        )
+    return sandbox.program
+
+
+def _unconfined(
+    command: str, folder: Path, seconds: float, output: _Output, context: ToolContext
+) -> Finished:
+    scratch = context.outputs.scratch
+    env = clean_environment(
+        context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
+    )
+    return _run(shell(env["PATH"], command), folder, env, seconds, output)
+
+
+def _confined(
+    program: str,
+    command: str,
+    folder: Path,
+    seconds: float,
+    output: _Output,
+    context: ToolContext,
+    taken: list[str],
+) -> Finished:
+    """Runs a command in the sandbox; `taken` gets what became of the repositories that it made."""
+    project, network = context.workspace.project.path, bool(context.policy.network)
     env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network)
-    wrapped = confined(sandbox.program, context.workspace, scratch, env["PATH"], network, folder)
-    return [*wrapped, *shell(env["PATH"], command)], env, True
+    with (
+        Before(project) as before,
+        without_git(project, context.outputs.nothing) as no_git,
+    ):
+        try:
+            with Lifetime() as lifetime:
+                repositories = tuple(project.joinpath(*each.parts) for each in before.found)
+                scratch = context.outputs.scratch
+                view = View(context.workspace, context.visible, scratch, network, repositories)
+                wrapped = confined(program, view, lifetime.arguments, folder)
+                separator = wrapped.index("--remount-ro")
+                argv = [*wrapped[:separator], *no_git, *wrapped[separator:], *shell(env["PATH"], command)]
+                return _run(argv, Path("/"), env, seconds, output, lifetime.descriptors)
+        finally:
+            taken += before.take_new()
+
+
+def _run(
+    argv: list[str],
+    folder: Path,
+    env: dict[str, str],
+    seconds: float,
+    output: _Output,
+    descriptors: tuple[int, ...] = (),
+) -> Finished:
+    # Both streams on one pipe, so that they come in the order they were written.
+    joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
+    return run_process(
+        joined,
+        cwd=folder,
+        env=env,
+        timeout=seconds,
+        keep=_TAIL + _MARGIN,
+        on_stderr=output.add,
+        pass_fds=descriptors,
+    )
 
 
 COMMAND = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from uwf_git.tools.failure import ToolFailure, shown
@@ -59,10 +59,10 @@ def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
         if b"\0" in file.read(8192):
             raise ToolFailure("binary", f"{shown(spot.shown)} is a binary file of {size} bytes")
         file.seek(0)
-        return {"path": spot.shown, "bytes": size, **_range(file, first, column, most)}
+        return {"path": spot.shown, "bytes": size, **_range(file, first, column, most, context.outputs.clean)}
 
 
-def _range(file: BinaryIO, first: int, column: int, most: int) -> dict[str, Any]:
+def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[str], str]) -> dict[str, Any]:
     """Lines of a file from one on (counted from 1, as the columns of the first of them), as many as fit."""
     taken: list[str] = []
     room = SHOWN
@@ -81,7 +81,7 @@ def _range(file: BinaryIO, first: int, column: int, most: int) -> dict[str, Any]
         except UnicodeDecodeError:
             text, lossy = line.decode("utf-8", "replace"), True
         begin = column - 1 if total == first else 0
-        text = text[begin:]
+        text = clean(text)[begin:] if begin or len(text) > SHOWN else text
         if len(text) > room:
             # A line that fits into a result of its own waits for it; a longer one is cut.
             if taken and len(text) <= SHOWN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,15 +14,19 @@ _HEAD = 0.4  # what of the shown is its beginning; an end tells more, of a comma
 
 
 class Outputs:
-    """A folder of its own, removed by `close`. What is kept there is read as @output/NAME."""
+    """A folder of its own, removed by `close`. What is kept there is read as @output/NAME. `clean` takes secrets
+    out of a text before it is cut: a half of one would not be known any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, clean: Callable[[str], str] = str) -> None:
+        self.clean = clean
         self._folder = tempfile.TemporaryDirectory(prefix="uwf-tools-", ignore_cleanup_errors=True)
         self._numbers = itertools.count(1)
         base = Path(self._folder.name).resolve()
         self.path = base / "output"
         self.scratch = base / "tmp"  # the /tmp of commands, and their HOME
+        self.nothing = base / "nothing"  # an empty folder, to be mounted
         self.path.mkdir()
+        self.nothing.mkdir()
         (self.scratch / "home").mkdir(parents=True)
 
     def close(self) -> None:
@@ -38,6 +43,7 @@ class Outputs:
         the result then: `truncated`, and `rest`, which says how to get the remainder."""
         if len(text) <= most:
             return text, {}
+        text = self.clean(text)
         data = text.encode("utf-8", "replace")
         file, name = self.new_file()
         with file:

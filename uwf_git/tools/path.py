@@ -21,6 +21,7 @@ DEEPEST = 100  # folders below each other; each is an open descriptor while a pa
 LONGEST = 4096  # bytes of a path
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKS = 40
+_GIT_FOLDER = ("head", "commondir", "objects", "refs")  # by which git knows a folder of its own
 # Characters that some file systems take for nothing within a name.
 _UNSEEN = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
@@ -58,11 +59,13 @@ class Spot(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How to walk. `hidden` are the folders and files that nobody may come through; `writing` refuses what
-    is git's own; `make_folders` makes those that are missing, and `made` gets their paths; without
-    `follow`, the last name may be a link."""
+    """How to walk. `hidden` are the folders and files that nobody may come through, and `closed` the names,
+    from the mount on and without case, of some that need not be there; `writing` refuses what is git's own;
+    `make_folders` makes those that are missing, and `made` gets their paths; without `follow`, the last name
+    may be a link."""
 
     hidden: frozenset[Identity] = frozenset()
+    closed: frozenset[tuple[str, ...]] = frozenset()
     writing: bool = False
     make_folders: bool = False
     follow: bool = True
@@ -99,6 +102,31 @@ def system_failure(error: OSError, path: str) -> ToolFailure:
 def missing(path: str) -> ToolFailure:
     """There is nothing of that name."""
     return ToolFailure("not_found", f"{shown(path)} does not exist")
+
+
+def places(path: Path) -> Iterator[Path]:
+    """The symbolic links that the system comes through on its way to a path, and where it ends: each is a
+    name in a folder that is free of links. There need be nothing at the end."""
+    here = Path("/")
+    pending = [*path.absolute().parts[1:]][::-1]
+    links = 0
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        try:
+            target = (here / name).readlink()
+        except OSError:
+            here = here / name
+            continue
+        yield here / name
+        links += 1
+        if links > _LINKS:
+            return
+        here = Path("/") if target.is_absolute() else here
+        pending += [part for part in target.parts if part != "/"][::-1]
+    yield here
 
 
 class _Steps:
@@ -187,16 +215,21 @@ class _Steps:
     def _check_folder(self) -> None:
         here = self._open[-1]
         self._check_identity(os.fstat(here), "")
-        if self._rules.writing and _is_git_folder(here):
+        if self._rules.writing and is_git_folder(here):
             raise self._git("")
 
     def _check_identity(self, found: os.stat_result, name: str) -> None:
         if (found.st_dev, found.st_ino) in self._rules.hidden:
-            raise ToolFailure("denied", f"{self._shown(name)} is not for tools")
+            raise self._closed(name)
 
     def _check_name(self, name: str) -> None:
-        if self._rules.writing and is_git_name(name):
+        if self._mount.writable and folded((*self._names, name)) in self._rules.closed:
+            raise self._closed(name)
+        if self._rules.writing and (is_git_name(name) or makes_git_folder(self._open[-1], (name,))):
             raise self._git(name)
+
+    def _closed(self, name: str) -> ToolFailure:
+        return ToolFailure("denied", f"{self._shown(name)} is not for tools")
 
     def _git(self, name: str) -> ToolFailure:
         return ToolFailure("denied", f"{self._shown(name)} belongs to git, and tools don't write there")
@@ -219,10 +252,19 @@ def is_git_name(name: str) -> bool:
     return plain in (".git", "git~1")
 
 
-def _is_git_folder(descriptor: int) -> bool:
-    """Whether git would take the folder for a repository's own: a bare one, or one beside its files."""
+def folded(names: Iterable[str]) -> tuple[str, ...]:
+    """Names as a file system compares them that knows no case."""
+    return tuple(name.translate(_UNSEEN).casefold().rstrip(". ") for name in names)
+
+
+def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
+    """Whether git would take the folder for a repository's own: a bare one, or one beside its files. It may
+    be asked as if there were `further` names in it."""
+    names = set(folded(further))
 
     def there(name: str) -> bool:
+        if name.casefold() in names:
+            return True
         try:
             os.stat(name, dir_fd=descriptor, follow_symlinks=False)
         except OSError:
@@ -230,3 +272,9 @@ def _is_git_folder(descriptor: int) -> bool:
         return True
 
     return there("HEAD") and (there("commondir") or (there("objects") and there("refs")))
+
+
+def makes_git_folder(descriptor: int, names: Iterable[str]) -> bool:
+    """Whether these names, once they are in the folder, make it a repository's own."""
+    marks = [name for name in folded(names) if name in _GIT_FOLDER]
+    return bool(marks) and is_git_folder(descriptor, marks)

@@ -1,7 +1,7 @@
 """A command's surroundings: a clean environment, and bubblewrap around it where it works.
 
-Inside, there are the system's programs and libraries, read only; the project, writable but for git's own
-folder, since what stands there is run by git outside; a /tmp that lasts as long as the step; and nothing
+Inside, there are the system's programs and libraries, read only; the project, writable but for the git
+repositories in it, since what stands there is run by git outside; a /tmp that lasts as long as the step; and nothing
 else: no home folders, no sockets of services, no other processes, no network unless it is allowed (then
 all of it, this machine's own services included). Whether bubblewrap works is found out by running it, for
 kernels and containers forbid what it needs in many ways.
@@ -9,9 +9,10 @@ kernels and containers forbid what it needs in many ways.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +20,13 @@ from typing import NamedTuple
 from uwf_git.errors import AgentFailed
 from uwf_git.process import run_command
 from uwf_git.tools.failure import ToolFailure
+from uwf_git.tools.visible import Visible, outside
 from uwf_git.tools.workspace import PROJECT, WORKFLOW, Workspace
 
 PACKAGE = "bubblewrap"
 _TRIAL = 10.0  # seconds
 _PROCESSES = 4096  # at once, where the kernel counts them by namespace
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 # Of /etc what programs need to run; the rest may hold keys.
 _ETC = (
     "alternatives",
@@ -62,12 +64,6 @@ _ETC = (
 )
 _PASSED = ("LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 _PASSED_WITH_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-_NO_PROGRAMS = ("/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/tmp", "/var", "/var/tmp")
-_INSTALLED = (
-    "pyvenv.cfg",
-    "conda-meta",
-    "lib/node_modules",
-)  # marks of a folder that holds a bin/ of its own
 
 
 class Sandbox(NamedTuple):
@@ -78,9 +74,11 @@ class Sandbox(NamedTuple):
     reason: str = ""
 
 
-def find_sandbox(environ: Mapping[str, str], *, network: bool) -> Sandbox:
-    """The sandbox of this machine, tried once a process and kind."""
-    return _tried(environ.get("PATH", os.defpath), network)
+def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | None = None) -> Sandbox:
+    """The sandbox of this machine, tried once a process and kind. It is never one that stands in the
+    project, where a command may have put it, whatever PATH says."""
+    path = environ.get("PATH", os.defpath)
+    return _tried(path if project is None else outside(path, project), network)
 
 
 @lru_cache(maxsize=8)
@@ -101,23 +99,34 @@ def _tried(path: str, network: bool) -> Sandbox:
     return Sandbox(program)
 
 
-def confined(
-    program: str, workspace: Workspace, scratch: Path, path: str, network: bool, folder: Path
-) -> list[str]:
-    """The arguments that put a command, to be appended, into the sandbox. `scratch` becomes its /tmp,
-    `path` is the PATH it will have, `folder` where it starts. Raises ToolFailure, denied, for a project
-    that can't be kept apart from the home folder."""
-    project = workspace.project.path
-    home = Path.home().resolve()
-    if home.is_relative_to(project):
+def check_project(project: Path) -> None:
+    """Raises ToolFailure, denied, for a project that can't be kept apart from the home folder."""
+    if Path.home().resolve().is_relative_to(project):
         raise ToolFailure(
             "denied",
             f"{PROJECT} holds the whole home folder, so commands can't be kept from it; use a smaller one",
         )
-    argv = [program, *_isolation(network), *_system_binds()]
-    argv += ["--bind", str(scratch), "/tmp"]
-    for tools in _toolchains(path, project, home):
-        argv += ["--ro-bind-try", tools, tools]
+
+
+class View(NamedTuple):
+    """What a command sees. `scratch` becomes its /tmp; `repositories` are those of git in the project."""
+
+    workspace: Workspace
+    visible: Visible
+    scratch: Path
+    network: bool
+    repositories: tuple[Path, ...] = ()
+
+
+def confined(program: str, view: View, more: Sequence[str], folder: Path) -> list[str]:
+    """The arguments that put a command, to be appended, into the sandbox. `more` is put before all others,
+    `folder` is where the command starts."""
+    workspace = view.workspace
+    project = workspace.project.path
+    argv = [program, *more, *_isolation(view.network), *_system_binds()]
+    argv += ["--bind", str(view.scratch), "/tmp"]
+    for tools in view.visible.toolchains:
+        argv += ["--ro-bind-try", str(tools), str(tools)]
     argv += ["--bind", str(project), str(project)]
     for mount in workspace.mounts:
         if (
@@ -126,9 +135,25 @@ def confined(
             and not project.is_relative_to(mount.path)
         ):
             argv += ["--ro-bind", str(mount.path), str(mount.path)]
-    argv += _git_beside(project / ".git")
-    argv += _kept_apart(workspace, project)
+    for git in view.visible.git:
+        argv += ["--ro-bind", str(git), str(git)]
+    argv += _kept_apart(workspace, view.repositories)
     return [*argv, "--remount-ro", "/", "--chdir", str(folder), "--"]
+
+
+@contextlib.contextmanager
+def without_git(project: Path, nothing: Path) -> Iterator[list[str]]:
+    """Arguments that keep a project without git's folder from getting one while a command runs: for somebody
+    else may be at work in it at this moment. The empty folder that stands there is removed afterwards."""
+    place = project / ".git"
+    with contextlib.suppress(OSError):
+        place.mkdir()
+    try:
+        is_empty = place.is_dir() and not place.is_symlink() and not any(place.iterdir())
+        yield ["--ro-bind", str(nothing), str(place)] if is_empty else []
+    finally:
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
 
 def clean_environment(environ: Mapping[str, str], home: str, temporary: str, network: bool) -> dict[str, str]:
@@ -191,7 +216,7 @@ def _isolation(network: bool) -> list[str]:
 
 def _system_binds() -> list[str]:
     argv: list[str] = []
-    for name in _SYSTEM:
+    for name in SYSTEM:
         path = Path(name)
         if path.is_symlink():
             argv += ["--symlink", str(path.readlink()), name]
@@ -207,75 +232,13 @@ def _system_binds() -> list[str]:
     return argv
 
 
-def _toolchains(path: str, project: Path, home: Path) -> Iterator[str]:
-    """The folders outside of the system's that the programs on PATH need: those of PATH themselves, and
-    what an environment or a version manager has around them."""
-    seen: set[Path] = set()
-    for entry in [*path.split(os.pathsep), str(project / ".venv/bin"), str(project / "venv/bin")]:
-        if not entry.startswith("/") or not Path(entry).is_dir():
-            continue
-        for folder in _around(Path(entry), home):
-            real = folder.resolve()
-            inside = real.is_relative_to(project) or any(real.is_relative_to(name) for name in _SYSTEM)
-            around = home.is_relative_to(real) or project.is_relative_to(real) or str(real) in _NO_PROGRAMS
-            if folder in seen or inside or around:
-                continue
-            seen.add(folder)
-            yield str(folder)
-
-
-def _around(entry: Path, home: Path) -> Iterator[Path]:
-    yield entry
-    prefix = entry.parent
-    if entry.name == "bin" and prefix != home:
-        if any((prefix / mark).exists() for mark in _INSTALLED) or any(prefix.glob("lib/python3*")):
-            yield prefix
-        if prefix.name == ".cargo":
-            yield home / ".rustup"
-    elif entry.name == "shims":
-        yield prefix  # of pyenv, rbenv, asdf: the versions stand beside it
-    base = _base_of(prefix / "pyvenv.cfg")
-    if base is not None:
-        yield from dict.fromkeys((base, base.resolve()))
-
-
-def _base_of(configuration: Path) -> Path | None:
-    """The Python that a virtual environment was made with: the folder that holds its bin/."""
-    try:
-        lines = configuration.read_text(encoding="utf-8", errors="replace")[:10_000].splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        name, _, value = line.partition("=")
-        if name.strip() == "home" and value.strip().startswith("/"):
-            folder = Path(value.strip())
-            return folder.parent if folder.name == "bin" and (folder / "python3").exists() else None
-    return None
-
-
-def _git_beside(link: Path) -> Iterator[str]:
-    """Git's folders of a worktree, which stand elsewhere, to be read."""
-    try:
-        if not link.is_file() or not (text := link.read_text(encoding="utf-8")).startswith("gitdir: "):
-            return
-        folder = (link.parent / text[len("gitdir: ") :].strip()).resolve()
-        common = folder / "commondir"
-        shared = (
-            (folder / common.read_text(encoding="utf-8").strip()).resolve() if common.exists() else folder
-        )
-    except (OSError, ValueError):
-        return
-    for each in dict.fromkeys((shared, folder)):
-        # The file could name any folder; only what git would take for its own is shown.
-        if (each / "HEAD").is_file() and ((each / "commondir").is_file() or (each / "objects").is_dir()):
-            yield from ("--ro-bind", str(each), str(each))
-
-
-def _kept_apart(workspace: Workspace, project: Path) -> Iterator[str]:
-    """What is in the project and yet not the command's: git's own folder, and what is hidden."""
-    git = (project / ".git").resolve()
-    if git.exists() and git.is_relative_to(project) and git != project:
-        yield from ("--ro-bind", str(git), str(git))
+def _kept_apart(workspace: Workspace, repositories: Sequence[Path]) -> Iterator[str]:
+    """What is in the project and yet not the command's: what is git's own, and what is hidden."""
+    project = workspace.project.path
+    for path in repositories:
+        git = path.resolve()
+        if git.exists() and git.is_relative_to(project):
+            yield from ("--ro-bind", str(git), str(git))
     for path in workspace.hidden:
         if path.is_relative_to(project):
             yield from ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", "/dev/null", str(path))

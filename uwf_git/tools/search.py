@@ -70,7 +70,11 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 seen += 1
                 if seen < first:
                     continue
-                lines.append(f"{name}:{number}: {_around(line.rstrip(), match.start())}")
+                at = match.start()
+                if len(line) > _LINE:
+                    line = context.outputs.clean(line)
+                    at = found_at.start() if (found_at := pattern.search(line)) else min(at, len(line))
+                lines.append(f"{name}:{number}: {_around(line.rstrip(), at)}")
                 size += len(lines[-1])
                 if len(lines) > FOUND or size > SHOWN:
                     lines.pop()

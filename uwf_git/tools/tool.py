@@ -12,6 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.errors import UwfError
@@ -21,6 +22,7 @@ from uwf_git.schema import Schema
 from uwf_git.tools.failure import ToolFailure, shown
 from uwf_git.tools.outputs import SHOWN, Outputs
 from uwf_git.tools.sandbox import find_sandbox
+from uwf_git.tools.visible import Visible
 from uwf_git.tools.workspace import WORKFLOW, Workspace
 
 ARGUMENTS = 8_000_000  # characters of a call's arguments
@@ -31,13 +33,16 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 class ToolContext(NamedTuple):
     """What a tool works with. `deadline` is on time.monotonic()'s clock. `environ` is what run_command
-    takes the few variables from that it passes on."""
+    takes the few variables from that it passes on; `visible` is what its commands see of the machine, and
+    `own` a place of uwf's in the project, which keeps them from running."""
 
     workspace: Workspace
     policy: ToolPolicy
     outputs: Outputs
     deadline: float | None = None
     environ: Mapping[str, str] = {}
+    visible: Visible = Visible()
+    own: Path | None = None
 
     def seconds(self, most: float) -> float:
         """How long something may take that takes at most this long. Raises ToolFailure when the step's
@@ -126,7 +131,9 @@ class Toolbox:
         policy = self.context.policy
         confined = None
         if "run_command" in self.names:
-            confined = find_sandbox(self.context.environ, network=bool(policy.network)).program is not None
+            project = self.context.workspace.project.path
+            found = find_sandbox(self.context.environ, network=bool(policy.network), project=project)
+            confined = found.program is not None
         mounts = {mount.name for mount in self.context.workspace.mounts}
         return policy.describe(self.names, confined, WORKFLOW in mounts)
 

@@ -19,7 +19,19 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from uwf_git.tools.failure import ToolFailure, shown
-from uwf_git.tools.path import FOLDER, LONGEST, Mount, Rules, Spot, missing, system_failure, walk
+from uwf_git.tools.path import (
+    FOLDER,
+    LONGEST,
+    Mount,
+    Rules,
+    Spot,
+    folded,
+    makes_git_folder,
+    missing,
+    places,
+    system_failure,
+    walk,
+)
 
 PROJECT, WORKFLOW, OUTPUT = "@project", "@workflow", "@output"
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -50,8 +62,8 @@ class _Before(NamedTuple):
 
 
 class Workspace:
-    """The mounts. `hidden` are folders and files that no tool may touch although they are inside. Raises
-    OSError where a folder is missing."""
+    """The mounts. `hidden` are folders and files that no tool may touch although they are inside, nor make
+    where they are not there. Raises OSError where a folder is missing."""
 
     def __init__(
         self,
@@ -68,6 +80,12 @@ class Workspace:
         self.hidden = tuple(path.resolve() for path in hidden if path.exists())
         found = [path.stat() for path in self.hidden]
         self._identities = frozenset((each.st_dev, each.st_ino) for each in found)
+        self._closed = frozenset(
+            folded(place.relative_to(self.project.path).parts)
+            for path in hidden
+            for place in places(path)
+            if place.is_relative_to(self.project.path) and place != self.project.path
+        )
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
@@ -86,10 +104,13 @@ class Workspace:
         if rules.writing and not mount.writable:
             raise ToolFailure("read_only", f"{mount.name} can only be read; write to {PROJECT}")
         try:
-            with walk(mount, parts, rules._replace(hidden=self._identities)) as spot:
+            with walk(mount, parts, self._rules(rules)) as spot:
                 yield spot
         except OSError as error:
             raise system_failure(error, path) from None
+
+    def _rules(self, rules: Rules) -> Rules:
+        return rules._replace(hidden=self._identities, closed=self._closed)
 
     @contextlib.contextmanager
     def open_file(self, path: str) -> Iterator[tuple[BinaryIO, Spot]]:
@@ -125,6 +146,7 @@ class Workspace:
             with contextlib.ExitStack() as stack:
                 spots = [stack.enter_context(self._target(change, folders)) for change in changes]
                 _refuse_twins(spots)
+                _refuse_repositories(changes, spots)
                 return _carry_out(changes, spots, done)
         except BaseException:
             self._remove_folders(folders)
@@ -202,6 +224,20 @@ def _refuse_twins(spots: Sequence[Spot]) -> None:
     for spot, place in zip(spots, places, strict=True):
         if places.count(place) > 1:
             raise ToolFailure("invalid_arguments", f"{shown(spot.shown)} is changed twice")
+
+
+def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> None:
+    """What makes a repository of a folder may come in one file, or in several together."""
+    made: dict[tuple[int, int], list[Spot]] = {}
+    for change, spot in zip(changes, spots, strict=True):
+        if change.data is not None:
+            folder = os.fstat(spot.folder)
+            made.setdefault((folder.st_dev, folder.st_ino), []).append(spot)
+    for beside in made.values():
+        if makes_git_folder(beside[0].folder, [spot.name for spot in beside]):
+            raise ToolFailure(
+                "denied", f"{shown(beside[0].shown)} would make its folder a git repository's own"
+            )
 
 
 def _carry_out(

@@ -1,0 +1,49 @@
+"""What a command has started ends with it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from uwf_git.descendants import MARK
+from uwf_git.process import run_command
+
+# It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.
+LEAVING = """
+import os, pathlib, subprocess, sys, time
+program = "import os, signal, time, pathlib; {signals}; " \\
+    "pathlib.Path('mark').write_text(os.environ['{mark}']); pathlib.Path('pid').write_text(str(os.getpid())); " \\
+    "time.sleep(600)"
+subprocess.Popen([sys.executable, "-c", program], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)
+while not pathlib.Path("pid").exists() or not pathlib.Path("pid").read_text():
+    time.sleep(0.01)
+{then}
+"""
+
+
+def _alive(pid: str) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
+@pytest.mark.parametrize("then", ["", "time.sleep(600)"], ids=["exits", "runs out of time"])
+def test_what_has_left_the_group_of_a_command_is_ended_with_it_also_by_an_outer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    signals = "signal.signal(15, signal.SIG_IGN)" if then else "pass"
+    program = LEAVING.format(signals=signals, mark=MARK, then=then)
+    monkeypatch.setenv(MARK, "0uter")
+    done = run_command(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        timeout=3 if then else None,
+    )
+    assert done.timed_out == bool(then)
+    assert not _alive((tmp_path / "pid").read_text())
+    # A step that runs within another's belongs to that too, even with an environment made anew.
+    outer, _, own = (tmp_path / "mark").read_text().partition(":")
+    assert outer == "0uter" and len(own) == 16
