@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import socket
 import stat
 import threading
@@ -148,13 +149,18 @@ def test_a_folder_swapped_for_a_link_all_the_time_never_lets_a_path_out(project:
     over = threading.Event()
 
     def swap() -> None:
-        link, kept = project / "link", project / "kept"
+        link, kept, folder = project / "link", project / "kept", project / "swap"
         while not over.is_set():
             link.symlink_to(outside)
-            (project / "swap").rename(kept)
-            link.rename(project / "swap")
-            (project / "swap").unlink()
-            kept.rename(project / "swap")
+            folder.rename(kept)
+            try:
+                link.rename(folder)
+                folder.unlink()
+                kept.rename(folder)
+            except OSError:  # a change made the folder anew meanwhile
+                link.unlink(missing_ok=True)
+                shutil.rmtree(folder)
+                kept.rename(folder)
 
     thread = threading.Thread(target=swap)
     thread.start()
