@@ -3,6 +3,7 @@ of several files is whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -159,8 +160,10 @@ def test_a_folder_swapped_for_a_link_all_the_time_never_lets_a_path_out(project:
                 kept.rename(folder)
             except OSError:  # a change made the folder anew meanwhile
                 link.unlink(missing_ok=True)
-                shutil.rmtree(folder)
-                kept.rename(folder)
+                while kept.exists():
+                    shutil.rmtree(folder, ignore_errors=True)
+                    with contextlib.suppress(OSError):
+                        kept.rename(folder)
 
     thread = threading.Thread(target=swap)
     thread.start()
