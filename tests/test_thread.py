@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,8 @@ from uwf_git.ids import Hash, ThreadId
 from uwf_git.instance import Instance
 from uwf_git.location import Location, init
 from uwf_git.protocol import STEPNODE, TEXT, Step
-from uwf_git.repository import Entry, Oid, Repository
+from uwf_git.registry import walk_tree
+from uwf_git.repository import Oid
 from uwf_git.thread import Damaged, Head, History
 from uwf_git.workflow.compile import Compiled, compile_source
 from uwf_git.workflow.source import parse_source
@@ -383,13 +383,3 @@ def test_node_files_are_readable_json(instance: Instance) -> None:
                 "payload",
                 "timestamp",
             }
-
-
-def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:
-    """Every file below a tree with its path, folders themselves left out."""
-    for entry in repository.tree(oid):
-        path = prefix + entry.name
-        if entry.is_tree:
-            yield from walk_tree(repository, entry.oid, path + "/")
-        else:
-            yield path, entry

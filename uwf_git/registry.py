@@ -6,7 +6,7 @@ version before, so the ref's history is the version history and a rollback is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import layout
@@ -14,7 +14,7 @@ from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.ids import Hash
 from uwf_git.nearest import nearest
 from uwf_git.protocol import BUILTIN, Workflow, is_kind, parse_workflow, workflow_type
-from uwf_git.repository import Oid
+from uwf_git.repository import Entry, Oid, Repository
 from uwf_git.store import Store
 
 if TYPE_CHECKING:
@@ -197,3 +197,13 @@ class Registry:
         if row.kind != "workflow" or row.name is None:
             raise Invalid(f"commit {oid} is no workflow version", "delete or restore its ref with git")
         return Version(row.name, row.node, str(oid), row.time)
+
+
+def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+    """Every file below a tree with its path, folders themselves left out."""
+    for entry in repository.tree(oid):
+        path = prefix + entry.name
+        if entry.is_tree:
+            yield from walk_tree(repository, entry.oid, path + "/")
+        else:
+            yield path, entry

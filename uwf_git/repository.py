@@ -14,7 +14,7 @@ import os
 import random
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pygit2
@@ -497,13 +497,3 @@ def _damaged(name: str, reason: str) -> StoreDamaged:
 def _unwritable(path: Path, error: Exception) -> StoreUnwritable:
     reason = str(error).strip().rstrip(":")
     return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
-
-
-def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:
-    """Every file below a tree with its path, folders themselves left out."""
-    for entry in repository.tree(oid):
-        path = prefix + entry.name
-        if entry.is_tree:
-            yield from walk_tree(repository, entry.oid, path + "/")
-        else:
-            yield path, entry

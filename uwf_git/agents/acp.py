@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from uwf_git.errors import AgentFailed, Usage
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.extract import failed_with, judge
+from uwf_git.kit.options import read_options
 
 if TYPE_CHECKING:
     from uwf_git.acp.session import Said, Session, Settings
@@ -58,25 +59,11 @@ class Options(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    options: dict[str, Any] = {}
-    rest = list(args)
-    while rest and rest[0].startswith("-"):
-        name, equals, value = rest.pop(0).partition("=")
-        if name == "--" and not equals:
-            break
-        if name == "--no-files" and not equals:
-            options["files"] = False
-            continue
-        if name not in ("--mode", "--model", "--auth"):
-            raise Usage(f"uwf-acp has no option {name}", USAGE)
-        if not equals:
-            if not rest:
-                raise Usage(f"uwf-acp: {name} needs a value", USAGE)
-            value = rest.pop(0)
-        options[name.removeprefix("--")] = value
-    if not rest:
+    given, command = read_options("uwf-acp", USAGE, args, ("--mode", "--model", "--auth"), ("--no-files",))
+    if not command:
         raise Usage("uwf-acp has no command to run", f"{USAGE}, as in: uwf-acp opencode acp")
-    return Options(tuple(rest), **options)
+    options: dict[str, Any] = {name.removeprefix("--"): value for name, value in given}
+    return Options(command, files=options.pop("no-files", None) is None, **options)
 
 
 def run(ctx: Context) -> Reply:

@@ -14,7 +14,8 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.errors import AgentFailed, Usage
+from uwf_git.agents.model import asked_model, read_asking
+from uwf_git.errors import Usage
 from uwf_git.kit import Context, Reply, create_agent
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from uwf_git.ids import ThreadId
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
-SCENARIO = "agent"
-MOST_TURNS = 1000
+TURNS, MOST_TURNS = 30, 1000
 
 _loops: dict[ThreadId, tuple[str, Loop]] = {}
 """The last conversation of each thread, by its session, which nobody shares: its name is random."""
@@ -35,37 +35,17 @@ class Options(NamedTuple):
     """The agent's arguments. `extra` are fields of the request."""
 
     model: str | None = None
-    turns: int = 30
+    turns: int = TURNS
     extra: tuple[tuple[str, int | float], ...] = ()
 
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    options = Options()
-    rest = list(args)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if name not in ("--model", "--turns", "--temperature", "--max-tokens"):
-            raise Usage(f"uwf-builtin has no argument {name}", USAGE)
-        if not equals:
-            if not rest:
-                raise Usage(f"uwf-builtin: {name} needs a value", USAGE)
-            value = rest.pop(0)
-        if name == "--model":
-            options = options._replace(model=value)
-            continue
-        try:
-            number = float(value) if name == "--temperature" else int(value)
-        except ValueError:
-            raise Usage(f"uwf-builtin: {name} {value!r} is no number", USAGE) from None
-        if name == "--turns":
-            if not 1 <= number <= MOST_TURNS:
-                raise Usage(f"uwf-builtin: --turns must be from 1 to {MOST_TURNS}", USAGE)
-            options = options._replace(turns=int(number))
-        else:
-            field = name.removeprefix("--").replace("-", "_")
-            options = options._replace(extra=(*options.extra, (field, number)))
-    return options
+    known = ("--model", "--turns", "--temperature", "--max-tokens")
+    asking = read_asking("uwf-builtin", USAGE, args, known)
+    if asking.turns is not None and not 1 <= asking.turns <= MOST_TURNS:
+        raise Usage(f"uwf-builtin: --turns must be from 1 to {MOST_TURNS}", USAGE)
+    return Options(asking.model, TURNS if asking.turns is None else asking.turns, asking.extra)
 
 
 def run(ctx: Context) -> Reply:
@@ -89,7 +69,8 @@ def _perform(ctx: Context, said: str, session: str = "", loop: Loop | None = Non
     from uwf_git.chat import Chat, resolve_endpoint
 
     options: Options = ctx.options
-    endpoint = resolve_endpoint(ctx.config, _model(ctx, options), ctx.secrets)
+    model = asked_model("uwf-builtin", ctx.config, options.model)
+    endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
     with Chat(endpoint) as chat, surroundings(ctx) as around:
         box = around.toolbox
         ask = _asking(ctx, chat, options, box.offered())
@@ -161,17 +142,6 @@ def _system(ctx: Context, options: Options, tools: str) -> str:
     else:
         parts.append("You have no tools: all that you need stands in your task.")
     return "\n\n".join(parts)
-
-
-def _model(ctx: Context, options: Options) -> str:
-    from uwf_git.config import resolve_model
-
-    if options.model is not None:
-        return options.model
-    model = resolve_model(ctx.config, SCENARIO)
-    if model is None:
-        raise AgentFailed("uwf-builtin has no model to ask", "set one up with: uwf setup")
-    return model.alias
 
 
 agent = create_agent("uwf-builtin", run, continue_, parse_args, USAGE)

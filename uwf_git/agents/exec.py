@@ -22,6 +22,7 @@ from uwf_git.fields import Field, Variant, choices, types, variants
 from uwf_git.kit import Context, Reply, TurnRecord, create_agent
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.kit.format import render_frontmatter
+from uwf_git.kit.options import read_options
 
 if TYPE_CHECKING:
     from uwf_git.process import Finished
@@ -95,20 +96,11 @@ class Ended(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    options = Options()
-    rest = list(args)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        name, equals, value = rest.pop(0).partition("=")
-        if name == "--" and not equals:
-            break
-        if name not in ("--role", "--ok", "--fail", "--tail", "--stdin"):
-            raise Usage(f"uwf-exec has no option {name}", USAGE)
-        if not equals:
-            if not rest:
-                raise Usage(f"uwf-exec: {name} needs a value", USAGE)
-            value = rest.pop(0)
+    given, command = read_options("uwf-exec", USAGE, args, ("--role", "--ok", "--fail", "--tail", "--stdin"))
+    options = Options(command)
+    for name, value in given:
         options = _with_option(options, name, value)
-    return options._replace(command=tuple(rest))
+    return options
 
 
 def _with_option(options: Options, name: str, value: str) -> Options:

@@ -7,52 +7,25 @@ turns that the failed attempt left.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from uwf_git.errors import AgentFailed, Usage
+from uwf_git.agents.model import Asking, asked_model, read_asking
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.extract import failed_with
 
 USAGE = "uwf-llm [--model ALIAS] [--temperature NUMBER] [--max-tokens NUMBER]"
-SCENARIO = "agent"
+Options = Asking
 
 Message = dict[str, Any]
 _conversations: dict[str, list[Message]] = {}
 """By session, which nobody shares: a session's name is random."""
 
 
-class Options(NamedTuple):
-    """The agent's arguments. `extra` are fields of the request."""
-
-    model: str | None = None
-    extra: tuple[tuple[str, int | float], ...] = ()
-
-
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    options = Options()
-    rest = list(args)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        if name not in ("--model", "--temperature", "--max-tokens"):
-            raise Usage(f"uwf-llm has no argument {name}", USAGE)
-        if not equals:
-            if not rest:
-                raise Usage(f"uwf-llm: {name} needs a value", USAGE)
-            value = rest.pop(0)
-        if name == "--model":
-            options = options._replace(model=value)
-            continue
-        try:
-            number = float(value) if name == "--temperature" else int(value)
-        except ValueError:
-            raise Usage(f"uwf-llm: {name} {value!r} is no number", USAGE) from None
-        field = name.removeprefix("--").replace("-", "_")
-        options = options._replace(extra=(*options.extra, (field, number)))
-    return options
+    return read_asking("uwf-llm", USAGE, args, ("--model", "--temperature", "--max-tokens"))
 
 
 def run(ctx: Context) -> Reply:
@@ -77,11 +50,10 @@ def continue_(ctx: Context, session: str, message: str) -> Reply:
 
 def _say(ctx: Context, session: str, messages: list[Message]) -> Reply:
     from uwf_git.chat import Chat, resolve_endpoint
-    from uwf_git.redact import load_secrets
 
     options: Options = ctx.options
-    root = ctx.config.path.parent
-    endpoint = resolve_endpoint(ctx.config, _model(ctx, options), load_secrets(root, ctx.config, os.environ))
+    model = asked_model("uwf-llm", ctx.config, options.model)
+    endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
     with Chat(endpoint) as chat:
         done = chat.complete(messages, deadline=ctx.deadline, extra=dict(options.extra))
     reply = done.reply(session)
@@ -91,17 +63,6 @@ def _say(ctx: Context, session: str, messages: list[Message]) -> Reply:
         hint = "raise --max-tokens" if done.finish == "length" else "try again, or another model"
         raise failed_with(reply, f"model {done.model} gave an empty answer{why}", hint)
     return reply
-
-
-def _model(ctx: Context, options: Options) -> str:
-    from uwf_git.config import resolve_model
-
-    if options.model is not None:
-        return options.model
-    model = resolve_model(ctx.config, SCENARIO)
-    if model is None:
-        raise AgentFailed("uwf-llm has no model to ask", "set one up with: uwf setup")
-    return model.alias
 
 
 agent = create_agent("uwf-llm", run, continue_, parse_args, USAGE)

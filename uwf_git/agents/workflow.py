@@ -15,11 +15,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git import errors
-from uwf_git.errors import AgentFailed, Invalid, NotFound, UwfError, Waiting
+from uwf_git.errors import AgentFailed, Invalid, NotFound, Usage, UwfError, Waiting
 from uwf_git.ids import ThreadId, is_thread_id
-from uwf_git.kit import Context, Reply, Usage, create_agent
+from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit.context import Usage as Tokens
 from uwf_git.kit.extract import failed_with, judge
+from uwf_git.kit.options import read_options
 from uwf_git.protocol import SUSPEND, USER, is_kind
 from uwf_git.repository import Oid
 
@@ -43,17 +44,10 @@ class Options(NamedTuple):
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
-    rest, output = list(args), None
-    while rest and rest[0].startswith("--"):
-        name, equals, value = rest.pop(0).partition("=")
-        if name != "--output":
-            raise errors.Usage(f"uwf-workflow has no argument {name}", USAGE)
-        if not equals and not rest:
-            raise errors.Usage("uwf-workflow: --output needs a value", USAGE)
-        output = value if equals else rest.pop(0)
-    if len(rest) != 1:
-        raise errors.Usage("uwf-workflow needs the name of one workflow", USAGE)
-    return Options(rest[0], output)
+    given, names = read_options(NAME, USAGE, args, ("--output",))
+    if len(names) != 1:
+        raise Usage("uwf-workflow needs the name of one workflow", USAGE)
+    return Options(names[0], dict(given).get("--output"))
 
 
 def run(ctx: Context) -> Reply:
@@ -206,7 +200,7 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
     usage = detail.payload["usage"]
     return reply._replace(
         model=detail.payload["model"],
-        usage=Usage(**usage) if usage else None,
+        usage=Tokens(**usage) if usage else None,
         cost=detail.payload.get("cost"),
     )
 

@@ -83,7 +83,7 @@ def surroundings(ctx: Context) -> Iterator[Surroundings]:
 def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:
     """Writes the definition of a thread's workflow, and the files that it includes, into a folder, as they
     lay beside each other."""
-    from uwf_git.repository import walk_tree
+    from uwf_git.registry import walk_tree
     from uwf_git.thread import Threads
 
     repository = store.repository
