@@ -112,7 +112,7 @@ def _of_detail(instance: Instance, detail: Hash | None, agent: str, attempt: boo
         return Spent(steps=int(not attempt), attempts=int(attempt))
     if content is None or not is_kind(content.type, "detail"):
         return spending.spent(None, (), attempt)
-    turns = instance.store.turns(content.payload)
+    turns = instance.threads.turns(content.payload)
     spent = spending.spent(content.payload, turns, attempt)
     return spent._replace(seconds=0.0, unmetered=0) if agent == _BY_OTHERS else spent
 

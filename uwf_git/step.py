@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import agents, ledger
+from uwf_git.acceptance import accept
 from uwf_git.errors import AgentFailed, Busy, HeadMoved, Invalid, NotFound, SigningFailed, UwfError, Waiting
 from uwf_git.ids import Hash, ThreadId, fork_id, is_hash
 from uwf_git.instance import Instance
@@ -23,13 +24,11 @@ from uwf_git.protocol import (
     ANSWER,
     DETAIL,
     END,
-    QUESTION,
     STEPNODE,
     USER,
     Step,
     StepContext,
     is_kind,
-    parse_step,
 )
 from uwf_git.repository import Oid, StoreUnwritable
 from uwf_git.run import Order, Report
@@ -37,7 +36,6 @@ from uwf_git.status import (
     COMPLETED,
     KILLED,
     Outlook,
-    decide_at,
     outlook,
     raise_if_stuck,
     status_of,
@@ -244,7 +242,8 @@ class _Run:
             if made.error is not None:
                 raise made.error
             assert made.step is not None
-            result = self._accept(made.step)
+            step, merge = accept(instance, self._head, self._history, self._role, made.step)
+            result = _append(instance, self._head, self._history, made.step, step, merge)
         except AgentFailed as error:
             self._keep(made, error)
             instance.runs.clear(thread)
@@ -417,64 +416,6 @@ class _Run:
         else:
             return Made(Hash(last.upper()), None, detail, *tails)
         return Made(None, error, detail, *tails)
-
-    def _accept(self, node: Hash) -> tuple[Head, History]:
-        """Commits a StepNode if it is the next step of this thread and whole. Raises AgentFailed,
-        NotFound for what it refers to, HeadMoved."""
-        store = self._instance.store
-        content = store.get(node)
-        if not is_kind(content.type, "step"):
-            raise AgentFailed(f"the agent named node {node}, which is no StepNode")
-        made = parse_step(content.payload)
-        if node in {past.hash for past in self._history.steps}:
-            raise AgentFailed(f"the agent named step {node}, which this thread has already")
-        expected = (self._history.start_hash, self._history.prev, self._role)
-        for what, is_now, wanted in zip(
-            ("start", "prev", "role"), (made.start, made.prev, made.role), expected, strict=True
-        ):
-            if is_now != wanted:
-                raise AgentFailed(
-                    f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
-                )
-        self._check_detail(node, made)
-        output = store.get(made.output)
-        role = self._history.workflow.roles[self._role]
-        if output.type not in (role.schema, QUESTION):
-            raise AgentFailed(f"output {made.output} of step {node} is no output of role {self._role!r}")
-        if problems := store.problems(output.type, output.payload):
-            raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
-        merge = self._child_commit(made)
-        return _append(self._instance, self._head, self._history, node, made, merge)
-
-    def _check_detail(self, node: Hash, made: Step) -> None:
-        """Raises AgentFailed where a step's detail says what isn't so, which `verify` would find, or raises a
-        budget by itself: only a human may."""
-        store = self._instance.store
-        detail = store.get(made.detail)
-        if not is_kind(detail.type, "detail"):
-            return
-        said = detail.payload
-        order = self._instance.runs.read_order(self._head.thread)
-        if said.get("budget") and (order is None or said["budget"] != order.budget):
-            raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
-        if said["context"] not in (None, self._head.node):
-            raise AgentFailed(
-                f"step {node} was made on {said['context']}, as its detail says, and the head is {self._head.node}"
-            )
-        for turn in said["turns"]:
-            if not is_kind(store.get(turn).type, "turn"):
-                raise AgentFailed(f"step {node} names node {turn} as a turn, which is none")
-
-    def _child_commit(self, made: Step) -> Oid | None:
-        """The last commit of the sub-workflow's thread, where a step was done by one. Raises AgentFailed
-        where that had not come to its end."""
-        threads = self._instance.threads
-        if not is_kind(self._instance.store.get(made.detail).type, "step"):
-            return None
-        child = threads.history_at(self._head.thread, made.detail)
-        if decide_at(child).next != END:
-            raise AgentFailed(f"the sub-workflow that ends in step {made.detail} has not come to its end")
-        return threads.commit_of(made.detail)
 
     def _keep(self, made: Made, error: AgentFailed) -> None:
         """Records a failed attempt with all there is of it."""

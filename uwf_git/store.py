@@ -8,7 +8,7 @@ its content against the hash in its file name. Afterwards git's own object ids v
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -148,12 +148,6 @@ class Store:
         if is_kind(node.type, "detail"):  # as its schema says; every step has one
             return [*node.payload["turns"], *([context] if (context := node.payload["context"]) else [])]
         return self.schema(node.type).references(node.payload)
-
-    def turns(self, detail: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The payloads of the Turn nodes that a Detail's payload names. What is none, in a detail that was made
-        by hand, is left out."""
-        nodes = (self.get(turn) for turn in detail["turns"])
-        return [node.payload for node in nodes if is_kind(node.type, "turn")]
 
     def walk(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
         """A node and all that it refers to, types included, each once, breadth first. Nodes in `stop`

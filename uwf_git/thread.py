@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git import layout, views
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
@@ -236,6 +236,12 @@ class Threads:
         """What the agent of a step said, verbatim."""
         detail = self._store.get(step.detail)
         return views.answer_of(step.output, detail.type, detail.payload)
+
+    def turns(self, detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The payloads of the Turn nodes that a Detail's payload names. What is none, in a detail that was made
+        by hand, is left out."""
+        nodes = (self._store.get(turn) for turn in detail["turns"])
+        return [node.payload for node in nodes if is_kind(node.type, "turn")]
 
     def commit_of(self, step: Hash) -> Oid:
         """A commit that records a StepNode or StartNode. Raises NotFound."""

@@ -187,7 +187,7 @@ class _Reader:
         begin, children = end, ()  # type: int, tuple[Span, ...]
         if content is not None and is_kind(content.type, "detail"):
             begin = end - content.payload["durationMs"] * _MS
-            turns = self._store.turns(content.payload)
+            turns = self._instance.threads.turns(content.payload)
             attributes |= _detail(content.payload, turns)
             if self._content:
                 attributes["gen_ai.output.messages"] = _messages("assistant", content.payload["answer"])

@@ -35,7 +35,7 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
         return _of_child(instance, detail)
     if not is_kind(found.type, "detail"):
         return ()
-    return turns_in(instance.store, found.payload)
+    return turns_in(instance.threads, found.payload)
 
 
 def _of_child(instance: Instance, last: Hash) -> tuple[TurnRecord, ...]:

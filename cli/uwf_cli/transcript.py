@@ -162,7 +162,7 @@ def _detail(instance: Instance, node: Hash) -> dict[str, Any]:
     detail = instance.store.get(node)
     how: Any = detail.payload
     if is_kind(detail.type, "detail"):
-        how = {**how, "turns": instance.store.turns(how)}
+        how = {**how, "turns": instance.threads.turns(how)}
     return {"hash": node, "value": how}
 
 

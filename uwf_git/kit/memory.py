@@ -41,6 +41,7 @@ class Memory:
         build_prompt: BuildPrompt,
     ) -> None:
         self._store = instance.store
+        self._threads = instance.threads
         self._sessions = instance.sessions
         self._history = history
         self._role = role
@@ -133,7 +134,7 @@ class Memory:
         return detail.payload if is_kind(detail.type, "detail") else None
 
     def _turns(self, detail: Any) -> tuple[TurnRecord, ...]:
-        return turns_in(self._store, detail)
+        return turns_in(self._threads, detail)
 
 
 def carry_on(error: str, prompt: str) -> str:

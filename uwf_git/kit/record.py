@@ -19,8 +19,7 @@ from uwf_git.protocol import DETAIL, TURN
 if TYPE_CHECKING:
     from uwf_git.instance import Instance
     from uwf_git.run import Order
-    from uwf_git.store import Store
-    from uwf_git.thread import Head
+    from uwf_git.thread import Head, Threads
 
 
 class Said(NamedTuple):
@@ -163,9 +162,9 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
     return agent, Recorder(instance).detail(said, order, head.node, took)
 
 
-def turns_in(store: Store, detail: Mapping[str, Any]) -> tuple[TurnRecord, ...]:
+def turns_in(threads: Threads, detail: Mapping[str, Any]) -> tuple[TurnRecord, ...]:
     """The turns that a Detail's payload names."""
-    return tuple(map(read_turn, store.turns(detail)))
+    return tuple(map(read_turn, threads.turns(detail)))
 
 
 def read_turn(payload: Any) -> TurnRecord:
