@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.agents import embedded
-from uwf_git.config import resolve_agent, resolve_model
+from uwf_git.agents.model import asked_model
+from uwf_git.config import resolve_agent
 from uwf_git.errors import UwfError
 from uwf_git.known_agents import EMBEDDED, PLUGIN, SHIPPED, plugins
 from uwf_git.settings import AgentConfig, Config
@@ -122,13 +123,7 @@ def _configured(config: Config, alias: str, agent: AgentConfig) -> Member:
         name = agent.command.removeprefix(PLUGIN)
         missing = "" if name in plugins() else f"no installed package brings an agent {name}"
         return Member(alias, "config.yaml", "", None, None, missing, missing and "install it")
-    found = shutil.which(agent.command)
-    if found is None:
-        problem = f"{agent.command} is not installed, or not on PATH"
-        return Member(
-            alias, "config.yaml", agent.command, None, None, problem, "install it, or correct its command"
-        )
-    return Member(alias, "config.yaml", agent.command, found, None)
+    return _on_path(Member(alias, "config.yaml", "", None, None), agent.command)
 
 
 def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
@@ -154,12 +149,10 @@ def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
 def _with_model(config: Config, member: Member) -> Member:
     """An agent that asks the model of the configuration."""
     try:
-        model = resolve_model(config, "agent")
+        alias = asked_model(member.name, config, None)
     except UwfError as error:
         return member._replace(problem=error.message, hint=error.hint)
-    if model is None:
-        return member._replace(problem="no model is set up for it", hint="uwf setup")
-    return member._replace(program=f"model {model.name}")
+    return member._replace(program=f"model {config.models[alias].name}")
 
 
 def _with_program(name: str, args: Sequence[str], member: Member) -> Member:
@@ -171,10 +164,16 @@ def _with_program(name: str, args: Sequence[str], member: Member) -> Member:
         return member._replace(problem=error.message, hint=error.hint)
     if not command:
         return member
-    path = shutil.which(command[0])
-    member = member._replace(program=command[0], path=path, version=None)
+    return _on_path(member._replace(version=None), command[0])
+
+
+def _on_path(member: Member, program: str) -> Member:
+    path = shutil.which(program)
+    member = member._replace(program=program, path=path)
     if path is None:
-        return member._replace(problem=f"{command[0]} is not installed, or not on PATH", hint="install it")
+        return member._replace(
+            problem=f"{program} is not installed, or not on PATH", hint="install it, or correct its name"
+        )
     return member
 
 

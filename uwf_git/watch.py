@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from uwf_git.ids import Hash, ThreadId, is_thread_id
 from uwf_git.kit.context import TurnRecord
-from uwf_git.kit.record import read_turn, turns_in
+from uwf_git.kit.record import noted_turns, turns_in
 from uwf_git.protocol import is_kind, parse_step
-from uwf_git.repository import Oid
 
 if TYPE_CHECKING:
     from uwf_git.instance import Instance
@@ -51,14 +50,10 @@ def _of_child(instance: Instance, last: Hash) -> tuple[TurnRecord, ...]:
 def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
     """The turns of the step that is being made; where a sub-workflow makes it, of that one's step."""
     notes = instance.runs.notes(thread)
-    found = [note for note in notes if "turn" in note]
+    found = noted_turns(instance, notes)
     if not found and notes and is_thread_id(child := notes[-1].get("session", "")):
         return turns_so_far(instance, ThreadId(child))
-    store = instance.store
-    for note in found:
-        if store.index.node(note["turn"]) is None and store.repository.has(blob := Oid(hex=note["blob"])):
-            store.adopt(note["turn"], blob)
-    return tuple(read_turn(store.get(note["turn"]).payload) for note in found)
+    return found
 
 
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:

@@ -20,7 +20,7 @@ from uwf_git.ids import Hash, parse_thread_id
 from uwf_git.kit.brief import prompt_at, role_of
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
-from uwf_git.kit.record import Clock, Recorder, Said
+from uwf_git.kit.record import Clock, Recorder, Said, broken_off
 from uwf_git.protocol import STEPNODE, Step
 from uwf_git.run import Order, Report
 
@@ -143,7 +143,7 @@ class Agent:
     ) -> Hash:
         """Runs the agent for one step and writes the nodes. Returns the StepNode's hash. Raises
         AttemptFailed, with what was said, when no valid output came of it."""
-        from uwf_git.kit.extract import ExtractionFailed, extract, sum_tokens
+        from uwf_git.kit.extract import ExtractionFailed, extract
 
         clock = Clock()
         name = self.called(args)
@@ -166,10 +166,7 @@ class Agent:
         except UwfError as error:
             if not recorder.turns:
                 raise
-            turns = tuple(recorder.turns)
-            last = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
-            usage = sum_tokens(turn.usage for turn in turns)
-            said = Said(last, turns, recorder.session, None, usage, "failed", budget=order.budget)
+            said = broken_off(tuple(recorder.turns), recorder.session)._replace(budget=order.budget)
             detail = recorder.detail(said, order, head.node, clock.took)
             raise AttemptFailed(error.message, error.hint, detail) from None
         history, replies = context.history, extraction.replies

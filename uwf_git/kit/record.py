@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.ids import Hash, ThreadId
@@ -133,33 +133,42 @@ class Clock:
         return time.monotonic() - self.began
 
 
+def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Said:
+    """What is known of a run that came to no answer: the turns it had recorded."""
+    from uwf_git.kit.extract import sum_tokens
+
+    answer = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
+    model = next((turn.model for turn in reversed(turns) if turn.model), None)
+    return Said(answer, turns, session, model, sum_tokens(turn.usage for turn in turns), "failed")
+
+
 def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
     """What an agent recorded before it, or the process it ran in, was ended: the agent's name, and a detail
     that holds the turns. None where nothing was recorded."""
-    from uwf_git.repository import Oid
-
     notes = instance.runs.notes(head.thread)
     if not notes:
         return None
+    turns = noted_turns(instance, notes)
+    session = next((note["session"] for note in reversed(notes) if "session" in note), None)
+    took = sum(turn.duration_ms or 0 for turn in turns) / 1000
+    detail = Recorder(instance).detail(broken_off(turns, session), order, head.node, took)
+    return notes[-1]["agent"], detail
+
+
+def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:
+    """The turns that the notes of a run name; the index may have been lost since."""
+    from uwf_git.repository import Oid
+
     store = instance.store
-    turns: list[TurnRecord] = []
-    session = None
+    turns = []
     for note in notes:
-        session = note.get("session", session)
         if "turn" not in note:
             continue
         blob = Oid(hex=note["blob"])
         if store.index.node(note["turn"]) is None and store.repository.has(blob):
             store.adopt(note["turn"], blob)
         turns.append(read_turn(store.get(note["turn"]).payload))
-    from uwf_git.kit.extract import sum_tokens
-
-    answer = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
-    model = next((turn.model for turn in reversed(turns) if turn.model), None)
-    took = sum(turn.duration_ms or 0 for turn in turns) / 1000
-    said = Said(answer, turns, session, model, sum_tokens(turn.usage for turn in turns), "failed")
-    agent = notes[-1]["agent"]
-    return agent, Recorder(instance).detail(said, order, head.node, took)
+    return tuple(turns)
 
 
 def turns_in(threads: Threads, detail: Mapping[str, Any]) -> tuple[TurnRecord, ...]:
