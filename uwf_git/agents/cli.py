@@ -103,17 +103,14 @@ class _Role:
     """One role of one step, played by the program of a row under the agent's `name`."""
 
     def __init__(self, ctx: Context, name: str, row: Row) -> None:
+        from uwf_git.builtin.surroundings import effective_policy
         from uwf_git.clis.call import environment, extra_for
         from uwf_git.location import Location
-        from uwf_git.policy import parse_policy, tighten
 
         self._ctx = ctx
         self._name = name
         self._row = row
-        agent = ctx.config.agents.get(ctx.alias)
-        role, _ = parse_policy(ctx.workflow_policy, of_role=True)
-        policy = tighten(ctx.config.tools, agent.tools if agent else None, role)
-        extra = extra_for(row, policy, ctx.options.args)
+        extra = extra_for(row, effective_policy(ctx), ctx.options.args)
         self._args = extra.args
         place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
         own = {**place, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
