@@ -14,7 +14,8 @@ from uwf_git.errors import AgentFailed, Usage, Waiting
 from uwf_git.instance import Instance
 from uwf_git.ledger import Budgets, pending, raise_limits
 from uwf_git.protocol import STEPNODE, Step
-from uwf_git.spending import Rate, spent, together
+from uwf_git.settings import Price
+from uwf_git.spending import spent, together
 from uwf_git.status import IDLE, WAITING, status_of
 from uwf_git.step import answer
 from uwf_git.step import step as do_step
@@ -39,7 +40,7 @@ def test_the_tightest_limit_counts_and_a_raised_one_before_all() -> None:
 
 def test_a_limit_is_reached_when_all_of_it_is_used() -> None:
     run = {"usage": usage(70, 30), "model": "m", "durationMs": 60_000}
-    used = use(together([spent(run, [], False), spent(run, [], True)]), {"m": Rate(0, 10_000)})
+    used = use(together([spent(run, [], False), spent(run, [], True)]), {"m": Price(0, 10_000)})
     assert used == {"maxSteps": 1, "maxTokens": 200, "maxCost": pytest.approx(0.6), "maxWallTime": 120}
     for key, value in used.items():
         assert used_up({key: Limit(key, value, "")}, used) == Limit(key, value, "")

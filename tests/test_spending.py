@@ -16,16 +16,16 @@ from spent_threads import assistant, attempt, extracted, start, step, tool, usag
 from uwf_git.instance import Instance
 from uwf_git.ledger import account, nested, runs
 from uwf_git.plot import Bar, bar_chart
+from uwf_git.settings import Price
 from uwf_git.spending import (
     BY,
     Money,
-    Rate,
     Run,
     Spent,
     Tokens,
     grouped,
     money,
-    rate_of,
+    price_of,
     spent,
     together,
     tokens_of,
@@ -70,29 +70,29 @@ def test_zeros_are_no_count_and_neither_is_nothing() -> None:
     assert told(None, []) == {}
     run = spent({"usage": None, "model": "m", "durationMs": 1500}, [], attempt=False)
     assert (run.unmetered, run.seconds, tokens_of(run)) == (1, 1.5, None)
-    assert money(run, {"m": Rate(1, 1)}) == Money(None, 0)
+    assert money(run, {"m": Price(1, 1)}) == Money(None, 0)
     assert spent(None, [], attempt=True) == Spent(attempts=1, unmetered=1)
 
 
 def test_a_price_goes_before_what_the_agent_reported_and_either_before_unknown() -> None:
     run = spent({"usage": usage(1_000_000, 100_000, 400_000), "model": "m", "durationMs": 0}, [], False)
-    assert money(run, {"m": Rate(2.5, 10, 1.25)}) == Money(0.6 * 2.5 + 0.4 * 1.25 + 1.0, 0)
-    assert money(run, {"m": Rate(2.5, 10)}) == Money(3.5, 0)
+    assert money(run, {"m": Price(2.5, 10, 1.25)}) == Money(0.6 * 2.5 + 0.4 * 1.25 + 1.0, 0)
+    assert money(run, {"m": Price(2.5, 10)}) == Money(3.5, 0)
     assert money(run, {}) == Money(None, 1_100_000)
     detail = {"usage": usage(100, 10), "model": "m", "durationMs": 0, "cost": 0.25}
     assert money(spent(detail, [], False), {}) == Money(0.25, 0)
-    assert money(spent(detail, [], False), {"m": Rate(0, 0)}) == Money(0, 0)
-    assert money(spent({**detail, "usage": None}, [], False), {"m": Rate(1, 1)}) == Money(0.25, 0)
+    assert money(spent(detail, [], False), {"m": Price(0, 0)}) == Money(0, 0)
+    assert money(spent({**detail, "usage": None}, [], False), {"m": Price(1, 1)}) == Money(0.25, 0)
 
 
 @pytest.mark.parametrize(
     "model", ["gpt-4o", "gpt-4o-2024-08-06", "openai/gpt-4o", "openai/gpt-4o-20240806", "gpt-4o-latest"]
 )
 def test_a_model_is_priced_under_the_names_it_goes_by(model: str) -> None:
-    rates = {"gpt-4o": Rate(1, 2), "gpt-4o-mini": Rate(3, 4)}
-    assert rate_of(model, rates) == Rate(1, 2)
-    assert rate_of("gpt-4o-mini-2024-07-18", rates) == Rate(3, 4)
-    assert rate_of("gpt-4o-audio", rates) is None
+    prices = {"gpt-4o": Price(1, 2), "gpt-4o-mini": Price(3, 4)}
+    assert price_of(model, prices) == Price(1, 2)
+    assert price_of("gpt-4o-mini-2024-07-18", prices) == Price(3, 4)
+    assert price_of("gpt-4o-audio", prices) is None
 
 
 runs_of_any_kind = st.lists(
@@ -111,15 +111,15 @@ runs_of_any_kind = st.lists(
 
 @given(runs_of_any_kind)
 def test_groups_by_whatever_add_up_to_the_whole(some: list[Run]) -> None:
-    rates = {"a": Rate(1, 2, 0.5)}
+    prices = {"a": Price(1, 2, 0.5)}
     whole = together(run.spent for run in some)
     for by in BY:
         parts = together(group.spent for group in grouped(some, by))
         assert parts._replace(seconds=0, lines=()) == whole._replace(seconds=0, lines=())
         assert parts.seconds == pytest.approx(whole.seconds)
         assert tokens_of(parts) == tokens_of(whole)
-        assert money(parts, rates).unpriced == money(whole, rates).unpriced
-        assert money(parts, rates).cost == pytest.approx(money(whole, rates).cost)
+        assert money(parts, prices).unpriced == money(whole, prices).unpriced
+        assert money(parts, prices).cost == pytest.approx(money(whole, prices).cost)
 
 
 # Threads

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.allowance import LIMITS, parse_limit
 from uwf_git.errors import Usage
-from uwf_git.spending import Rate, Spent, money, tokens_of
+from uwf_git.spending import Spent, money, tokens_of
+
+if TYPE_CHECKING:
+    from uwf_git.settings import Price
 
 OPTIONS = {
     "maxSteps": "--max-steps",
@@ -61,13 +64,13 @@ def limits(
     return {key: found[key] for key in LIMITS if key in found}
 
 
-def use(spent: Spent, rates: Mapping[str, Rate]) -> dict[str, float]:
+def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
     """How much was used of each limit. What nobody counted is 0 here: a budget can only see what is told."""
     tokens = tokens_of(spent)
     return {
         "maxSteps": spent.steps,
         "maxTokens": tokens.total if tokens else 0,
-        "maxCost": money(spent, rates).cost or 0,
+        "maxCost": money(spent, prices).cost or 0,
         "maxWallTime": spent.seconds,
     }
 

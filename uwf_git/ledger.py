@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import spending
 from uwf_git.allowance import LIMITS
@@ -22,8 +22,11 @@ from uwf_git.ids import Hash, ThreadId
 from uwf_git.instance import Instance
 from uwf_git.protocol import LIMITED_START, LIMITED_WORKFLOW, USER, Step, is_kind, parse_start, parse_step
 from uwf_git.repository import StoreUnwritable
-from uwf_git.spending import Line, Rate, Run, Spent, Tokens, together
+from uwf_git.spending import Line, Run, Spent, Tokens, together
 from uwf_git.thread import Head
+
+if TYPE_CHECKING:
+    from uwf_git.settings import Price
 
 _DEEPEST = 32  # sub-workflows within sub-workflows
 _RECORDED = "recorded"
@@ -234,7 +237,7 @@ class Budgets:
         fresh, here = raised_here(self._instance, head.thread)
         raised = {key: value for key, (value, _) in known.raised.items()}
         held = limits(sources, {**raised, **fresh}, {**here, **fresh})
-        used = use(together((known.spent, besides)), rates(self._instance) if "maxCost" in held else {})
+        used = use(together((known.spent, besides)), prices(self._instance) if "maxCost" in held else {})
         return Standing(held, used, used_up(held, used))
 
     def reached(self, head: Head) -> str:
@@ -263,13 +266,13 @@ def _words(standing: Standing) -> str:
     return f"{limit.key} is used up, {used} ({source})"
 
 
-def rates(instance: Instance) -> dict[str, Rate]:
+def prices(instance: Instance) -> dict[str, Price]:
     """The configured prices, by the model's name and by its alias. Raises Invalid for a broken config.yaml."""
-    found: dict[str, Rate] = {}
+    found: dict[str, Price] = {}
     for model in instance.config.models.values():
         if model.price is not None:
-            found.setdefault(model.name, Rate(*model.price))
-            found.setdefault(model.alias, Rate(*model.price))
+            found.setdefault(model.name, model.price)
+            found.setdefault(model.alias, model.price)
     return found
 
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from uwf_git.settings import Price
 
 UNKNOWN = ""
 """The model of tokens that nobody gave a model for."""
@@ -21,14 +24,6 @@ EXTRACT = "extract"
 """The tool whose turns hold what a model read out of an answer."""
 
 _DATED = r"[-@:]([0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{3,6}|latest|preview)$"
-
-
-class Rate(NamedTuple):
-    """US dollars per million tokens; `cached` is None where they cost what the others do."""
-
-    input: float
-    output: float
-    cached: float | None = None
 
 
 class Tokens(NamedTuple):
@@ -187,14 +182,14 @@ class Money(NamedTuple):
     unpriced: int
 
 
-def money(spent: Spent, rates: Mapping[str, Rate]) -> Money:
-    """What a sum cost. `rates` are by model name or alias."""
+def money(spent: Spent, prices: Mapping[str, Price]) -> Money:
+    """What a sum cost. `prices` are by model name or alias."""
     costs: list[float] = []
     unpriced = 0
     for line in spent.lines:
-        rate = rate_of(line.model, rates) if line.tokens.total else None
-        if rate is not None:
-            costs.append(_price(line.tokens, rate))
+        price = price_of(line.model, prices) if line.tokens.total else None
+        if price is not None:
+            costs.append(_cost(line.tokens, price))
         elif line.reported is not None:
             costs.append(line.reported)
         else:
@@ -202,17 +197,17 @@ def money(spent: Spent, rates: Mapping[str, Rate]) -> Money:
     return Money(sum(costs) if costs else None, unpriced)
 
 
-def _price(tokens: Tokens, rate: Rate) -> float:
-    cached = rate.input if rate.cached is None else rate.cached
+def _cost(tokens: Tokens, price: Price) -> float:
+    cached = price.input if price.cached is None else price.cached
     fresh = tokens.input - tokens.cached
-    return (fresh * rate.input + tokens.cached * cached + tokens.output * rate.output) / 1_000_000
+    return (fresh * price.input + tokens.cached * cached + tokens.output * price.output) / 1_000_000
 
 
-def rate_of(model: str, rates: Mapping[str, Rate]) -> Rate | None:
-    """A model's rate, under the name it goes by: also without the provider before it, or the date behind."""
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """A model's price, under the name it goes by: also without the provider before it, or the date behind."""
     names = [model, model.rpartition("/")[2]]
     names += [re.sub(_DATED, "", name) for name in names]
-    return next((rates[name] for name in names if name in rates), None)
+    return next((prices[name] for name in names if name in prices), None)
 
 
 # Groups

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from uwf_git.instance import Instance
-    from uwf_git.spending import Group, Rate, Run, Spent
+    from uwf_git.settings import Price
+    from uwf_git.spending import Group, Run, Spent
     from uwf_git.thread import Head
 
 BY = ("role", "agent", "model", "workflow", "day", "step", "thread")
@@ -53,7 +54,7 @@ def stats(
 
     Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
     """
-    from uwf_git.ledger import rates
+    from uwf_git.ledger import prices
     from uwf_git.spending import grouped, together
 
     span = _moment(since, "--since", 0), _moment(until, "--until", 86_400)
@@ -63,11 +64,11 @@ def stats(
     heads = _heads(invocation, threads)
     runs = [run for run in _runs(invocation, heads, bool(threads)) if _within(run, span)]
     by = by or ("step" if len(threads) == 1 else "thread" if threads else "workflow")
-    prices = rates(instance)
-    groups = [{**_named(group, by), **_sums(group.spent, prices)} for group in grouped(runs, by)]
+    known = prices(instance)
+    groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(runs, by)]
     if by not in ("step", "day"):
         groups.sort(key=lambda each: (-(each["cost"] or 0), -_tokens(each), -each["seconds"]))
-    total = _sums(together(run.spent for run in runs), prices)
+    total = _sums(together(run.spent for run in runs), known)
     if plot is not None:
         _write_plot(plot, groups, total, by)
     invocation.emit({"by": by, "groups": groups, "total": total}, _text)
@@ -143,7 +144,7 @@ def _named(group: Group, by: str) -> dict[str, Any]:
     return {by: group.key[0] or None}
 
 
-def _sums(spent: Spent, prices: Mapping[str, Rate]) -> dict[str, Any]:
+def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
     from uwf_git.spending import money, tokens_of
 
     tokens, paid = tokens_of(spent), money(spent, prices)
