@@ -399,3 +399,12 @@ def test_a_row_of_an_agent_cli_is_filled_in_key_by_key_and_what_is_wrong_in_one_
         set_value(root, "agentClis.new.frist", "[]")
     set_value(root, "agentClis.new.first", '[run, "{args}"]')
     assert not check_config(root) and not load_config(root).broken_clis
+
+
+def test_a_misspelt_agent_is_no_program_and_the_name_that_is_meant_is_said(root: Path) -> None:
+    config = load_config(root)
+    with pytest.raises(Usage) as caught:
+        resolve_agent(config, "x", "y", "cluade-code --model opus")
+    assert caught.value.hint == 'did you mean "claude-code"?'
+    assert resolve_agent(config, "x", "y", "codex --model o3").command == "uwf-codex"
+    assert resolve_agent(config, "x", "y", "/opt/nothing/there").command == "/opt/nothing/there"

@@ -16,6 +16,7 @@ row of `agentClis` stops the steps that use it.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path, PurePath
 
 from uwf_git import yaml12
@@ -84,7 +85,7 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
     defaultAgent > the embedded `uwf-rehearse`. Raises Invalid, Usage."""
     if override is not None:
         known = _known_agent(config, override)
-        return known if known is not None else _from_command(override, "--agent")
+        return known if known is not None else command_agent(config, override, "--agent")
     named, where = config.agent_overrides.get(workflow, {}).get(role), f"agentOverrides.{workflow}.{role}"
     if named is None:
         named, where = config.default_agent, "defaultAgent"
@@ -143,10 +144,15 @@ def _known_agent(config: Config, name: str) -> AgentConfig | None:
     return AgentConfig(name, PLUGIN + name, (), None) if name in plugin_names() else None
 
 
-def _from_command(text: str, where: str) -> AgentConfig:
+def command_agent(config: Config, text: str, where: str) -> AgentConfig:
+    """The agent that a command line is. Raises Usage for one that can't be split, and for what is a misspelt
+    name rather than a program."""
     try:
         command, args = parse_command(text)
     except Usage as error:
         raise Usage(f"{where}: {error.message}", error.hint) from None
-    command = full_name(command)
-    return AgentConfig(PurePath(command).name, expanded(command), args, None)
+    command = expanded(full_name(command))
+    missing = command not in SHIPPED and shutil.which(command) is None
+    if missing and (hint := nearest(command, known_names(config.agents, config.agent_clis))):
+        raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
+    return AgentConfig(PurePath(command).name, command, args, None)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -15,7 +14,6 @@ from uwf_cli.command import Command
 from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Usage
-from uwf_git.nearest import nearest
 
 if TYPE_CHECKING:
     from uwf_git.settings import Config
@@ -156,17 +154,12 @@ def _provider(root: Path, wishes: Wishes) -> str | None:
 def _agent(text: str, config: Config) -> tuple[str, str]:
     """An agent's name, and the command to configure under it: "" for one that is known already. Raises Usage
     for what is a misspelt name rather than a program."""
-    from uwf_git.known_agents import SHIPPED, full_name, known_names
-    from uwf_git.settings import expanded, parse_command
+    from uwf_git.config import command_agent
+    from uwf_git.known_agents import known_names
 
-    names = known_names(config.agents, config.agent_clis)
-    if text in names:
+    if text in known_names(config.agents, config.agent_clis):
         return text, ""
-    command, _ = parse_command(text)
-    missing = full_name(command) not in SHIPPED and shutil.which(expanded(command)) is None
-    if missing and (hint := nearest(command, names)):
-        raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
-    return PurePath(command).name, text
+    return command_agent(config, text, "--agent").alias, text
 
 
 def _ask(root: Path) -> Wishes:
