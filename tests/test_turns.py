@@ -47,6 +47,17 @@ create_agent("talker", run, continue_).main()
 """
 
 
+def looping(uwf: Uwf, folder: Path) -> str:
+    """A thread whose only role goes again and again."""
+    workflow = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
+        "worker: [{role: $END}]",
+        "worker: [{role: $END, condition: stop}, {role: worker}]\n"
+        "conditions: {stop: {expression: \"steps[-1].output.text = 'stop'\"}}",
+    )
+    (folder / "loop.yaml").write_text(workflow)
+    return str(uwf("thread", "start", folder / "loop.yaml", "-p", "x").json["thread"])
+
+
 @pytest.fixture
 def talker(script: Callable[[str, str], Path]) -> str:
     return str(script("talker", TALKER))
@@ -133,12 +144,6 @@ def test_the_prompt_is_the_one_that_the_agent_gets(
 def test_a_fork_does_not_speak_in_the_sessions_of_its_origin(
     uwf: Uwf, hermetic: Path, script: Callable[[str, str], Path], instance: Instance
 ) -> None:
-    loop = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
-        "worker: [{role: $END}]",
-        "worker: [{role: $END, condition: stop}, {role: worker}]\n"
-        "conditions: {stop: {expression: \"steps[-1].output.text = 'stop'\"}}",
-    )
-    (hermetic / "loop.yaml").write_text(loop)
     talker = script(
         "sessions",
         "import secrets\nfrom pathlib import Path\nfrom uwf_git.kit import Reply, create_agent\n"
@@ -154,7 +159,7 @@ def test_a_fork_does_not_speak_in_the_sessions_of_its_origin(
         uwf("thread", "step", thread, "--agent", str(talker))
         return Path("heard").read_text(), Path("said").read_text()
 
-    thread = uwf("thread", "start", hermetic / "loop.yaml", "-p", "x").json["thread"]
+    thread = looping(uwf, hermetic)
     _, first = step(thread)
     assert step(thread) == (first, first)
     fork = uwf("thread", "fork", thread).json["thread"]
@@ -179,13 +184,7 @@ def test_a_session_that_is_no_id_is_never_handed_to_an_agent(
         "    return Reply('---\\ntext: x\\n---\\n', session='--dangerously-skip-permissions')\n"
         "create_agent('hostile', run).main()\n",
     )
-    loop = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
-        "worker: [{role: $END}]",
-        "worker: [{role: $END, condition: stop}, {role: worker}]\n"
-        "conditions: {stop: {expression: \"steps[-1].output.text = 'stop'\"}}",
-    )
-    (hermetic / "loop.yaml").write_text(loop)
-    thread = uwf("thread", "start", hermetic / "loop.yaml", "-p", "x").json["thread"]
+    thread = looping(uwf, hermetic)
     for _ in range(2):
         uwf("thread", "step", thread, "--agent", str(hostile))
     assert Path("heard").read_text() == "None None "
