@@ -25,6 +25,11 @@ class Invalid(UwfError):
     code = "invalid"
 
 
+class LimitExceeded(Invalid):
+    """An expression or a template of a workflow took more time or memory than it may. That says something about
+    the machine and the moment too, so nothing remembers it."""
+
+
 class Usage(UwfError):
     """The call itself can't be carried out as given."""
 

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from uwf_git.bounds import MemoryExceeded, TimeExceeded, time_limit
-from uwf_git.errors import Invalid
+from uwf_git.errors import Invalid, LimitExceeded
 from uwf_git.nearest import nearest
 
 SECONDS = 2.0
@@ -99,14 +99,10 @@ def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) ->
         return _guarded(work)
     except _Unusable as error:
         reason = error.reason
-    kind = RunsAway if reason.startswith("takes ") or reason.startswith("recurses ") else Invalid
+        kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
     raise kind(
         f"expression {_shown(text)}: {reason}", "see which step brings it about: uwf workflow rehearse NAME"
     )
-
-
-class RunsAway(Invalid):
-    """An expression that exceeds its limits, and would again."""
 
 
 class _Unusable(Exception):
@@ -117,6 +113,10 @@ class _Unusable(Exception):
         self.reason = reason
 
 
+class _TooMuch(_Unusable):
+    """A limit of time, memory or depth."""
+
+
 def _guarded(work: Callable[[], _T]) -> _T:
     """What `work` returns, within the limits. Whatever it raises becomes _Unusable."""
     _library()  # not on the expression's time
@@ -124,35 +124,47 @@ def _guarded(work: Callable[[], _T]) -> _T:
         with time_limit(SECONDS, MEMORY), _recursion_limit():
             return work()
     except TimeExceeded:
-        reason = f"takes longer than {SECONDS:g} s"
+        problem: _Unusable = _too_long()
     except MemoryExceeded:
-        reason = f"takes more than {MEMORY // 1024**2} MB"
+        problem = _too_large()
     except Exception as error:
-        reason = _reason(error)
-    raise _Unusable(reason)
+        problem = _problem(error)
+    raise problem
 
 
-def _reason(error: BaseException) -> str:
+def _too_long() -> _TooMuch:
+    return _TooMuch(f"takes longer than {SECONDS:g} s")
+
+
+def _too_large() -> _TooMuch:
+    return _TooMuch(f"takes more than {MEMORY // 1024**2} MB")
+
+
+def _too_deep() -> _TooMuch:
+    return _TooMuch(f"recurses deeper than {MAX_DEPTH} levels")
+
+
+def _problem(error: BaseException) -> _Unusable:
     # The evaluator wraps what happens inside `and`, `or` and $eval, and forgets what it was.
     causes = [error]
     while (before := causes[-1].__context__) is not None and len(causes) < 10_000:
         causes.append(before)
     for cause in causes:
         if isinstance(cause, RecursionError):
-            return f"recurses deeper than {MAX_DEPTH} levels"
+            return _too_deep()
         if isinstance(cause, MemoryError):
-            return f"takes more than {MEMORY // 1024**2} MB"
+            return _too_large()
         if isinstance(cause, _Unusable):
-            return cause.reason
+            return cause
     last = next((cause for cause in causes if getattr(cause, "error", None) not in _WRAPPERS), error)
     if isinstance(last, ZeroDivisionError):
-        return "divides by zero"
+        return _Unusable("divides by zero")
     if not isinstance(last, _library().JException):
-        return _shortened(f"fails with {type(last).__name__}: {last}")
+        return _Unusable(_shortened(f"fails with {type(last).__name__}: {last}"))
     place = f" at character {last.location}" if last.location > 0 else ""
     if last.error in ("T1005", "T1006"):
-        return f"calls something that is no function{place}"
-    return _shortened(f"{last}{place}")
+        return _Unusable(f"calls something that is no function{place}")
+    return _Unusable(_shortened(f"{last}{place}"))
 
 
 def _shortened(message: str) -> str:
@@ -191,9 +203,9 @@ def _evaluator() -> Any:
 
         def _eval(self, expr: Any, input: Any, environment: Any) -> Any:
             if self.depth >= MAX_DEPTH:
-                raise _Unusable(f"recurses deeper than {MAX_DEPTH} levels")
+                raise _too_deep()
             if time.monotonic() > self.deadline:
-                raise _Unusable(f"takes longer than {SECONDS:g} s")
+                raise _too_long()
             self.depth += 1
             try:
                 return super()._eval(expr, input, environment)

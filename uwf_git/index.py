@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.ids import Hash, ThreadId
 
-VERSION = 3
+VERSION = 4
 BUSY_SECONDS = 30
 
 _TABLES = """

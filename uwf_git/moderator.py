@@ -191,7 +191,9 @@ def _holds(workflow: Workflow, source: str, name: str, context: _Context | Repla
     try:
         return holds(condition.expression, context.value())
     except Invalid as error:
-        raise Invalid(f"workflow {workflow.name}: condition {name}: {error.message}", error.hint) from None
+        raise type(error)(
+            f"workflow {workflow.name}: condition {name}: {error.message}", error.hint
+        ) from None
 
 
 def _answered(workflow: Workflow, steps: Sequence[StepContext]) -> Next:
@@ -234,7 +236,7 @@ def _rendered(
     try:
         text = render(template, template_variables(start, steps))
     except Invalid as error:
-        raise Invalid(f"{edge}: {error.message}", error.hint) from None
+        raise type(error)(f"{edge}: {error.message}", error.hint) from None
     if not text.strip():
         raise Invalid(f"{edge} is empty when rendered", f"give it text, or remove its {what}")
     return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from uwf_git.errors import NoTransition, UwfError
+from uwf_git.errors import LimitExceeded, NoTransition, UwfError
 from uwf_git.ids import Hash, ThreadId
 from uwf_git.index import CommitRow
 from uwf_git.instance import Instance
@@ -44,19 +44,33 @@ def outlook(instance: Instance, head: Head, history: History | None = None) -> O
     if known is not None:
         value = json.loads(known)
         return Outlook(**{**value, "options": tuple(value["options"])})
-    found = decide_at(history or instance.threads.history(head))
+    history = history or instance.threads.history(head)
+    try:
+        found = _decided(history)
+    except LimitExceeded as error:  # here and now; the next time it may be quicker
+        return _stuck(error)
+    except UwfError as error:
+        found = _stuck(error)
     instance.store.index.set_decision(head.node, json.dumps(found._asdict()))
     return found
 
 
 def decide_at(history: History) -> Outlook:
     """What the moderator says of a history."""
+    try:
+        return _decided(history)
+    except UwfError as error:
+        return _stuck(error)
+
+
+def _stuck(error: UwfError) -> Outlook:
+    return Outlook(None, problem=error.message, hint=error.hint)
+
+
+def _decided(history: History) -> Outlook:
     from uwf_git.moderator import Asking, Next, decide
 
-    try:
-        decision = decide(history.workflow, history.start, history.steps)
-    except UwfError as error:
-        return Outlook(None, problem=error.message, hint=error.hint)
+    decision = decide(history.workflow, history.start, history.steps)
     if isinstance(decision, Next):
         return Outlook(decision.role, decision.instruction, decision.location)
     if isinstance(decision, Asking):

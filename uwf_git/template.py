@@ -19,7 +19,7 @@ from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from uwf_git.bounds import MemoryExceeded, TimeExceeded, time_limit
-from uwf_git.errors import Invalid
+from uwf_git.errors import Invalid, LimitExceeded
 
 SECONDS = 2.0
 MEMORY = 256 * 1024 * 1024
@@ -48,7 +48,8 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
         return _guarded(lambda: _limited(_parse(template).render(_printable(variables))))
     except _Unusable as error:
         reason = error.reason
-    raise Invalid(f"template {_shown(template)}: {reason}", _HINT)
+        kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
+    raise kind(f"template {_shown(template)}: {reason}", _HINT)
 
 
 def variables_of(template: str) -> set[tuple[str, ...]]:
@@ -82,6 +83,10 @@ class _Unusable(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class _TooMuch(_Unusable):
+    """A limit of time or memory."""
 
 
 def _pieces(template: str) -> list[str | tuple[str, ...]] | None:
@@ -163,13 +168,14 @@ def _guarded(work: Callable[[], _T]) -> _T:
     )
 
     _environment()  # not on the template's time
+    kind: type[_Unusable] = _Unusable
     try:
         with time_limit(SECONDS, MEMORY):
             return work()
     except TimeExceeded:
-        reason = f"takes longer than {SECONDS:g} s"
+        kind, reason = _TooMuch, f"takes longer than {SECONDS:g} s"
     except (MemoryExceeded, MemoryError, LocalNamespaceLimitError):
-        reason = "takes too much memory"
+        kind, reason = _TooMuch, "takes too much memory"
     except RecursionError:
         reason = "is nested too deeply"
     except LoopIterationLimitError:
@@ -184,7 +190,7 @@ def _guarded(work: Callable[[], _T]) -> _T:
         reason = " ".join(str(error.message).split())[:200] + where
     except Exception as error:
         reason = f"fails with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-    raise _Unusable(reason)
+    raise kind(reason)
 
 
 @lru_cache(maxsize=128)

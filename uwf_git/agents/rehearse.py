@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.agents.script import Entry, read_script
-from uwf_git.errors import AgentFailed, Invalid, Usage, UwfError
+from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
 from uwf_git.generate import variants
 from uwf_git.hints import Hints, hints_of
 from uwf_git.kit import Context, Reply, create_agent
@@ -163,13 +163,12 @@ def _worn(history: History, role: str) -> Counter[int | None]:
 def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
     """The position of the edge that an output takes, None where there is none, and whether its templates
     can be rendered then."""
-    from uwf_git.expression import RunsAway
     from uwf_git.moderator import choose, follow
 
     steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
     try:
         chosen = choose(history.workflow, history.start, steps)
-    except RunsAway:
+    except LimitExceeded:
         raise  # trying the other outputs would take as long each
     except UwfError:
         return None, False
