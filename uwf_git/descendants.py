@@ -11,6 +11,7 @@ import contextlib
 import os
 import secrets
 import signal
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ MARK = "UWF_AGENT_MARK"
 _PROC = Path("/proc")
 _ROUNDS = 20  # of looking for what was started while the others were being killed
 _PAUSE = 0.005
+_POLL = 0.01
 
 
 class Descendants:
@@ -32,13 +34,28 @@ class Descendants:
         outer = env.get(MARK) or os.environ.get(MARK)
         self.env = {**env, MARK: ":".join(filter(None, (outer, token)))}
 
-    def alive(self, group: int) -> bool:
+    def end(self, process: subprocess.Popen[bytes], grace: float) -> None:
+        """Ends the process and whoever is left of what it has started: with SIGTERM, and `grace` seconds later with
+        SIGKILL. Where that is nobody, /proc is looked through once."""
+        group = process.pid
+        process.poll()
+        if self._signal(group, signal.SIGTERM):
+            deadline = time.monotonic() + grace
+            while time.monotonic() < deadline:
+                time.sleep(_POLL)
+                process.poll()
+                if not self._alive(group):
+                    break
+            self._kill(group)
+        process.wait()
+
+    def _alive(self, group: int) -> bool:
         """Whether anybody is left, of that group or with the mark. Zombies don't count."""
         if not _has_proc():
             return signal_group(group, 0)
         return any(self._belongs(pid, group) for pid in _processes())
 
-    def signal(self, group: int, number: int) -> bool:
+    def _signal(self, group: int, number: int) -> bool:
         """Signals whoever is left; returns whether there was anybody."""
         if not _has_proc():
             return signal_group(group, number)
@@ -54,10 +71,10 @@ class Descendants:
                     os.close(descriptor)
         return bool(found)
 
-    def kill(self, group: int) -> None:
+    def _kill(self, group: int) -> None:
         """Kills whoever is left, and what those start meanwhile."""
         for _ in range(_ROUNDS):
-            if not self.signal(group, signal.SIGKILL):
+            if not self._signal(group, signal.SIGKILL):
                 break
             time.sleep(_PAUSE)
 

@@ -10,7 +10,6 @@ import contextlib
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -82,19 +81,20 @@ def run_command(
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
-                child = _start(
+                child = start(
                     argv,
-                    stdin,
-                    cwd,
-                    descendants.env,
-                    pass_fds,
-                    log.fileno() if log else subprocess.PIPE,
-                    stack,
+                    stdin=_source(stdin, stack),
+                    stderr=log.fileno() if log else subprocess.PIPE,
+                    cwd=cwd,
+                    env=descendants.env,
+                    pass_fds=pass_fds,
                 )
             timed_out = _watch(child, tails, timeout, listeners, log)
         finally:
             if child is not None:
-                _end(child, descendants)
+                descendants.end(child, GRACE)
+                for stream in filter(None, (child.stdout, child.stderr)):
+                    stream.close()
         if log:
             _read_log(log.fileno(), tails["stderr"])
     return Finished(
@@ -107,39 +107,46 @@ def run_command(
     )
 
 
-def _start(
+def start(
     argv: Sequence[str],
-    stdin: bytes | None,
+    *,
+    stdin: int | IO[bytes] = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
     cwd: Path | None,
     env: Mapping[str, str],
     pass_fds: Sequence[int],
-    stderr: int,
-    stack: contextlib.ExitStack,
 ) -> subprocess.Popen[bytes]:
+    """Starts a command with a pipe for stdout, as the leader of a session and a group of its own. Raises AgentFailed
+    where that can't be done."""
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
         raise AgentFailed(f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path")
-    source: int | IO[bytes] = subprocess.DEVNULL
-    if stdin is not None:
-        source = tempfile.TemporaryFile()  # noqa: SIM115 -- a file, so that nobody waits to write
-        stack.callback(source.close)
-        source.write(stdin)
-        source.seek(0)
     try:
         return subprocess.Popen(
             [os.path.abspath(program), *argv[1:]],  # noqa: PTH100
-            stdin=source,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=cwd,
             env=env,
             pass_fds=pass_fds,
             start_new_session=True,
+            bufsize=0,
         )
     except (OSError, ValueError) as error:
         raise AgentFailed(
             f"command {argv[0]!r} does not start: {error}", "check its file and arguments"
         ) from None
+
+
+def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:
+    """What a command reads: a file, so that nobody waits to write."""
+    if stdin is None:
+        return subprocess.DEVNULL
+    source = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- the stack is the caller's
+    source.write(stdin)
+    source.seek(0)
+    return source
 
 
 def _watch(
@@ -209,24 +216,6 @@ def _read_ready(
         if listener := listeners.get(key.data):
             listener(data)
     return got
-
-
-def _end(child: subprocess.Popen[bytes], descendants: Descendants) -> None:
-    """Ends whatever is left of what the child has started. Where that is nothing, /proc is looked through once."""
-    group = child.pid
-    child.poll()
-    if descendants.signal(group, signal.SIGTERM):
-        deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline:
-            time.sleep(0.01)
-            child.poll()
-            if not descendants.alive(group):
-                break
-        descendants.kill(group)
-    child.wait()
-    for stream in (child.stdout, child.stderr):
-        if stream is not None:
-            stream.close()
 
 
 def _read_log(descriptor: int, tail: _Tail) -> None:

@@ -1,6 +1,5 @@
 """The Agent Client Protocol, from the client's side.
 
-processes    an agent's process and all that it starts, ended as a whole
 frames       lines of JSON from a pipe, bounded, with what is no frame told apart
 conversation session updates become turns
 permissions  who says yes to what an agent asks leave for

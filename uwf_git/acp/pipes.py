@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import time
 
 from uwf_git.acp.complaints import telling_line
-from uwf_git.acp.processes import Family
 
 _KEPT = 64 * 1024  # bytes of stderr
 _POLL = 0.05
@@ -17,8 +17,8 @@ class Pipes:
     """`reader` is the agent's output; `over` is done when nothing more can be said to the agent, because it
     has exited or closed its input."""
 
-    def __init__(self, family: Family) -> None:
-        self._process = family.process
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
         self._stderr = _Tail()
         self._transports: list[asyncio.BaseTransport] = []
 

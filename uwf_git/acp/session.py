@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -21,11 +22,12 @@ from uwf_git.acp.files import Files
 from uwf_git.acp.frames import Frames, TooMuch
 from uwf_git.acp.permissions import forbidden
 from uwf_git.acp.pipes import Pipes
-from uwf_git.acp.processes import Family
 from uwf_git.acp.requests import Refusal, Requests
+from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.context import TurnRecord, Usage
 from uwf_git.policy import ToolPolicy
+from uwf_git.process import start
 
 if TYPE_CHECKING:
     from acp.connection import Connection
@@ -106,9 +108,10 @@ class Session:
         self._remarks: list[str] = []
         self._closed = False
         self._connection: Connection | None = None
-        env = restraint.environment(settings.env, self._forbidden)
-        self._family = Family(settings.argv, settings.folder, env, settings.pass_fds)
-        self._pipes = Pipes(self._family)
+        self._descendants = Descendants(restraint.environment(settings.env, self._forbidden))
+        env = self._descendants.env
+        self._process = start(settings.argv, cwd=settings.folder, env=env, pass_fds=settings.pass_fds)
+        self._pipes = Pipes(self._process)
         self._loop = asyncio.new_event_loop()
         try:
             self._run(self._initialize(_sooner(deadline)))
@@ -119,7 +122,7 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether it can still be prompted."""
-        return not self._closed and self._family.process.poll() is None and not self._frames.fault
+        return not self._closed and self._process.poll() is None and not self._frames.fault
 
     def complaint(self) -> str:
         """What the agent has printed on its stderr, in one line."""
@@ -156,7 +159,9 @@ class Session:
                 self._loop.run_until_complete(self._leave())
             self._pipes.close_input()
         finally:
-            self._family.end(LEAVE, GRACE)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(LEAVE)
+            self._descendants.end(self._process, GRACE)
             with contextlib.suppress(Exception):
                 self._loop.run_until_complete(self._tidy())
             self._loop.close()
@@ -183,7 +188,7 @@ class Session:
         if self._connection is None:
             return
         capabilities = self._capabilities.get("sessionCapabilities")
-        if self.id and self._family.process.poll() is None and "close" in _mapping(capabilities):
+        if self.id and self._process.poll() is None and "close" in _mapping(capabilities):
             closing = self._loop.create_task(self._call("session/close", {"sessionId": self.id}))
             await asyncio.wait({closing}, timeout=LEAVE)
             closing.cancel()
