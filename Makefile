@@ -28,11 +28,11 @@ test: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
 agent-programs: | $(VENV)/bin/python
-	@$(VENV)/bin/python tests/agent_programs.py fast
+	@$(VENV)/bin/python tests/doubles/agent_programs.py fast
 
 test-agents: $(VENV)/.installed-dev
-	@$(VENV)/bin/python tests/agent_programs.py fast slow
-	@UWF_TEST_AGENTS=slow $(VENV)/bin/python -m pytest tests/test_agent_*.py $(PYTEST_ARGS)
+	@$(VENV)/bin/python tests/doubles/agent_programs.py fast slow
+	@UWF_TEST_AGENTS=slow $(VENV)/bin/python -m pytest tests/agents $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from measure import Turn, fastest, process, run
 from stores import Lab
 
-from uwf_git.ids import ThreadId
+from uwf_git.values.ids import ThreadId
 
 UWF = str(Path(sys.executable).parent / "uwf")
 AT_ONCE = 10

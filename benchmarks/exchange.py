@@ -12,7 +12,7 @@ from typing import NamedTuple
 from measure import Turn, fastest, process, run
 from stores import BY_CONDITION, BY_STATUS, Lab
 
-from uwf_git.ids import new_thread_id
+from uwf_git.values.ids import new_thread_id
 
 BIN = Path(sys.executable).parent
 UWF = str(BIN / "uwf")

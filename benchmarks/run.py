@@ -24,7 +24,7 @@ import pygit2
 from measure import Turn, disk, fastest, peak, process, timed
 from stores import BY_CONDITION, BY_STATUS, PAYLOAD, Lab
 
-from uwf_git.instance import Instance
+from uwf_git.store.opened import Instance
 
 MEGABYTE = 1_000_000
 BIN = Path(sys.executable).parent

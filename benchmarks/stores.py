@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pygit2
 
-from uwf_git.ids import Hash, ThreadId
-from uwf_git.instance import Instance
-from uwf_git.location import Location, init
-from uwf_git.protocol import DETAIL, STEPNODE, Step
-from uwf_git.thread import Head
+from uwf_git.store.location import Location, init
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import DETAIL, STEPNODE, Step
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 

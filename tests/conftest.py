@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 from warm import WarmUwf
 
-from uwf_git.instance import Instance
-from uwf_git.location import init, locate
+from uwf_git.store.location import init, locate
+from uwf_git.store.opened import Instance
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"

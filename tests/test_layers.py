@@ -97,7 +97,9 @@ def test_what_decides_the_next_role_reaches_neither_git_nor_network(module: str)
     assert not {name.split(".")[0] for name in reached} & IMPURE
 
 
-@pytest.mark.parametrize("module", ["uwf_git", "uwf_git.moderator", "uwf_git.step", "uwf_cli.tree"])
+@pytest.mark.parametrize(
+    "module", ["uwf_git", "uwf_git.workflow.moderator", "uwf_git.engine.step", "uwf_cli.tree"]
+)
 def test_importing_a_module_loads_none_of_the_slow_libraries(module: str) -> None:
     slow = ["jsonschema", "jsonata", "liquid", "httpx", "yaml", "ulid", "rich", "dotenv"]
     code = f"import sys, {module}; print(*[name for name in {slow} if name in sys.modules])"

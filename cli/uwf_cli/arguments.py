@@ -9,7 +9,7 @@ from typing import Any
 
 from uwf_cli import terminal
 from uwf_git.errors import Invalid, NotFound, Usage
-from uwf_git.nearest import nearest
+from uwf_git.text import nearest
 
 STDIN = "-"
 LARGEST = 32 << 20
@@ -47,7 +47,7 @@ def read_file(name: str, what: str) -> str:
 
 def json_value(text: str) -> Any:
     """The JSON value of an argument; `-` reads it from standard input. Raises Invalid."""
-    from uwf_git.node import parse_json
+    from uwf_git.values.node import parse_json
 
     return parse_json(read_stdin("JSON") if text == STDIN else text)
 
@@ -55,7 +55,7 @@ def json_value(text: str) -> Any:
 def limits(given: Mapping[str, str | None]) -> dict[str, float]:
     """The budget that the options --max-steps, --max-tokens, --max-cost and --max-time give, by the names of
     click. Raises Usage."""
-    from uwf_git.budget import OPTIONS, parse_option
+    from uwf_git.engine.budget import OPTIONS, parse_option
 
     names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
     return {key: parse_option(key, text) for key, name in names.items() if (text := given[name]) is not None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Busy, UwfError
-from uwf_git.ids import ThreadId
+from uwf_git.values.ids import ThreadId
 
 
 def find_thread(invocation: Invocation, text: str) -> ThreadId:
@@ -18,7 +18,7 @@ def adopt_news(invocation: Invocation) -> None:
     nobody from listing what is here."""
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
-    from uwf_git.pull import adopt_fetched
+    from uwf_git.sharing.pull import adopt_fetched
 
     try:
         for pulled in adopt_fetched(invocation.instance):

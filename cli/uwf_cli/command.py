@@ -71,7 +71,7 @@ class Command(_Examples, click.Command):
 
 
 class Group(_Examples, click.Group):
-    """Commands by name, each as `module:attribute` in this package, imported when it is asked for."""
+    """Commands by name, each as `module:attribute` below `commands`, imported when it is asked for."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Group(_Examples, click.Group):
         member = self.members.get(name)
         if isinstance(member, str):
             module, _, attribute = member.partition(":")
-            found = getattr(import_module(f"uwf_cli.{module}"), attribute)
+            found = getattr(import_module(f"uwf_cli.commands.{module}"), attribute)
             assert isinstance(found, click.Command)
             return found
         return member
@@ -105,7 +105,7 @@ class Group(_Examples, click.Group):
         name = args[0]
         found = self.get_command(context, name)
         if found is None and not context.resilient_parsing:
-            from uwf_git.nearest import nearest
+            from uwf_git.text import nearest
 
             path = context.command_path
             raise Usage(

@@ -31,7 +31,7 @@ def _offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> A
 
 
 def _threads(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.thread import Damaged
+    from uwf_git.store.threads import Damaged
 
     for head in invocation.instance.threads.all(archived=True):
         if head.thread.startswith(incomplete.upper()):
@@ -43,7 +43,7 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
 
 
 def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.remotes import without_password
+    from uwf_git.store.remotes import without_password
 
     remotes = invocation.instance.remotes.all()
     return [(each.name, without_password(each.url)) for each in remotes if each.name.startswith(incomplete)]
@@ -76,7 +76,7 @@ def _hashes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]
 
 
 def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.protocol import STEPNODE
+    from uwf_git.values.kinds import STEPNODE
 
     store = invocation.instance.store
     store.sync()
@@ -86,8 +86,8 @@ def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]
 
 
 def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.config import load_config
-    from uwf_git.known_agents import known_names
+    from uwf_git.config.known_agents import known_names
+    from uwf_git.config.loaded import load_config
 
     config = load_config(invocation.location.root)
     names = known_names(config.agents, config.agent_clis)
@@ -95,8 +95,8 @@ def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]
 
 
 def _settings(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.config_edit import list_values
-    from uwf_git.settings import KEYS
+    from uwf_git.config.edit import list_values
+    from uwf_git.config.settings import KEYS
 
     names = dict.fromkeys([*list_values(invocation.location.root), *KEYS])
     return [(name, "") for name in names if name.startswith(incomplete)]

@@ -12,11 +12,11 @@ from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
 
 if TYPE_CHECKING:
-    from uwf_git.adopt import Adopted, Refused
-    from uwf_git.gitcommand import Git
-    from uwf_git.instance import Instance
-    from uwf_git.pull import Pulled
-    from uwf_git.push import Report
+    from uwf_git.git.program import Git
+    from uwf_git.sharing.adopt import Adopted, Refused
+    from uwf_git.sharing.pull import Pulled
+    from uwf_git.sharing.push import Report
+    from uwf_git.store.opened import Instance
 
 _QUIET_CASES = ("equal", "ahead", "ended-here")
 _ERASE_LINE = "\x1b[K"
@@ -24,7 +24,7 @@ _ERASE_LINE = "\x1b[K"
 
 def git_for(instance: Instance) -> Git:
     """The git program; what it says goes to standard error where that is a terminal."""
-    from uwf_git.gitcommand import Git
+    from uwf_git.git.program import Git
 
     return Git(instance.store.repository.path, _watch if terminal.is_terminal(sys.stderr) else None)
 

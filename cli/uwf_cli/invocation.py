@@ -13,8 +13,8 @@ from uwf_cli import output, terminal
 from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
-    from uwf_git.instance import Instance
-    from uwf_git.location import Location
+    from uwf_git.store.location import Location
+    from uwf_git.store.opened import Instance
 
 
 class Invocation:
@@ -29,7 +29,7 @@ class Invocation:
     @cached_property
     def location(self) -> Location:
         """The storage root and the store."""
-        from uwf_git.location import locate
+        from uwf_git.store.location import locate
 
         try:
             here = Path.cwd()
@@ -40,7 +40,7 @@ class Invocation:
     @cached_property
     def instance(self) -> Instance:
         """The store, which must exist. Raises NotFound."""
-        from uwf_git.instance import Instance
+        from uwf_git.store.opened import Instance
 
         return Instance(self.location)
 
@@ -48,7 +48,7 @@ class Invocation:
         """The store, made if it is a root's own and isn't there yet. Only `init --here` makes a project
         repository a store."""
         if not self.location.here and not self.location.git_dir.exists():
-            from uwf_git.location import init
+            from uwf_git.store.location import init
 
             init(self.location)
             self.note(f"made the store {self.location.git_dir}")

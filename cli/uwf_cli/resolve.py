@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
-from uwf_git.ids import Hash, ThreadId
-from uwf_git.nearest import nearest
-from uwf_git.protocol import LIMITED_WORKFLOW, WORKFLOW, Workflow, is_kind
+from uwf_git.text import nearest
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import LIMITED_WORKFLOW, WORKFLOW, Workflow, is_kind
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_git.instance import Instance
-    from uwf_git.repository import Oid
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.opened import Instance
     from uwf_git.workflow.compile import Compiled
 
 FOLDER = ".workflows"
@@ -77,7 +77,7 @@ def version_of(instance: Instance, found: Found) -> Oid:
     if found.compiled is not None:
         refuse_secrets(instance, found.compiled)
         return instance.registry.commit_unregistered(found.compiled)
-    from uwf_git.repository import Oid
+    from uwf_git.git.repository import Oid
 
     assert found.commit is not None
     return Oid(hex=found.commit)
@@ -131,7 +131,7 @@ def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
 
 
 def _in_store(instance: Instance, text: str) -> Found | None:
-    from uwf_git.ids import complete
+    from uwf_git.values.ids import complete
 
     registry = instance.registry
     if text in registry.names():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.output import as_json, iso
-from uwf_git import layout
 from uwf_git.errors import NotFound
-from uwf_git.ids import Hash
-from uwf_git.protocol import StepContext, is_kind, parse_step
+from uwf_git.store import layout
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import StepContext, is_kind, parse_step
 
 if TYPE_CHECKING:
-    from uwf_git.instance import Instance
-    from uwf_git.thread import Head
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head
 
 
 class Transcript:
@@ -90,7 +90,7 @@ class Transcript:
         }
 
     def _state(self) -> str:
-        from uwf_git.status import status_of
+        from uwf_git.engine.status import status_of
 
         return f"{status_of(self._instance, self._head)} after {_count(self._head.row.number)}"
 

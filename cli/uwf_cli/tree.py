@@ -113,7 +113,7 @@ agent = Group(
 
 config = Group(
     "config",
-    {"get": "configuration:get", "set": "configuration:set_", "list": "configuration:list_"},
+    {"get": "config:get", "set": "config:set_", "list": "config:list_"},
     examples=(
         "uwf config list",
         "uwf config get defaultAgent",

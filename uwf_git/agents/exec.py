@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Usage
-from uwf_git.fields import Field, Variant, choices, types, variants
 from uwf_git.kit import Context, Reply, TurnRecord, create_agent
+from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.kit.format import render_frontmatter
-from uwf_git.kit.options import read_options
+from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
-    from uwf_git.process import Finished
+    from uwf_git.processes import Finished
 
 USAGE = (
     "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
@@ -131,7 +131,7 @@ def _split(text: str) -> tuple[str, ...]:
 def run(ctx: Context) -> Reply:
     """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started,
     runs out of time, or ends in a way that the role's schema can't say."""
-    from uwf_git.process import run_command
+    from uwf_git.processes import run_command
 
     options: Options = ctx.options
     argv = options.roles.get(ctx.role.name) or options.command

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.cbor import normalise
 from uwf_git.errors import AgentFailed, Invalid, Usage
-from uwf_git.fields import Field, Variant, choices, types, variants
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.coerce import Plain, coerce
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.kit.format import describe, example, render_frontmatter
-from uwf_git.schema import Schema
-from uwf_git.views import answer_of
+from uwf_git.store.pages import answer_of
+from uwf_git.values.cbor import normalise
+from uwf_git.values.schema import Schema
+from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 USAGE = "uwf-human [--editor]"
 _SHOWN = 4000  # characters of the last answer and of the task
@@ -250,7 +250,7 @@ def _ask_line(terminal: Terminal, question: str) -> str:
 
 def _read(typed: str) -> Any:
     """What was typed: text, or JSON where it begins as a collection or a quoted text does."""
-    from uwf_git.node import parse_json
+    from uwf_git.values.node import parse_json
 
     text = typed.strip()
     if text[:1] in ("{", "[", '"'):

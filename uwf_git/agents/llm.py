@@ -49,7 +49,7 @@ def continue_(ctx: Context, session: str, message: str) -> Reply:
 
 
 def _say(ctx: Context, session: str, messages: list[Message]) -> Reply:
-    from uwf_git.chat import Chat, resolve_endpoint
+    from uwf_git.kit.chat import Chat, resolve_endpoint
 
     options: Options = ctx.options
     model = asked_model("uwf-llm", ctx.config, options.model)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import AgentFailed, Usage
-from uwf_git.kit.options import read_options
+from uwf_git.kit.arguments import read_options
 
 if TYPE_CHECKING:
-    from uwf_git.settings import Config
+    from uwf_git.config.settings import Config
 
 SCENARIO = "agent"
 _NUMBERS = {"--temperature": float, "--max-tokens": int, "--turns": int}
@@ -49,7 +49,7 @@ def read_asking(agent: str, usage: str, args: Sequence[str], known: Sequence[str
 def asked_model(agent: str, config: Config, alias: str | None) -> str:
     """The alias of the model to ask: the one named, else that of the configuration. Raises AgentFailed where there
     is none, Invalid where the configuration's leads nowhere."""
-    from uwf_git.config import resolve_model
+    from uwf_git.config.loaded import resolve_model
 
     if alias is not None:
         return alias

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 from uwf_git.agents.script import Entry, read_script
 from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
-from uwf_git.generate import variants
-from uwf_git.hints import Hints, hints_of
 from uwf_git.kit import Context, Reply, create_agent
-from uwf_git.protocol import END, USER, Role, StepContext, Workflow, asks_human
-from uwf_git.schema import Schema
-from uwf_git.thread import History
+from uwf_git.store.threads import History
+from uwf_git.values.kinds import END, USER, Role, StepContext, Workflow, asks_human
+from uwf_git.values.schema import Schema
+from uwf_git.workflow.hints import Hints, hints_of
+from uwf_git.workflow.made_up import variants
 from uwf_git.workflow.reach import reachable
 
 USAGE = "uwf-rehearse [--script FILE]"
@@ -163,7 +163,7 @@ def _worn(history: History, role: str) -> Counter[int | None]:
 def _edge(history: History, before: Sequence[StepContext], role: str, output: Any) -> tuple[int | None, bool]:
     """The position of the edge that an output takes, None where there is none, and whether its templates
     can be rendered then."""
-    from uwf_git.moderator import choose, follow
+    from uwf_git.workflow.moderator import choose, follow
 
     steps = (*before, StepContext(history.start_hash, role, output, history.start_hash, "uwf-rehearse"))
     try:

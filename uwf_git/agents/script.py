@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 def read_script(path: Path) -> tuple[Entry, ...]:
     """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
-    from uwf_git.yaml12 import load, read_bytes
+    from uwf_git.values.yaml12 import load, read_bytes
 
     value = load(read_bytes(path).decode("utf-8", "replace"), str(path)).data
     if not isinstance(value, list):

@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, NotFound, Usage, UwfError, Waiting
-from uwf_git.ids import ThreadId, is_thread_id
+from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit.arguments import read_options
 from uwf_git.kit.context import Usage as Tokens
 from uwf_git.kit.extract import failed_with, judge
-from uwf_git.kit.options import read_options
-from uwf_git.protocol import SUSPEND, USER, is_kind
-from uwf_git.repository import Oid
+from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.values.kinds import SUSPEND, USER, is_kind
 
 if TYPE_CHECKING:
-    from uwf_git.instance import Instance
-    from uwf_git.thread import Head, History
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head, History
 
 NAME = "uwf-workflow"
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"
@@ -147,7 +147,7 @@ def _answered(ctx: Context) -> ThreadId | None:
     session = ctx.previous.session
     if steps[-2].role != ctx.role.name or session is None:
         return None
-    from uwf_git.step import answer
+    from uwf_git.engine.step import answer
 
     head = _own(ctx, session)
     if head is None or (head.archive is not None and head.archive.status == "killed"):
@@ -159,8 +159,8 @@ def _answered(ctx: Context) -> ThreadId | None:
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
-    from uwf_git.ledger import account, raise_if_used_up
-    from uwf_git.step import step
+    from uwf_git.engine.ledger import account, raise_if_used_up
+    from uwf_git.engine.step import step
 
     instance = ctx.instance
     with _stepping(_within(ctx, ctx.options.name)):
@@ -207,7 +207,7 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
     """What the child waits for, as a question of this step: one of its own, or more of its budget."""
-    from uwf_git.status import outlook
+    from uwf_git.engine.status import outlook
 
     where = f"in thread {child} of workflow {ctx.options.name}"
     asked = outlook(instance, instance.threads.head(child))
@@ -256,8 +256,8 @@ def _outputs(ctx: Context, history: History) -> list[Any]:
     it is, then without the fields that the role's schema doesn't have."""
     options: Options = ctx.options
     if options.output is not None:
-        from uwf_git.expression import evaluate
-        from uwf_git.moderator import history_value
+        from uwf_git.workflow.expression import evaluate
+        from uwf_git.workflow.moderator import history_value
 
         return [evaluate(options.output, history_value(history.start, history.steps))]
     last = next(step.output for step in reversed(history.steps) if step.role != USER)

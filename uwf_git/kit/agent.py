@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.errors import AgentFailed, Usage, UwfError
-from uwf_git.ids import Hash, parse_thread_id
 from uwf_git.kit.brief import prompt_at, role_of
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
 from uwf_git.kit.record import Clock, Recorder, Said, broken_off
-from uwf_git.protocol import STEPNODE, Step
-from uwf_git.run import Order, Report
+from uwf_git.store.private import Order, Report
+from uwf_git.values.ids import Hash, parse_thread_id
+from uwf_git.values.kinds import STEPNODE, Step
 
 if TYPE_CHECKING:
-    from uwf_git.instance import Instance
     from uwf_git.kit.extract import Ask, Continue
-    from uwf_git.thread import Head, History
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head, History
 
 RunFunction = Callable[[Context], "Reply | str"]
 ContinueFunction = Callable[[Context, str, str], "Reply | str"]
@@ -74,7 +74,7 @@ class Agent:
         sys.exit(self._command(sys.argv[1:] if argv is None else argv))
 
     def _command(self, argv: Sequence[str]) -> int:
-        from uwf_git.instance import Instance
+        from uwf_git.store.opened import Instance
 
         if argv and argv[0] in ("-h", "--help"):
             print(self._help())
@@ -274,14 +274,14 @@ def _reply(name: str, value: Reply | str) -> Reply:
 
 def _extraction_model(instance: Instance, context: Context) -> Ask | None:
     """The model that reads an output out of an answer, where one is configured."""
-    from uwf_git.config import resolve_model
+    from uwf_git.config.loaded import resolve_model
 
     model = resolve_model(context.config, "extract")
     if model is None:
         return None
 
     def ask(messages: Sequence[Mapping[str, Any]]) -> Reply:
-        from uwf_git.chat import Chat, resolve_endpoint
+        from uwf_git.kit.chat import Chat, resolve_endpoint
 
         with Chat(resolve_endpoint(context.config, model.alias, instance.secrets)) as chat:
             return chat.complete(messages, deadline=context.deadline).reply()

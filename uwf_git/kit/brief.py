@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from uwf_git.errors import Invalid
-from uwf_git.ids import Hash
-from uwf_git.nearest import nearest
-from uwf_git.protocol import Role
+from uwf_git.text import nearest
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Role
 
 if TYPE_CHECKING:
-    from uwf_git.instance import Instance
-    from uwf_git.thread import History
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import History
 
 
 def prompt_at(

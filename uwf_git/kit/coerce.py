@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from uwf_git.bounds import TimeExceeded, time_limit
-from uwf_git.schema import SECONDS, Schema
-from uwf_git.yaml12 import core, is_json_number
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.schema import SECONDS, Schema
+from uwf_git.values.yaml12 import core, is_json_number
 
 
 class Plain(str):

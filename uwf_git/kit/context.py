@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from uwf_git.ids import Hash, ThreadId
-    from uwf_git.instance import Instance
-    from uwf_git.protocol import Role
-    from uwf_git.schema import Schema
-    from uwf_git.settings import Config
-    from uwf_git.store import Store
-    from uwf_git.thread import History
+    from uwf_git.config.settings import Config
+    from uwf_git.store.nodes import Store
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import History
+    from uwf_git.values.ids import Hash, ThreadId
+    from uwf_git.values.kinds import Role
+    from uwf_git.values.schema import Schema
 
 
 class Usage(NamedTuple):

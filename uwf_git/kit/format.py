@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.fields import Field, Variant, choices, resolve, types, variants, variants_of
-from uwf_git.protocol import SUSPEND
-from uwf_git.yaml12_write import dump
+from uwf_git.values.kinds import SUSPEND
+from uwf_git.values.shape import Field, Variant, choices, resolve, types, variants, variants_of
+from uwf_git.values.yaml_write import dump
 
 _SHOWN_VARIANTS = 6
 _DEEPEST = 4

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.kit.context import Exchange, Previous, Resume, TurnRecord
 from uwf_git.kit.record import turns_in
-from uwf_git.protocol import Role, StepContext, is_kind
+from uwf_git.values.kinds import Role, StepContext, is_kind
 
 if TYPE_CHECKING:
-    from uwf_git.attempts import Attempt
-    from uwf_git.ids import Hash
-    from uwf_git.instance import Instance
-    from uwf_git.thread import History
+    from uwf_git.store.attempts import Attempt
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import History
+    from uwf_git.values.ids import Hash
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)
 FRESH_AFTER = 3

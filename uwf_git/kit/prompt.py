@@ -12,13 +12,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.fields import variants
-from uwf_git.ids import Hash
 from uwf_git.kit.format import format_instruction
-from uwf_git.protocol import END, USER, Role, StepContext, Transition
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import END, USER, Role, StepContext, Transition
+from uwf_git.values.shape import variants
 
 if TYPE_CHECKING:
-    from uwf_git.thread import History
+    from uwf_git.store.threads import History
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out

@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.ids import Hash, ThreadId
 from uwf_git.kit.context import TurnRecord
 from uwf_git.kit.context import Usage as Tokens
-from uwf_git.protocol import DETAIL, TURN
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import DETAIL, TURN
 
 if TYPE_CHECKING:
-    from uwf_git.instance import Instance
-    from uwf_git.run import Order
-    from uwf_git.thread import Head, Threads
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order
+    from uwf_git.store.threads import Head, Threads
 
 
 class Said(NamedTuple):
@@ -157,7 +157,7 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
 
 def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:
     """The turns that the notes of a run name; the index may have been lost since."""
-    from uwf_git.repository import Oid
+    from uwf_git.git.repository import Oid
 
     store = instance.store
     turns = []

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from uwf_git import layout, views
-from uwf_git.ids import Hash
-from uwf_git.moderator import Next
-from uwf_git.verify.finding import Bad
+from uwf_git.store import layout, pages
+from uwf_git.values.ids import Hash
+from uwf_git.verify.findings import Bad
 from uwf_git.verify.known import Known, row_for
 from uwf_git.verify.nodes import Report
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.past import Record
 from uwf_git.verify.trees import grown, node_files, row_of
+from uwf_git.workflow.moderator import Next
 
 
 def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
@@ -60,8 +60,8 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
         elif detail is not None:
             assert not isinstance(decision, str)
             known.check_detail(commit, detail, here, decision, head, report)
-    answer = views.answer_of(None, detail.type, detail.payload) if detail is not None else None
-    known.page(files, name.path, views.attempt_readme(payload, answer), commit, report)
+    answer = pages.answer_of(None, detail.type, detail.payload) if detail is not None else None
+    known.page(files, name.path, pages.attempt_readme(payload, answer), commit, report)
     known.message(commit, layout.attempt_message(number, node, payload), report)
     known.author(commit, payload["agent"], report)
     return Record(

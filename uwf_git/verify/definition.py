@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from uwf_git import layout
-from uwf_git.bounds import TimeExceeded, time_limit
 from uwf_git.errors import NotFound, UwfError
-from uwf_git.ids import Hash
-from uwf_git.node import Node
-from uwf_git.protocol import BUILTIN, Workflow, is_kind, parse_workflow
-from uwf_git.repository import Oid
-from uwf_git.verify.finding import Bad
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import BUILTIN, Workflow, is_kind, parse_workflow
+from uwf_git.values.node import Node
+from uwf_git.verify.findings import Bad
 from uwf_git.verify.nodes import NodeRow, Nodes, Report
 from uwf_git.verify.objects import Objects
 from uwf_git.verify.trees import files_below, node_files

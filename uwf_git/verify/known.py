@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from uwf_git import layout
 from uwf_git.errors import UwfError
-from uwf_git.gitobject import clean
-from uwf_git.ids import Hash
-from uwf_git.index import CommitRow
-from uwf_git.moderator import Decision, Next
-from uwf_git.node import Node
-from uwf_git.protocol import Start, StepContext, is_kind, parse_start, parse_step, parse_workflow
-from uwf_git.repository import Oid
-from uwf_git.store import Store
-from uwf_git.thread import Threads
+from uwf_git.git.objects import clean
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.index import CommitRow
+from uwf_git.store.nodes import Store
+from uwf_git.store.threads import Threads
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Start, StepContext, is_kind, parse_start, parse_step, parse_workflow
+from uwf_git.values.node import Node
 from uwf_git.verify.definition import Definition, read_all
-from uwf_git.verify.finding import Bad
+from uwf_git.verify.findings import Bad
 from uwf_git.verify.nodes import Nodes, Report
 from uwf_git.verify.objects import FOLDER, CommitObject, Objects
 from uwf_git.verify.past import Past, Record, is_instruction
 from uwf_git.verify.trees import files_below, node_files, row_of
+from uwf_git.workflow.moderator import Decision, Next
 
 
 class Folder(NamedTuple):

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from uwf_git import cbor
-from uwf_git.bounds import TimeExceeded, time_limit
 from uwf_git.errors import StoreDamaged, UwfError
-from uwf_git.ids import Hash
-from uwf_git.node import Node, from_blob, node_hash, self_hash
-from uwf_git.protocol import (
+from uwf_git.git.repository import Oid
+from uwf_git.store.nodes import Store
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values import cbor
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import (
     ANSWER,
     BUILTIN,
     LIMITED_START,
@@ -26,12 +27,11 @@ from uwf_git.protocol import (
     parse_start,
     parse_step,
 )
-from uwf_git.repository import Oid
-from uwf_git.schema import SECONDS, Schema, check_schema
-from uwf_git.store import Store
-from uwf_git.verify.finding import Bad
+from uwf_git.values.node import Node, from_blob, node_hash, self_hash
+from uwf_git.values.quick_schema import Check, plain_check
+from uwf_git.values.schema import SECONDS, Schema, check_schema
+from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import Objects
-from uwf_git.verify.plain import Check, plain_check
 
 LATEST = 2**53  # Unix milliseconds
 

@@ -8,9 +8,9 @@ import re
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
-from uwf_git.limits import MAX_BLOB
-from uwf_git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
-from uwf_git.verify.finding import Bad
+from uwf_git.git.limits import MAX_BLOB
+from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
+from uwf_git.verify.findings import Bad
 
 MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
 TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries

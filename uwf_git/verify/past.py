@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from uwf_git import layout
-from uwf_git.ids import Hash, ThreadId
-from uwf_git.index import CommitRow
-from uwf_git.moderator import Decision, Replay, decide
-from uwf_git.protocol import Start, StepContext, Workflow
-from uwf_git.store import Store
-from uwf_git.thread import Threads
+from uwf_git.store import layout
+from uwf_git.store.index import CommitRow
+from uwf_git.store.nodes import Store
+from uwf_git.store.threads import Threads
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import Start, StepContext, Workflow
 from uwf_git.verify.objects import FOLDER, Objects
 from uwf_git.verify.trees import row_of
+from uwf_git.workflow.moderator import Decision, Replay, decide
 
 _NO_THREAD = ThreadId("0" * 26)
 _REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")

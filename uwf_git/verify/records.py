@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from uwf_git import layout, views
-from uwf_git.ids import Hash
-from uwf_git.moderator import Asking, Ended
-from uwf_git.node import Node
-from uwf_git.protocol import (
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout, pages
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import (
     ANSWER,
     QUESTION,
     USER,
@@ -20,15 +19,16 @@ from uwf_git.protocol import (
     parse_start,
     parse_step,
 )
-from uwf_git.repository import Oid
+from uwf_git.values.node import Node
 from uwf_git.verify.attempts import check_attempt
 from uwf_git.verify.definition import Definition, check_definition, read_all
-from uwf_git.verify.finding import Bad
+from uwf_git.verify.findings import Bad
 from uwf_git.verify.known import Known, row_for
 from uwf_git.verify.nodes import Report
 from uwf_git.verify.objects import FILE, CommitObject
 from uwf_git.verify.past import Record
 from uwf_git.verify.trees import files_below, grown, node_files, row_of
+from uwf_git.workflow.moderator import Asking, Ended
 
 
 class Records:
@@ -112,8 +112,8 @@ class Records:
         name = self._known.name_of(version)
         page = row_of(self._known.objects, commit.tree, "README.md")
         top = {"README.md": page[2]} if page and page[0] == FILE else {}
-        self._known.page(top, "", views.thread_readme(payload.prompt, name), commit, report)
-        self._known.page(files, "start/", views.start_readme(payload.prompt), commit, report)
+        self._known.page(top, "", pages.thread_readme(payload.prompt, name), commit, report)
+        self._known.page(files, "start/", pages.start_readme(payload.prompt), commit, report)
         self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
         self._known.starts[node] = payload
         return Record(
@@ -160,7 +160,7 @@ class Records:
         decided = before.decided
         if decided:
             decided = self._check_turn(commit, made, before, output, detail, here, report)
-        page = views.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
+        page = pages.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
         self._known.page(files, name.path, page, commit, report)
         extraction = detail.payload["extraction"] if is_kind(detail.type, "detail") else ""
         texts = (

@@ -11,22 +11,22 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git import layout
 from uwf_git.errors import UwfError
-from uwf_git.ids import ThreadId, is_thread_id
-from uwf_git.limits import MAX_BLOB
-from uwf_git.moderator import Ended
-from uwf_git.repository import Oid
-from uwf_git.store import Store
-from uwf_git.verify.finding import Bad, Finding
+from uwf_git.git.limits import MAX_BLOB
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.nodes import Store
+from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.verify.findings import Bad, Finding
 from uwf_git.verify.known import Known
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
 from uwf_git.verify.past import Record
 from uwf_git.verify.records import Records
+from uwf_git.workflow.moderator import Ended
 
 if TYPE_CHECKING:
-    from uwf_git.fold import Folded
+    from uwf_git.store.archives import Folded
 
 MOST = 100  # findings of one ref; what has more is no better known by them
 
@@ -205,8 +205,8 @@ class Verifier:
             self._is(record, ("workflow", "start", "step"), tag.target, report)
 
     def _fold(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
-        from uwf_git.fold import entries as entries_of
-        from uwf_git.fold import message, read
+        from uwf_git.store.archives import entries as entries_of
+        from uwf_git.store.archives import message, read
 
         self._objects.commit(self._commit(oid))
         known: dict[bytes, list[Folded]] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from uwf_git import layout
-from uwf_git.ids import Hash
-from uwf_git.repository import Oid
-from uwf_git.verify.finding import Bad
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.values.ids import Hash
+from uwf_git.verify.findings import Bad
 from uwf_git.verify.nodes import Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,

@@ -3,11 +3,11 @@ own, and handed to the real one where nothing is wrong."""
 
 from __future__ import annotations
 
-from uwf_git.limits import max_blob
-from uwf_git.overlay import Overlay
-from uwf_git.repository import Oid
-from uwf_git.store import Store
-from uwf_git.verify.finding import Finding
+from uwf_git.git.limits import max_blob
+from uwf_git.git.repository import Oid
+from uwf_git.store.nodes import Store
+from uwf_git.store.overlay import Overlay
+from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Verifier
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from uwf_git import layout
-from uwf_git.ids import Hash, ThreadId
-from uwf_git.limits import MAX_BLOB
-from uwf_git.overlay import Overlay
-from uwf_git.repository import Oid, Repository
-from uwf_git.store import Store
-from uwf_git.verify.finding import Finding
+from uwf_git.git.limits import MAX_BLOB
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.nodes import Store
+from uwf_git.store.overlay import Overlay
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 
 

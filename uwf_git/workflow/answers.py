@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from uwf_git.fields import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
-from uwf_git.protocol import SUSPEND
+from uwf_git.values.kinds import SUSPEND
+from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
 
 HUMAN = frozenset(("needs_input", SUSPEND))
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from uwf_git.protocol import DEFAULT_STATUS, END, START, SUSPEND, USER
+from uwf_git.values.kinds import DEFAULT_STATUS, END, START, SUSPEND, USER
+from uwf_git.values.yaml12 import InvalidYaml, one_line
 from uwf_git.workflow.answers import HUMAN, Answers, answers_of
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
-from uwf_git.workflow.finding import Finding, Findings
+from uwf_git.workflow.findings import Finding, Findings
 from uwf_git.workflow.reach import can_end, reachable
 from uwf_git.workflow.schemas import schema_problems
 from uwf_git.workflow.source import Source, read_source
-from uwf_git.yaml12 import InvalidYaml, one_line
 
 __all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
 
@@ -152,7 +152,7 @@ class _Checker:
         for key, template in (("prompt", edge.prompt), ("location", edge.location)):
             if template is None:
                 continue
-            from uwf_git.template import check_template, variables_of
+            from uwf_git.workflow.template import check_template, variables_of
 
             path = (*edge.path, key)
             if (reason := check_template(template)) is not None:
@@ -298,7 +298,7 @@ class _Checker:
         for name, condition in self._draft.conditions.items():
             path = (*condition.path, "expression")
             if condition.expression:
-                from uwf_git.expression import check_expression
+                from uwf_git.workflow.expression import check_expression
 
                 if (reason := check_expression(condition.expression)) is not None:
                     self._findings.error(path, "bad-condition", f'condition "{name}": {reason}')

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from uwf_git.ids import Hash
-from uwf_git.protocol import END, START, Role, Transition, Workflow
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import END, START, Role, Transition, Workflow
 
 OTHERWISE = "otherwise"
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from uwf_git.allowance import parse_budget
-from uwf_git.protocol import DEFAULT_STATUS, END, START
-from uwf_git.workflow.finding import Findings
-from uwf_git.workflow.names import name_problem
-from uwf_git.yaml12 import ValuePath, one_line
+from uwf_git.values.amounts import parse_budget
+from uwf_git.values.kinds import DEFAULT_STATUS, END, START
+from uwf_git.values.names import name_problem
+from uwf_git.values.yaml12 import ValuePath, one_line
+from uwf_git.workflow.findings import Findings
 
 VERSION = 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from uwf_git.protocol import END, START
+from uwf_git.values.kinds import END, START
 
 Graph = Mapping[str, Iterable[str]]
 

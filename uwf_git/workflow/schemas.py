@@ -9,11 +9,11 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
-from uwf_git import cbor
 from uwf_git.errors import Invalid
-from uwf_git.nearest import closest, nearest
-from uwf_git.schema import DIALECT, Schema, check_schema
-from uwf_git.yaml12 import ValuePath, one_line
+from uwf_git.text import closest, nearest
+from uwf_git.values import cbor
+from uwf_git.values.schema import DIALECT, Schema, check_schema
+from uwf_git.values.yaml12 import ValuePath, one_line
 
 _MOST = 50
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git import yaml12
 from uwf_git.errors import Invalid, NotFound
-from uwf_git.nearest import nearest
-from uwf_git.yaml12 import Document, one_line
+from uwf_git.text import nearest
+from uwf_git.values import yaml12
+from uwf_git.values.yaml12 import Document, one_line
 
 DATA_SUFFIXES = (".yaml", ".yml", ".json")
 MAX_INCLUDES = 64

@@ -1,0 +1,1 @@
+"""The commands, a module a group. `uwf_cli.tree` says where each is."""

@@ -1,0 +1,87 @@
+"""`uwf agent`: which agents there are, and whether one of them answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_agent
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import AgentFailed, Usage
+from uwf_git.values.amounts import parse_duration
+
+
+@click.command("list", cls=Command, examples=("uwf agent list",))
+@click.pass_obj
+def list_(invocation: Invocation) -> None:
+    """List every known agent: who provides it, its program, the version that is installed."""
+    from uwf_git.agents.roster import members
+    from uwf_git.config.loaded import load_config
+
+    found = members(load_config(invocation.location.root))
+    invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _table)
+
+
+def _table(values: Any) -> str:
+    rows = [
+        (
+            terminal.style("✗", "red") if each["problem"] else terminal.style("✓", "green"),
+            each["name"],
+            each["by"],
+            each["program"] or "in the engine",
+            each["version"] or "",
+            f"{each['problem']}: {each['hint']}" if each["problem"] else "",
+        )
+        for each in values
+    ]
+    return terminal.table(rows, ("", "agent", "by", "program", "version", ""))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf agent check claude-code",
+        "uwf agent check coder --timeout 30s",
+        'uwf agent check "uwf-acp opencode acp"',
+    ),
+)
+@click.argument("name", shell_complete=complete_agent)
+@click.option("--timeout", metavar="TIME", help="How long it may take: its own timeout, or 2m.")
+@click.option(
+    "--cwd",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where it works; an empty folder if not said.",
+)
+@click.pass_obj
+def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
+    """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
+    from uwf_git.agents.roster import check as ask
+    from uwf_git.config.loaded import load_config
+
+    seconds = None if timeout is None else parse_duration(timeout)
+    if timeout is not None and seconds is None:
+        raise Usage(f"--timeout {timeout!r} is no duration", "as in 90s, 10m, 1h30m")
+    root = invocation.location.root
+    done = ask(root, load_config(root), name, seconds, cwd.absolute() if cwd else None)
+    if done.problem:
+        raise AgentFailed(done.problem, done.hint)
+    value = {
+        "agent": done.agent,
+        "ready": True,
+        "seconds": round(done.seconds, 1),
+        "model": done.model,
+        "usage": done.usage,
+    }
+    invocation.emit(value, _answered)
+
+
+def _answered(value: Any) -> str:
+    by = f" with {value['model']}" if value["model"] else ""
+    usage = value["usage"]
+    spent = f", {usage['input']} tokens in, {usage['output']} out" if usage else ""
+    return f"{value['agent']} answered in {value['seconds']} s{by}{spent}"

@@ -1,0 +1,144 @@
+"""`uwf thread prompt` and `uwf thread turns`: what an agent is told, and what it says and does."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.arrivals import find_thread
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_step, complete_thread
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from uwf_git.kit.context import TurnRecord
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head
+    from uwf_git.values.ids import Hash
+
+SHOWN = 300  # characters of a tool's arguments and result, for people
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread prompt 01JK7M",
+        "uwf thread prompt 01JK7M --role reviewer",
+        "uwf thread prompt 01JK7M --resumed      for an agent that remembers its last turn",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--role", metavar="ROLE", help="Another role than the one that is next.")
+@click.option("--resumed", is_flag=True, help="Only what is new since the role's last turn.")
+@click.pass_obj
+def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
+    """Print what the next agent would be told, without running it."""
+    from uwf_git.engine.status import outlook, raise_if_stuck
+    from uwf_git.kit.brief import prompt_at, role_of
+    from uwf_git.values.kinds import END, USER
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    head = instance.threads.head(found)
+    history = instance.threads.history(head)
+    following = outlook(instance, head, history)
+    if role is None:
+        raise_if_stuck(following, found)
+        role = following.asks if following.next == USER else following.next
+        if role is None or role == END:
+            raise Invalid(f"thread {found} has nobody next", "name one with --role")
+    instruction = following.instruction if role == following.next else None
+    text = prompt_at(instance, history, role_of(history, role), instruction, resumed)
+    value = {"thread": found, "role": role, "instruction": instruction, "prompt": text}
+    invocation.emit_document(text, value)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread turns 01JK7M                   of the last step, or of the one that runs",
+        "uwf thread turns 01JK7M --live            as they happen, until the thread rests",
+        "uwf thread turns 01JK7M --step 8FWKR3",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--live", is_flag=True, help="Follow what runs.")
+@click.option("--step", metavar="STEP", help="A step or a failed attempt.", shell_complete=complete_step)
+@click.pass_obj
+def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> None:
+    """Show what an agent said and which tools it called. With --live a line each, as JSON off a terminal."""
+    from uwf_git.engine.turns import follow, turns_of, turns_so_far
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    if live:
+        if not instance.locks.is_held(found):
+            raise Invalid(f"thread {found} is not running", f"uwf thread turns {found}")
+        for turn in follow(instance, found):
+            value = _value(turn)
+            if invocation.format != "text" or _line(value):
+                invocation.emit(value, _line, compact=True)
+        return
+    if step is not None:
+        from uwf_cli.resolve import find_step
+
+        node = find_step(instance, step, attempts=True)
+        seen = turns_of(instance, node)
+    elif instance.locks.is_held(found) or instance.runs.notes(found):
+        seen = turns_so_far(instance, found)
+    else:
+        seen = turns_of(instance, _last(instance, instance.threads.head(found)))
+    invocation.emit([_value(turn) for turn in seen], _lines)
+
+
+def _last(instance: Instance, head: Head) -> Hash:
+    """The last step, or the failed attempt that came after it."""
+    if instance.attempts.failed(head):
+        return instance.attempts.all(head.thread)[-1].hash
+    if head.row.kind != "step":
+        raise NotFound(f"thread {head.thread} has no step yet", f"uwf thread step {head.thread}")
+    return head.node
+
+
+def _value(turn: TurnRecord) -> dict[str, Any]:
+    value: dict[str, Any] = {"role": turn.role, "text": turn.text}
+    if turn.tool is not None:
+        value |= {
+            "tool": turn.tool,
+            "arguments": turn.arguments,
+            "result": turn.result,
+            "failed": turn.failed,
+        }
+    value["model"] = turn.model
+    value["usage"] = turn.usage._asdict() if turn.usage else None
+    value["durationMs"] = turn.duration_ms
+    return value
+
+
+def _lines(values: Any) -> str:
+    return "\n".join(filter(None, map(_line, values))) or "No turns were recorded."
+
+
+def _line(value: Any) -> str:
+    """A turn for people: who, what was said, or the call and what came of it. "" for who said nothing, at no
+    known cost, before a call."""
+    if "tool" in value:
+        sign = terminal.style("✗", "red") if value["failed"] else terminal.style("→", "dim")
+        return f"  {value['tool']} {_short(value['arguments'])}\n  {sign} {_short(value['result'] or value['text'])}"
+    usage = value["usage"]
+    spent = f" ({usage['input']} in, {usage['output']} out)" if usage else ""
+    text = value["text"].strip()
+    if not text and not spent:
+        return ""
+    said = f": {text}" if text else ""
+    return f"{terminal.style(value['role'], 'bold')}{terminal.style(spent, 'dim')}{said}"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN else f"{flat[:SHOWN]}…"

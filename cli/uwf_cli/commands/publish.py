@@ -1,0 +1,120 @@
+"""`uwf publish` and `uwf unpublish`: threads and workflows on branches that a forge shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_name, complete_remote, complete_thread
+from uwf_cli.exchange import git_for, tell_large
+from uwf_cli.invocation import Invocation
+
+_REMOTE = click.option(
+    "--remote",
+    metavar="NAME",
+    shell_complete=complete_remote,
+    help="The remote; origin, or the only one, without it.",
+)
+_AS = click.option("--as", "branch", metavar="BRANCH", default="", help="Another name for the branch.")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf publish thread 01JK7M",
+        "uwf publish thread 01JK7M --as review/login-bug --remote team",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@_AS
+@_REMOTE
+@click.pass_obj
+def thread(invocation: Invocation, thread: str, branch: str, remote: str | None) -> None:
+    """Push a thread to a branch, for review.
+
+    Its commits as they are, with the workflow's version, or the step it was forked at, as the base to
+    compare with. Doing it again takes the branch forward.
+    """
+    from uwf_git.sharing.publish import publish_thread
+
+    instance = invocation.instance
+    chosen = instance.remotes.get(remote)
+    found = publish_thread(instance, git_for(instance), chosen, instance.threads.find(thread), branch)
+    tell_large(invocation, found.large)
+    invocation.emit(found.to_json(), published_text)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf publish workflow solve-issue",
+        "uwf publish workflow solve-issue --remote team",
+    ),
+)
+@click.argument("workflow", metavar="NAME", shell_complete=complete_name)
+@_AS
+@_REMOTE
+@click.pass_obj
+def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | None) -> None:
+    """Push a workflow's newest version to a branch, for review. Proposals can be merged into it."""
+    from uwf_git.sharing.publish import publish_workflow
+
+    instance = invocation.instance
+    found = publish_workflow(instance, git_for(instance), instance.remotes.get(remote), workflow, branch)
+    tell_large(invocation, found.large)
+    invocation.emit(found.to_json(), published_text)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf unpublish 01JK7M",
+        "uwf unpublish solve-issue",
+        "uwf unpublish review/login-bug --remote team",
+        "uwf unpublish solve-issue --force       also what was not taken over",
+    ),
+)
+@click.argument("what", metavar="BRANCH|ID|NAME")
+@click.option("--force", is_flag=True, help="Also if it holds what was not taken over here.")
+@_REMOTE
+@click.pass_obj
+def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None) -> None:
+    """Delete a published branch and its base from a remote. Threads and workflows stay as they are.
+
+    A branch with commits that were not taken over here, such as somebody's edit, is left alone without
+    --force. The commits that the branches were at are printed.
+    """
+    from uwf_git.sharing.publish import unpublish as delete
+
+    instance = invocation.instance
+    chosen = instance.remotes.get(remote)
+    deleted = delete(instance, git_for(instance), chosen, what, force)
+    value = {
+        "remote": chosen.name,
+        "unpublished": [{"branch": branch, "commit": commit} for branch, commit in deleted.items()],
+    }
+    invocation.emit(value, _unpublished_text)
+
+
+def published_text(value: Any) -> str:
+    """What was published, for people."""
+    shown = value["pages"] or {}
+    rows = [
+        ("branch", terminal.style(value["branch"], "bold")),
+        ("commit", value["commit"]),
+        ("base", value["baseBranch"] or "none: this is the first"),
+        *((name, url) for name, url in shown.items() if url and name != "branch"),
+    ]
+    if shown.get("branch"):
+        rows.append(("page", shown["branch"]))
+    return terminal.fields(rows)
+
+
+def _unpublished_text(value: Any) -> str:
+    return "\n".join(
+        f"deleted {each['branch']} from {value['remote']}; it was at {each['commit']}"
+        for each in value["unpublished"]
+    )

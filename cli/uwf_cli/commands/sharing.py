@@ -1,0 +1,191 @@
+"""`uwf push`, `uwf pull`, `uwf clone`: threads and workflows between machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from uwf_cli import exchange
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_name, complete_remote
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage
+
+if TYPE_CHECKING:
+    from uwf_git.git.program import Git
+    from uwf_git.sharing.pull import Pulled
+    from uwf_git.sharing.push import Report
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.remotes import Remote
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf push                                all that origin hasn't",
+        "uwf push origin 01JK7M 01JK9Q           two threads",
+        "uwf push backup --workflow solve-issue  a workflow and its threads",
+        "uwf push --all                          also what was deleted there",
+        "uwf push origin 01JK7M --delete         delete a thread there, not here",
+    ),
+)
+@click.argument("words", metavar="[REMOTE] [ID]…", nargs=-1, shell_complete=complete_remote)
+@click.option("--all", "again", is_flag=True, help="Also what was deleted there.")
+@click.option("--delete", "deletes", is_flag=True, help="Delete these threads there instead; they stay here.")
+@click.option(
+    "--workflow", metavar="W", help="A workflow by name, and its threads.", shell_complete=complete_name
+)
+@click.pass_obj
+def push(
+    invocation: Invocation, words: tuple[str, ...], again: bool, deletes: bool, workflow: str | None
+) -> None:
+    """Push threads and workflows to a remote. Only what it hasn't is sent, and nothing is ever forced.
+
+    What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
+    sides. Exit 8 where the remote can't be reached or refuses.
+    """
+    from uwf_git.sharing.push import delete, refusal
+    from uwf_git.sharing.step import explain_loss
+
+    instance = invocation.instance
+    remote, ids = _remote_and_ids(instance, words)
+    if (ids and (again or workflow)) or (again and workflow):
+        raise Usage("ids, --all and --workflow exclude each other", "give one of them")
+    if deletes and not ids:
+        raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
+    git = exchange.git_for(instance)
+    with instance.locks.exchange(remote.name):
+        if deletes:
+            report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
+        else:
+            report = _push(invocation, instance, git, remote, _meant(instance, ids, workflow), again)
+    exchange.tell_large(invocation, report.large)
+    invocation.emit(exchange.pushed_value(remote.name, report), exchange.pushed_text)
+    lost = [each for each in report.rejected if each.lost and not each.deletion]
+    if lost:
+        raise explain_loss(instance, git, remote, lost[0])
+    if refused := [each for each in report.rejected if not each.deletion]:
+        raise refusal(remote, refused)
+
+
+def _push(
+    invocation: Invocation,
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    meant: set[str] | None,
+    again: bool,
+) -> Report:
+    from uwf_git.sharing.push import look, plan
+    from uwf_git.sharing.push import push as do
+
+    what = plan(instance, remote, meant, again)
+    if again or meant is not None or not what.updates:
+        # What was last seen may be gone: somebody deleted it, or put another repository in its place.
+        held_back = look(instance, git, remote)
+        what = plan(instance, remote, meant, again)
+        if held_back and not again and meant is None:
+            many = f"{len(held_back)} ref{'s' * (len(held_back) > 1)}"
+            invocation.note(f"{many} deleted on {remote.name} stay here; uwf push {remote.name} --all")
+    return do(instance, git, remote, what)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf pull",
+        "uwf pull backup",
+    ),
+)
+@click.argument("name", metavar="[REMOTE]", required=False, shell_complete=complete_remote)
+@click.pass_obj
+def pull(invocation: Invocation, name: str | None) -> None:
+    """Bring here what a remote has: fetched, verified, then taken over.
+
+    Nothing is lost where both sides went on: the remote's keeps the thread's id, and yours becomes a thread
+    of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
+    """
+    instance = invocation.instance
+    _pull(invocation, instance, instance.remotes.get(name))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf clone git@example.com:team/threads.git",
+        "uwf clone /mnt/backup/threads.git --root ~/elsewhere",
+    ),
+)
+@click.argument("url")
+@click.pass_obj
+def clone(invocation: Invocation, url: str) -> None:
+    """Begin on a new machine: make the store, add URL as origin, and pull."""
+    from uwf_git.errors import RemoteFailed
+
+    if invocation.location.here:
+        raise Usage(
+            "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"
+        )
+    instance = invocation.instance_for_writing()
+    known = {remote.name for remote in instance.remotes.all()}
+    remote = instance.remotes.add("origin", url)
+    try:
+        _pull(invocation, instance, remote)
+    except RemoteFailed:
+        if remote.name not in known and not instance.store.repository.ref_names("refs/uwf/remotes/"):
+            instance.remotes.remove(remote.name)
+        raise
+
+
+def _pull(invocation: Invocation, instance: Instance, remote: Remote) -> None:
+    from uwf_git.sharing.pull import pull as do
+
+    pulled = do(
+        instance, exchange.git_for(instance), remote, on_verified=exchange.verified_progress(invocation)
+    )
+    invocation.emit(exchange.pulled_value(pulled), exchange.pulled_text)
+    raise_for(pulled)
+
+
+def raise_for(pulled: Pulled) -> None:
+    """Raises StoreDamaged where something invalid was left out, Busy where something waits for a step."""
+    from uwf_git.sharing.pull import raise_if_refused
+
+    raise_if_refused(pulled)
+    for merged in pulled.merged:
+        if isinstance(merged.problem, HeadMoved):
+            raise merged.problem
+        if merged.problem is not None:
+            raise StoreDamaged(
+                f"workflow {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
+                merged.problem.hint,
+            )
+    if later := [each for each in pulled.refused if each.later]:
+        raise Busy(later[0].problem, f"pull once more when it is through: uwf pull {pulled.remote}")
+
+
+def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote, list[str]]:
+    """Words begin with a remote's name, or are all ids of threads."""
+    names = {remote.name for remote in instance.remotes.all()}
+    if words and words[0] in names:
+        return instance.remotes.get(words[0]), list(words[1:])
+    if words:
+        try:
+            instance.threads.find(words[0])
+        except NotFound:
+            return instance.remotes.get(words[0]), list(words[1:])
+    return instance.remotes.get(None), list(words)
+
+
+def _meant(instance: Instance, ids: list[str], workflow: str | None) -> set[str] | None:
+    from uwf_git.sharing.push import refs_of
+    from uwf_git.store import layout
+    from uwf_git.store.threads import Head
+
+    if workflow is not None:
+        version = instance.registry.current(workflow)
+        heads = instance.threads.all(archived=True)
+        threads = [head.thread for head in heads if isinstance(head, Head) and head.row.name == version.name]
+        return {layout.WORKFLOWS + version.name, *refs_of(instance, threads)}
+    return refs_of(instance, [instance.threads.find(each) for each in ids]) if ids else None

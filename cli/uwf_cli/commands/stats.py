@@ -1,0 +1,236 @@
+"""`uwf stats`: what agents used, as a table, as JSON and as a chart."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.arrivals import adopt_news, find_thread
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_thread
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import Invalid, Usage, UwfError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from uwf_git.config.settings import Price
+    from uwf_git.engine.spending import Group, Run, Spent
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head
+
+BY = ("role", "agent", "model", "workflow", "day", "step", "thread")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf stats                             all threads, by workflow",
+        "uwf stats 01JK7M                      a thread, step by step",
+        "uwf stats --by model --since 30d",
+        "uwf stats 01JK7M --by role --plot cost.svg",
+    ),
+)
+@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+@click.option("--by", type=click.Choice(BY), help="What to sum up; steps of one thread, else workflows.")
+@click.option("--since", metavar="WHEN", help="Only from a day on, such as 2026-01-31, or so long back: 30d.")
+@click.option("--until", metavar="WHEN", help="Only up to a day, that day included.")
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Write a chart too, as SVG.")
+@click.pass_obj
+def stats(
+    invocation: Invocation,
+    threads: tuple[str, ...],
+    by: str | None,
+    since: str | None,
+    until: str | None,
+    plot: Path | None,
+) -> None:
+    """Sum up tokens, money and time. Failed attempts count, and ended threads too.
+
+    Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
+    """
+    from uwf_git.engine.ledger import prices
+    from uwf_git.engine.spending import grouped, together
+
+    span = _moment(since, "--since", 0), _moment(until, "--until", 86_400)
+    instance = invocation.instance
+    if not threads:
+        adopt_news(invocation)
+    heads = _heads(invocation, threads)
+    runs = [run for run in _runs(invocation, heads, bool(threads)) if _within(run, span)]
+    by = by or ("step" if len(threads) == 1 else "thread" if threads else "workflow")
+    known = prices(instance)
+    groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(runs, by)]
+    if by not in ("step", "day"):
+        groups.sort(key=lambda each: (-(each["cost"] or 0), -_tokens(each), -each["seconds"]))
+    total = _sums(together(run.spent for run in runs), known)
+    if plot is not None:
+        _write_plot(plot, groups, total, by)
+    invocation.emit({"by": by, "groups": groups, "total": total}, _text)
+
+
+def _heads(invocation: Invocation, threads: tuple[str, ...]) -> list[Head]:
+    from uwf_git.store.threads import Head
+
+    instance = invocation.instance
+    if threads:
+        return [instance.threads.head(find_thread(invocation, each)) for each in threads]
+    found = instance.threads.all(archived=True)
+    for each in found:
+        if not isinstance(each, Head):
+            invocation.warn(f"thread {each.thread} is left out: {each.problem}")
+    return [each for each in found if isinstance(each, Head)]
+
+
+def _runs(invocation: Invocation, heads: Iterable[Head], named: bool) -> Iterable[Run]:
+    """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
+    sub-workflow, for its own thread where that is among them."""
+    from uwf_git.engine.ledger import nested, runs
+
+    instance: Instance = invocation.instance
+    found: dict[str, Run] = {}
+    ordered = sorted(heads, key=lambda head: head.thread)
+    by_others: list[Head] = []
+    for head in ordered:
+        try:
+            each = runs(instance, head)
+        except UwfError as error:
+            if named:
+                raise
+            invocation.warn(f"thread {head.thread} is left out: {error.message}")
+            continue
+        for run in each:
+            found.setdefault(run.id, run)
+        if any(not run.spent.lines and not run.spent.unmetered for run in each):
+            by_others.append(head)
+    for head in by_others:
+        for run in nested(instance, head):
+            found.setdefault(run.id, run)
+    return found.values()
+
+
+def _within(run: Run, span: tuple[float | None, float | None]) -> bool:
+    since, until = span
+    return (since is None or run.time >= since) and (until is None or run.time < until)
+
+
+def _moment(text: str | None, option: str, add: int) -> float | None:
+    """Unix seconds of a day's beginning in UTC, `add` seconds later, or of so long ago. Raises Usage."""
+    from uwf_git.values.amounts import parse_duration
+
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        import calendar
+
+        try:
+            return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + add
+        except ValueError:
+            pass
+    elif (seconds := parse_duration(text)) is not None:
+        return time.time() - seconds
+    raise Usage(f"{option} {text!r} is neither a day nor a duration", "as in 2026-01-31, or 30d")
+
+
+def _named(group: Group, by: str) -> dict[str, Any]:
+    if by == "step":
+        thread, number, role = group.key
+        return {"thread": thread, "step": number, "role": role}
+    return {by: group.key[0] or None}
+
+
+def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
+    from uwf_git.engine.spending import money, tokens_of
+
+    tokens, paid = tokens_of(spent), money(spent, prices)
+    return {
+        "steps": spent.steps,
+        "attempts": spent.attempts,
+        "seconds": round(spent.seconds, 3),
+        "input": tokens.input if tokens else None,
+        "output": tokens.output if tokens else None,
+        "cached": tokens.cached if tokens else None,
+        "cost": None if paid.cost is None else round(paid.cost, 6),
+        "unpriced": paid.unpriced,
+        "unmetered": spent.unmetered,
+    }
+
+
+def _tokens(value: dict[str, Any]) -> int:
+    return (value["input"] or 0) + (value["output"] or 0)
+
+
+def _text(value: Any) -> str:
+    from uwf_git.engine.budget import duration
+
+    groups, by, total = value["groups"], value["by"], value["total"]
+    if not groups:
+        return "nothing was spent there"
+    threads = {each.get("thread") for each in groups}
+    rows = [(_label(each, by, len(threads) > 1), *_cells(each), duration(each["seconds"])) for each in groups]
+    rows.append(("total", *_cells(total), duration(total["seconds"])))
+    header = (by, "steps", "failed", "input", "cached", "output", "cost", "time")
+    notes = []
+    if total["unmetered"]:
+        notes.append(f"{total['unmetered']} of the runs told neither tokens nor cost")
+    if total["unpriced"]:
+        notes.append(f"{total['unpriced']:,} tokens have no price: add models.<alias>.price to config.yaml")
+    table = terminal.table(_right_aligned([header, *rows])[1:], _right_aligned([header, *rows])[0])
+    return table + "".join(terminal.style(note, "dim") + "\n" for note in notes)
+
+
+def _right_aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The rows with all cells but the first as wide as their column, numbers under each other."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        (row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)))
+        for row in rows
+    ]
+
+
+def _cells(each: Any) -> tuple[str, ...]:
+    counts = [f"{each[key]:,}" if each[key] is not None else "–" for key in ("input", "cached", "output")]
+    return (str(each["steps"]), str(each["attempts"] or ""), *counts, _cost(each))
+
+
+def _cost(each: Any) -> str:
+    if each["cost"] is None:
+        return "–"
+    digits = 2 if each["cost"] >= 1 or not each["cost"] else 4
+    return f"{'≥ ' if each['unpriced'] else ''}${each['cost']:,.{digits}f}"
+
+
+def _label(each: Any, by: str, many: bool) -> str:
+    if by != "step":
+        return each[by] or "unknown"
+    return f"{each['thread'] + ' ' if many else ''}{each['step']} {each['role']}"
+
+
+def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> None:
+    """Bars of money where any is known, else of tokens, else of time. Raises Invalid where the file can't be
+    written."""
+    from uwf_git.engine.budget import duration
+    from uwf_git.engine.plot import Bar, bar_chart
+
+    many = len({each.get("thread") for each in groups}) > 1
+    bars = []
+    for each in groups:
+        tokens = None if each["input"] is None else each["input"] + each["output"]
+        if total["cost"] is not None:
+            what, value, text = "US dollars", each["cost"], _cost(each)
+        elif total["input"] is not None:
+            what, value, text = "Tokens", tokens, "–" if tokens is None else f"{tokens:,}"
+        else:
+            what, value, text = "Agents' time", each["seconds"], duration(each["seconds"])
+        bars.append(Bar(_label(each, by, many), value, text))
+    note = f"{total['steps']} steps, {total['attempts']} failed attempts"
+    title = f"{what if bars else 'Spending'} by {by}"
+    try:
+        path.write_text(bar_chart(title, note, bars), encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"{path} can't be written: {error.strerror}", "choose another file") from None

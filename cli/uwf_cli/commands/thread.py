@@ -1,0 +1,462 @@
+"""`uwf thread`, the commands that write: start, step, run, answer, fork, kill, rm."""
+
+from __future__ import annotations
+
+import codecs
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import arguments, terminal
+from uwf_cli.arrivals import find_thread
+from uwf_cli.command import Command
+from uwf_cli.completers import (
+    complete_agent,
+    complete_remote,
+    complete_step,
+    complete_thread,
+    complete_workflow,
+)
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import Invalid, NotFound, Usage, Waiting
+from uwf_git.values.ids import parse_thread_id
+
+if TYPE_CHECKING:
+    from uwf_git.engine.step import Outcome
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head
+    from uwf_git.values.ids import Hash, ThreadId
+
+FOLDER = click.Path(path_type=Path)
+REMOTE = click.option(
+    "--remote",
+    metavar="R",
+    help="Pull the thread from there before each step, and push it after.",
+    shell_complete=complete_remote,
+)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        'uwf thread start solve-issue -p "Fix the login bug"',
+        "uwf thread start ./review.yaml --prompt-file task.md",
+        "gh issue view 42 | uwf thread start solve-issue -p -",
+        'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
+    ),
+)
+@click.argument("workflow", shell_complete=complete_workflow)
+@click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
+@click.option("--prompt-file", metavar="FILE", help="A file with the task; - reads standard input.")
+@click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@click.option("--max-steps", metavar="N", help="Then it waits for a human.")
+@click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens.")
+@click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
+@click.option("--max-time", metavar="TIME", help="Likewise, after so much agents' time: 90s, 30m, 2h.")
+@click.pass_obj
+def start(
+    invocation: Invocation,
+    /,
+    workflow: str,
+    prompt: str | None,
+    prompt_file: str | None,
+    cwd: Path | None,
+    **limits: str | None,
+) -> None:
+    """Start a run of a workflow; nothing is executed yet.
+
+    WORKFLOW is looked for as a registered name, as a hash, as a file, and as .workflows/WORKFLOW.yaml in
+    this folder and those above it, up to the edge of the repository.
+    """
+    from uwf_cli.resolve import find_workflow, version_of
+
+    task = _prompt(prompt, prompt_file)
+    folder = _folder(cwd)
+    budget = arguments.limits(limits)
+    instance = invocation.instance_for_writing()
+    found = find_workflow(invocation, workflow)
+    task, secrets = instance.redactor.text(task)
+    if secrets:
+        invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
+    if len(task.encode("utf-8", "replace")) > arguments.ADVISED:
+        invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
+    made = instance.threads.start(version_of(instance, found), found.hash, task, budget)
+    if folder is not None:
+        instance.folders.remember(made, folder)
+    invocation.emit(
+        {"workflow": found.hash, "thread": made},
+        lambda value: terminal.fields(
+            [
+                ("thread", terminal.style(value["thread"], "bold")),
+                ("workflow", f"{value['name']}  {value['workflow']}"),
+                ("next", f"uwf thread run {value['thread']}"),
+            ]
+        ),
+        shown={"workflow": found.hash, "thread": made, "name": found.workflow.name},
+    )
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread step 01JK7M",
+        "uwf thread step 01JK7M --agent uwf-human",
+        'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option(
+    "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
+)
+@click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@REMOTE
+@click.pass_obj
+def step(
+    invocation: Invocation, thread: str, agent: str | None, cwd: Path | None, remote: str | None
+) -> None:
+    """Do one step. Who is next works, and what comes of it becomes the new head."""
+    do, found = _stepper(invocation, thread, remote)
+    emit_outcome(invocation, do(found, agent, _folder(cwd), _live_stderr(invocation)))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread run 01JK7M",
+        "uwf thread run 01JK7M --max-steps 5",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option(
+    "--max-steps", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Stop then."
+)
+@click.option(
+    "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
+)
+@click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@REMOTE
+@click.pass_obj
+def run(
+    invocation: Invocation,
+    thread: str,
+    max_steps: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+) -> None:
+    """Step until the end, a question or a failure. Prints one line a step."""
+    from uwf_git.engine.ledger import raise_if_used_up
+    from uwf_git.engine.status import WAITING, outlook
+
+    instance = invocation.instance
+    do, found = _stepper(invocation, thread, remote)
+    folder = _folder(cwd)
+    stderr = _live_stderr(invocation)
+    for _ in range(max_steps):
+        outcome = do(found, agent, folder, stderr)
+        emit_outcome(invocation, outcome, compact=True)
+        if outcome.done:
+            return
+        if outcome.status == WAITING:
+            head = instance.threads.head(found)
+            asked = outlook(instance, head)
+            if asked.question is None:
+                raise_if_used_up(instance, head)
+            raise Waiting(f"thread {found} asks: {asked.question}", f"uwf thread answer {found} -m TEXT")
+    invocation.note(f"stopped after {max_steps} step{'s' * (max_steps > 1)}; uwf thread run {found} goes on")
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        'uwf thread answer 01JK7M -m "Use PostgreSQL"',
+        "uwf thread answer 01JK7M                          asks on a terminal",
+        'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("-m", "--message", metavar="TEXT", help="The answer; - reads standard input.")
+@click.option(
+    "--for", "asked_by", metavar="STEP", help="The step that is answered.", shell_complete=complete_step
+)
+@click.pass_obj
+def answer(invocation: Invocation, thread: str, message: str | None, asked_by: str | None) -> None:
+    """Answer a thread that waits for a human. The role that asked goes next."""
+    from uwf_cli.resolve import find_step
+    from uwf_git.engine.step import answer as give
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    step_asking = find_step(instance, asked_by) if asked_by else None
+    if message is None:
+        head = instance.threads.active_head(found)
+        message = _ask(instance, head) if head.row.asks else ""
+        # What is answered is the question that was read, whatever happened while somebody typed.
+        step_asking = step_asking or (head.node if head.row.asks else None)
+    elif message == arguments.STDIN:
+        message = arguments.read_stdin("answer")
+    emit_outcome(invocation, give(instance, found, message, step_asking))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread fork 8FWKR3TN5V1QA                  from a step",
+        "uwf thread fork 01JK7M                         from a thread's head",
+        "uwf thread fork 01JK7M --at 2                  after its second step",
+        "uwf thread fork 01JK7M --from-role reviewer    so that the reviewer goes again",
+    ),
+)
+@click.argument("origin", metavar="STEP|ID", shell_complete=complete_thread)
+@click.option("--at", type=click.IntRange(min=0), metavar="N", help="After step N; 0 is the start.")
+@click.option("--from-role", metavar="ROLE", help="Before the last step of that role.")
+@click.pass_obj
+def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
+    """Make a second thread that shares the first's past. It costs one ref; nothing is copied."""
+    from uwf_cli.resolve import find_thread_or_step
+    from uwf_git.values.ids import ThreadId, is_thread_id
+
+    if at is not None and from_role is not None:
+        raise Usage("--at and --from-role exclude each other", "give one of them")
+    instance = invocation.instance
+    found = find_thread_or_step(instance, origin)
+    thread = ThreadId(found) if is_thread_id(found) else None
+    if thread is not None:
+        node, commit = _fork_point(instance, instance.threads.head(thread), at, from_role)
+    elif at is not None or from_role is not None:
+        raise Usage(f"{found} is a step, so --at and --from-role mean nothing", "give a thread's id")
+    else:
+        node, commit = found, instance.threads.commit_of(found)  # type: ignore[arg-type]
+    made = instance.threads.fork(commit)
+    folder = instance.folders.recall(thread) if thread else None
+    if folder is not None:
+        instance.folders.remember(made, folder)
+    invocation.emit(
+        {"thread": made, "forkedFrom": {"step": node}},
+        lambda value: terminal.fields(
+            [
+                ("thread", terminal.style(value["thread"], "bold")),
+                ("forked from", value["forkedFrom"]["step"]),
+            ]
+        ),
+    )
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread kill 01JK7M",
+        'uwf thread kill 01JK7M --reason "superseded by 01JK9Q"',
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--reason", default="", metavar="TEXT", help="Why, for those who read it later.")
+@click.pass_obj
+def kill(invocation: Invocation, thread: str, reason: str) -> None:
+    """End a thread for good, its running agent first. It stays readable."""
+    from uwf_git.engine.step import kill as end
+
+    instance = invocation.instance
+    head = end(instance, find_thread(invocation, thread), instance.redactor.text(reason)[0])
+    invocation.emit(
+        {"thread": head.thread, "archived": True},
+        lambda value: f"killed {value['thread']}; it can still be read and forked",
+    )
+
+
+@click.command(
+    cls=Command,
+    examples=("uwf thread rm 01JK7M --yes",),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--yes", is_flag=True, help="Really do it.")
+@click.pass_obj
+def rm(invocation: Invocation, thread: str, yes: bool) -> None:
+    """Delete a thread and its failed attempts. Forks of it keep what they share."""
+    from uwf_git.engine.ledger import forget
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    if not yes:
+        raise Usage(f"thread {found} would be deleted for good", f"uwf thread rm {found} --yes")
+    with instance.locks.hold(found):
+        instance.threads.remove(found)
+        instance.runs.clear(found)
+        instance.sessions.forget(lambda owner: owner != found)
+        forget(instance, found)
+    invocation.emit(
+        {"thread": found, "archived": False, "removed": True}, lambda value: f"deleted {value['thread']}"
+    )
+
+
+def _stepper(
+    invocation: Invocation, thread: str, remote: str | None
+) -> tuple[Callable[..., Outcome], ThreadId]:
+    """What does a step of a thread, alone or between a pull and a push, and that thread's id; one that is
+    given whole may be known to the remote only."""
+    from functools import partial
+
+    instance = invocation.instance
+    if remote is None:
+        from uwf_git.engine.step import step
+
+        return partial(step, instance), find_thread(invocation, thread)
+    from uwf_cli import exchange
+    from uwf_git.sharing.pull import pull, raise_if_refused
+    from uwf_git.sharing.step import shared_step
+
+    git, there = exchange.git_for(instance), instance.remotes.get(remote)
+    if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):
+        raise_if_refused(pull(instance, git, there, parse_thread_id(thread)))
+    return partial(shared_step, instance, git, there), find_thread(invocation, thread)
+
+
+def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
+    """Prints where a thread is after a step; for people as one line."""
+    value: dict[str, Any] = outcome._asdict()
+    if outcome.problem is None:
+        del value["problem"]
+    shown = _as_line(invocation.instance, value) if invocation.format == "text" else None
+    if outcome.role is not None and (told := _redactions(invocation.instance, outcome.head)):
+        invocation.warn(told)
+    invocation.emit(value, _line, shown, compact)
+
+
+def _redactions(instance: Instance, step: Hash) -> str:
+    """How many secrets were taken out of a step, and where, in words."""
+    from uwf_git.config.secrets import told
+    from uwf_git.values.kinds import is_kind, parse_step
+
+    detail = instance.store.get(parse_step(instance.store.get(step).payload).detail)
+    return told(detail.payload.get("redactions", 0)) if is_kind(detail.type, "detail") else ""
+
+
+def _as_line(instance: Instance, value: dict[str, Any]) -> dict[str, Any]:
+    """A step's result with what a reader wants besides."""
+    from uwf_git.engine.status import budget_reached, outlook
+    from uwf_git.store.layout import summary
+    from uwf_git.values.kinds import parse_step
+
+    head = instance.threads.head(value["thread"])
+    verdict = ""
+    if head.row.kind == "step":
+        made = parse_step(instance.store.get(head.node).payload)
+        verdict = summary(instance.store.get(made.output).payload)
+    following = outlook(instance, head)
+    return {
+        **value,
+        "number": head.row.number,
+        "verdict": verdict,
+        "next": following.next,
+        "question": following.question or budget_reached(instance, head),
+    }
+
+
+def _line(value: dict[str, Any]) -> str:
+    if value["role"] is None:
+        begin = "nothing left to do"
+    else:
+        begin = f"{value['number']:4d}  {terminal.style(value['role'], 'bold')}"
+        begin += f": {value['verdict']}" if value["verdict"] else ""
+    if value["done"]:
+        return f"{begin}  → {terminal.status(value['status'])}"
+    if value.get("problem"):
+        return f"{begin}  → {terminal.style('stuck', 'red')}: {value['problem']}"
+    if value["status"] == "waiting":
+        return f"{begin}  → {terminal.status('waiting')}: {value['question']}"
+    return f"{begin}  → {value['next']}"
+
+
+def _prompt(text: str | None, file: str | None) -> str:
+    if text is not None and file is not None:
+        raise Usage("-p and --prompt-file exclude each other", "give one of them")
+    if text == arguments.STDIN:
+        text = arguments.read_stdin("prompt")
+    elif file is not None:
+        text = arguments.read_file(file, "prompt")
+    if text is None:
+        raise Usage("there is no prompt", "give one with -p TEXT, --prompt-file FILE, or -p - to pipe it in")
+    if not text.strip():
+        raise Usage("the prompt is empty", "say what is to be done")
+    return text
+
+
+def _folder(cwd: Path | None) -> Path | None:
+    if cwd is None:
+        return None
+    folder = cwd.expanduser()
+    if not folder.is_dir():
+        if folder.exists():
+            raise Invalid(f"--cwd {cwd} is no folder")
+        raise NotFound(f"no folder {cwd}", "create it first")
+    return folder.absolute()
+
+
+def _ask(instance: Instance, head: Head) -> str:
+    """The answer to a thread's question: asked on a terminal, else read from what is piped in."""
+    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        text = "" if terminal.is_terminal(sys.stdin) else arguments.read_stdin("answer")
+        if not text.strip():
+            raise Usage(f"there is no answer for thread {head.thread}", "give one with -m TEXT")
+        return text
+    from uwf_git.engine.status import outlook
+
+    asked = outlook(instance, head)
+    lines = [f"{asked.asks} asks: {asked.question}"]
+    lines += [f"  {number}  {option}" for number, option in enumerate(asked.options, 1)]
+    lines += [f"({asked.reason})"] if asked.reason else []
+    sys.stderr.write(terminal.escape("\n".join(lines)) + "\n> ")
+    sys.stderr.flush()
+    text = sys.stdin.readline().strip()
+    if text.isdigit() and 0 < int(text) <= len(asked.options):
+        return asked.options[int(text) - 1]
+    return text
+
+
+def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> Any:
+    """The node and commit of a thread's head, of its step number `at`, or of the one before the last
+    step of a role."""
+    commit, row = head.commit, head.row
+    if from_role is not None:
+        roles = []
+        while row.kind == "step" and row.role != from_role:
+            roles.append(row.role or "")
+            commit, row = _parent(instance, row)
+        if row.kind != "step":
+            from uwf_git.text import nearest
+
+            hint = nearest(from_role, sorted(set(roles)))
+            raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)
+        before, row = _parent(instance, row)
+        return row.node, before
+    if at is not None and at > row.number:
+        raise NotFound(
+            f"thread {head.thread} has {row.number} steps, not {at}", f"see: uwf thread steps {head.thread}"
+        )
+    while at is not None and row.number > at:
+        commit, row = _parent(instance, row)
+    return row.node, commit
+
+
+def _parent(instance: Instance, row: Any) -> tuple[Any, Any]:
+    from uwf_git.git.repository import Oid
+
+    parent = Oid(raw=row.parent)
+    return parent, instance.store.take_in(parent)
+
+
+def _live_stderr(invocation: Invocation) -> Callable[[bytes], None] | None:
+    """Passes on what an agent says on stderr while it works, to a terminal."""
+    if not terminal.is_terminal(sys.stderr) or invocation.format != "text":
+        return None
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def show(data: bytes) -> None:
+        text = decoder.decode(data).replace("\r\n", "\n").replace("\r", "\n")
+        sys.stderr.write(terminal.escape(text))
+        sys.stderr.flush()
+
+    return show

@@ -1,0 +1,457 @@
+"""`uwf thread`, the commands that read: show, list, steps, read, step-details, attempts, diff, log."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.arrivals import adopt_news, find_thread
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_name, complete_step, complete_thread
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import iso
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Damaged, Head
+    from uwf_git.values.ids import Hash
+
+STATUSES = ("idle", "running", "waiting", "failed", "completed", "killed", "corrupt")
+
+
+@click.command(cls=Command, examples=("uwf thread show 01JK7M",))
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.pass_obj
+def show(invocation: Invocation, thread: str) -> None:
+    """Show where a thread is and what comes next."""
+    instance = invocation.instance
+    head = instance.threads.head(find_thread(invocation, thread))
+    value = {**_state(instance, head), **_sides(instance, head)}
+    shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(_updated(head))}
+    invocation.emit(value, _state_text, shown)
+
+
+def _sides(instance: Instance, head: Head) -> dict[str, Any]:
+    """How a thread is linked to others by a divergence: the one it is the other side of, with the step they
+    share last, and those that are the other side of it."""
+    from uwf_git.store.links import parted, parted_from
+
+    value: dict[str, Any] = {}
+    if link := parted_from(instance.store, head.thread):
+        at = instance.store.take_in(link.base).node
+        value["divergedFrom"] = {"thread": link.origin, "at": at}
+    if others := parted(instance.store, head.thread):
+        value["otherSides"] = [link.thread for link in others]
+    return value
+
+
+def _state(instance: Instance, head: Head) -> dict[str, Any]:
+    from uwf_git.engine.status import FAILED, KILLED, WAITING, budget_reached, outlook, status_of
+
+    value: dict[str, Any] = {
+        "workflow": head.row.workflow,
+        "thread": head.thread,
+        "head": head.node,
+        "done": head.archive is not None,
+        "status": status_of(instance, head),
+        "role": head.row.role,
+    }
+    if extraction := _extraction(instance, head):
+        value["extraction"] = extraction
+    if head.archive and value["status"] == KILLED:
+        return {**value, "next": None, "reason": head.archive.reason}
+    following = outlook(instance, head)
+    value["next"] = following.next
+    if value["status"] == WAITING and following.question is None:
+        value["reason"] = budget_reached(instance, head)
+    elif value["status"] == WAITING:
+        value["asks"] = following.asks
+        value["question"] = following.question
+        value["options"] = list(following.options)
+        if following.reason:
+            value["reason"] = following.reason
+    elif value["status"] == FAILED:
+        value["error"] = instance.attempts.all(head.thread)[-1].error
+    if following.problem is not None:
+        value["problem"] = following.problem
+    return value
+
+
+def _extraction(instance: Instance, head: Head) -> str:
+    """How the last output was found; "" where its detail doesn't say."""
+    from uwf_git.values.kinds import is_kind, parse_step
+
+    if head.row.kind != "step":
+        return ""
+    detail = instance.store.get(parse_step(instance.store.get(head.node).payload).detail)
+    return str(detail.payload["extraction"]) if is_kind(detail.type, "detail") else ""
+
+
+def _state_text(value: Any) -> str:
+    step = f"step {value['number']}, {value['role']}" if value["number"] else "not stepped yet"
+    options = "\n".join(f"- {option}" for option in value.get("options", ()))
+    pairs = [
+        ("thread", terminal.style(value["thread"], "bold")),
+        ("workflow", f"{value['name']}  {value['workflow']}"),
+        ("status", terminal.status(value["status"])),
+        ("head", f"{value['head']}  {step}"),
+        ("output", _found(value.get("extraction", ""))),
+        ("updated", value["updated"]),
+        ("error", value.get("error", "")),
+        ("problem", value.get("problem", "")),
+        ("asks", value.get("asks") or ""),
+        ("question", value.get("question") or ""),
+        ("options", options),
+        ("reason", value.get("reason") or ""),
+    ]
+    if origin := value.get("divergedFrom"):
+        pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
+    pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]
+    if not value["done"]:
+        pairs.append(("next", value["next"] or ""))
+    return terminal.fields(pairs)
+
+
+def _found(extraction: str) -> str:
+    """Only what somebody might not expect: an output that the agent did not write like this."""
+    if model := extraction.removeprefix("model:") if extraction.startswith("model:") else "":
+        return f"read out of the answer by the model {model}, not written by the agent"
+    return "written when the agent was asked to correct itself" if extraction == "correction" else ""
+
+
+@click.command(
+    "list",
+    cls=Command,
+    examples=(
+        "uwf thread list",
+        "uwf thread list --all --workflow solve-issue",
+        "uwf thread list --status failed --limit 20",
+    ),
+)
+@click.option("--all", "archived", is_flag=True, help="Also the completed and killed.")
+@click.option("--status", type=click.Choice(STATUSES), help="Only these; finds archived ones too.")
+@click.option("--workflow", metavar="W", help="Only of this name or hash.", shell_complete=complete_name)
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
+@click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the first N.")
+@click.pass_obj
+def list_(
+    invocation: Invocation,
+    archived: bool,
+    status: str | None,
+    workflow: str | None,
+    limit: int | None,
+    offset: int,
+) -> None:
+    """List threads, newest first. A damaged one is listed as corrupt and keeps nothing from you."""
+    adopt_news(invocation)
+    items = list(_items(invocation.instance, archived or status in ("completed", "killed")))
+    if status is not None:
+        items = [item for item in items if item["status"] == status]
+    if workflow is not None:
+        _known(invocation.instance, workflow)
+        begin = workflow.upper() if len(workflow) >= 4 else None
+        items = [
+            item
+            for item in items
+            if item["name"] == workflow or (begin and (item["workflow"] or "").startswith(begin))
+        ]
+    end = None if limit is None else offset + limit
+    invocation.emit(items[offset:end], _list_text)
+
+
+def _known(instance: Instance, workflow: str) -> None:
+    """Raises NotFound, with the nearest name, for a workflow that no version and no thread has."""
+    from uwf_git.errors import NotFound
+    from uwf_git.store.threads import Head
+    from uwf_git.text import nearest
+
+    heads = [head for head in instance.threads.all(archived=True) if isinstance(head, Head)]
+    names = {*instance.registry.names(), *(head.row.name or "" for head in heads)}
+    begin = workflow.upper()
+    if workflow not in names and not (
+        len(begin) >= 4 and any((head.row.workflow or "").startswith(begin) for head in heads)
+    ):
+        raise NotFound(
+            f"no workflow {workflow!r}", nearest(workflow, sorted(names)) or "see: uwf workflow list"
+        )
+
+
+def _items(instance: Instance, archived: bool) -> Iterator[dict[str, Any]]:
+    from uwf_git.engine.ledger import Budgets
+    from uwf_git.engine.status import status_of
+    from uwf_git.store.layout import ATTEMPTS
+    from uwf_git.store.threads import Damaged
+
+    heads = instance.threads.all(archived)
+    running = instance.locks.held()
+    tried = instance.store.index.tip_commits(ATTEMPTS)
+    budgets = Budgets(instance)
+    for head in heads:
+        if isinstance(head, Damaged):
+            yield _damaged(head)
+            continue
+        told = head.archive or head.thread in running or head.row.asks or ATTEMPTS + head.thread in tried
+        if told or budgets.sources(head):
+            state = status_of(instance, head, running, budgets)
+        else:
+            state = "idle"
+        yield {
+            "thread": head.thread,
+            "workflow": head.row.workflow,
+            "head": head.node,
+            "status": state,
+            "name": head.row.name,
+            "steps": head.row.number,
+            "role": head.row.role,
+            "updated": iso(_updated(head)),
+        }
+
+
+def _damaged(head: Damaged) -> dict[str, Any]:
+    return {
+        "thread": head.thread,
+        "workflow": None,
+        "head": None,
+        "status": "corrupt",
+        "name": None,
+        "steps": None,
+        "role": None,
+        "updated": None,
+        "problem": head.problem,
+    }
+
+
+def _updated(head: Head) -> int:
+    return head.archive.time if head.archive else head.row.time
+
+
+def _list_text(value: Any) -> str:
+    rows = [
+        (
+            each["thread"],
+            terminal.status(each["status"]),
+            str(each["steps"]) if each["steps"] is not None else "",
+            each["updated"] or "",
+            f"{each['name']}{': ' + each['role'] if each['role'] else ''}"
+            if each["name"]
+            else each["problem"],
+        )
+        for each in value
+    ]
+    if not rows:
+        return "no such threads; uwf thread list --all shows every one"
+    return terminal.table(rows, ("thread", "status", "steps", "updated", "workflow: last role"))
+
+
+@click.command(cls=Command, examples=("uwf thread steps 01JK7M",))
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.pass_obj
+def steps(invocation: Invocation, thread: str) -> None:
+    """List a thread's steps with their outputs, oldest first."""
+    instance = invocation.instance
+    history = instance.threads.history(instance.threads.head(find_thread(invocation, thread)))
+    found = [
+        {
+            "step": step.hash,
+            "number": number,
+            "role": step.role,
+            "agent": step.agent,
+            "output": step.output,
+            "detail": step.detail,
+            "time": iso(instance.store.get(step.hash).timestamp / 1000),
+        }
+        for number, step in enumerate(history.steps, 1)
+    ]
+
+    def text(value: Any) -> str:
+        from uwf_git.store.layout import summary
+
+        rows = [
+            (
+                f"{each['number']:4d}",
+                each["step"],
+                each["time"],
+                terminal.style(each["role"], "bold"),
+                each["agent"],
+                summary(each["output"]),
+            )
+            for each in value
+        ]
+        return (
+            terminal.table(rows, ("", "step", "time", "role", "agent", "output")) if rows else "no steps yet"
+        )
+
+    invocation.emit(found, text)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf thread read 01JK7M",
+        "uwf thread read 01JK7M > thread.md",
+        "uwf thread read 01JK7M --quota 20000               the newest steps, about so many characters",
+        "uwf thread read 01JK7M --before 8FWKR3TN5V1QA      what came before that step",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option(
+    "--quota", type=click.IntRange(min=1), metavar="N", help="Leave out older steps beyond N characters."
+)
+@click.option(
+    "--before", metavar="HASH", help="Only what came before that step.", shell_complete=complete_step
+)
+@click.pass_obj
+def read(invocation: Invocation, thread: str, quota: int | None, before: str | None) -> None:
+    """Read a thread as Markdown.
+
+    The prompt comes first, then each step with its output and the answer word for word.
+
+    Under --quota steps are left out whole, the oldest first; the newest is always there.
+    """
+    from uwf_cli.transcript import Transcript
+
+    instance = invocation.instance
+    head = instance.threads.head(find_thread(invocation, thread))
+    transcript = Transcript(instance, head, quota, instance.store.complete(before) if before else None)
+    if invocation.chosen_format in ("json", "yaml"):
+        invocation.emit(transcript.value())
+    else:
+        rendered = terminal.is_terminal(sys.stdout)
+        invocation.emit_document(transcript.markdown(fence_front_matter=rendered), None, rich=True)
+
+
+@click.command(
+    "step-details",
+    cls=Command,
+    examples=(
+        "uwf thread step-details 8FWKR3TN5V1QA",
+        "uwf thread step-details 8FWKR3 --format json | jq .detail.usage",
+    ),
+)
+@click.argument("step", metavar="HASH", shell_complete=complete_step)
+@click.pass_obj
+def step_details(invocation: Invocation, step: str) -> None:
+    """Dump a step, or a failed attempt, as YAML. Its node, its output, how it came about, every turn."""
+    from uwf_cli.output import as_yaml
+    from uwf_cli.resolve import find_step
+    from uwf_cli.transcript import details
+
+    value = details(invocation.instance, find_step(invocation.instance, step, attempts=True))
+    invocation.emit_document(as_yaml(value), value)
+
+
+@click.command(cls=Command, examples=("uwf thread attempts 01JK7M",))
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.pass_obj
+def attempts(invocation: Invocation, thread: str) -> None:
+    """List a thread's failed attempts, oldest first. Nothing an agent said is thrown away."""
+    instance = invocation.instance
+    found = []
+    for each in instance.attempts.all(find_thread(invocation, thread)):
+        fields = each._asdict()
+        found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time)})
+
+    def text(value: Any) -> str:
+        rows = [
+            (
+                f"{each['number']:4d}",
+                each["attempt"],
+                each["time"],
+                each["role"],
+                each["agent"],
+                each["error"],
+            )
+            for each in value
+        ]
+        header = ("", "attempt", "time", "role", "agent", "error")
+        return terminal.table(rows, header) if rows else "no failed attempts"
+
+    invocation.emit(found, text)
+
+
+@click.command(cls=Command, examples=("uwf thread diff 01JK7M 01JK9Q",))
+@click.argument("a", shell_complete=complete_thread)
+@click.argument("b", shell_complete=complete_thread)
+@click.pass_obj
+def diff(invocation: Invocation, a: str, b: str) -> None:
+    """Show what two threads share and where they part."""
+    from uwf_cli.transcript import compare
+
+    instance = invocation.instance
+    heads = [instance.threads.head(find_thread(invocation, name)) for name in (a, b)]
+    invocation.emit(compare(instance, heads[0], heads[1]), _diff_text)
+
+
+def _diff_text(value: Any) -> str:
+    same = value["workflow"]["same"]
+    shared = value["shared"]
+    if not same:
+        lines = ["they run different workflows: " + " and ".join(value["workflow"]["hashes"])]
+    elif not value["start"]["same"]:
+        lines = ["one workflow, different prompts"]
+    elif not shared:
+        lines = ["the same start, no step in common"]
+    else:
+        lines = [f"{len(shared)} step{'s' * (len(shared) > 1)} in common, the last {shared[-1]['step']}"]
+    for side in ("a", "b"):
+        only = value[side]["steps"]
+        lines.append("")
+        lines.append(terminal.style(value[side]["thread"], "bold") + ("" if only else "  nothing more"))
+        if only:
+            rows = [(f"{each['number']:4d}", each["step"], each["role"], each["summary"]) for each in only]
+            lines.append(terminal.table(rows).rstrip("\n"))
+    return "\n".join(lines)
+
+
+@click.command(cls=Command, examples=("uwf thread log 01JK7M",))
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.pass_obj
+def log(invocation: Invocation, thread: str) -> None:
+    """List a thread's commits, newest first. The last is the workflow version it began on."""
+    instance = invocation.instance
+    found = [
+        _commit(instance, row)
+        for row in _rows(instance, instance.threads.head(find_thread(invocation, thread)))
+    ]
+
+    def text(value: Any) -> str:
+        rows = [
+            (terminal.style(each["commit"][:10], "yellow"), each["time"], each["author"], each["subject"])
+            for each in value
+        ]
+        return terminal.table(rows)
+
+    invocation.emit(found, text)
+
+
+def _rows(instance: Instance, head: Head) -> Iterator[CommitRow]:
+    """The commits of a thread, newest first, and at the end the version it began on."""
+    from uwf_git.git.repository import Oid
+
+    row = head.row
+    while True:
+        yield row
+        if row.kind not in ("step", "start") or row.parent is None:
+            return
+        row = instance.store.take_in(Oid(raw=row.parent))
+
+
+def _commit(instance: Instance, row: CommitRow) -> dict[str, Any]:
+    from uwf_git.git.repository import Oid
+
+    commit = instance.store.repository.commit(Oid(raw=row.oid))
+    node: Hash = row.node
+    return {
+        "commit": row.oid.hex(),
+        "kind": row.kind,
+        "node": node,
+        "subject": commit.message.split("\n", 1)[0],
+        "author": commit.author.rsplit(" <", 1)[0],
+        "time": iso(commit.time),
+    }

@@ -1,0 +1,177 @@
+"""`uwf verify`: is everything what it says it is?"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_thread
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import StoreDamaged, Usage
+
+if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid, Repository
+    from uwf_git.verify.findings import Finding
+    from uwf_git.verify.signatures import Signed
+
+EVERY = 100  # commits between two signs of life
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf verify                   everything in the store",
+        "uwf verify 01JK7M            one thread, with all that it stands on",
+        "uwf verify --remote origin   what was last fetched from there",
+        "uwf verify --signatures      and who signed which step",
+    ),
+)
+@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+@click.option("--all", "everything", is_flag=True, help="Everything in the store, as without an ID.")
+@click.option("--remote", metavar="NAME", help="What was last fetched from a remote.")
+@click.option("--signatures", is_flag=True, help="Who signed each commit and archive tag.")
+@click.pass_context
+def verify(
+    context: click.Context, threads: tuple[str, ...], everything: bool, remote: str | None, signatures: bool
+) -> None:
+    """Check every node, commit, page and decision.
+
+    Nothing that was found out before is believed. Exit 7 where something is wrong.
+    """
+    from uwf_git.git.limits import max_blob
+    from uwf_git.verify.whole import verify_refs
+
+    invocation: Invocation = context.obj
+    if (bool(threads) + everything + (remote is not None)) > 1:
+        raise Usage("threads, --all and --remote exclude each other", "give one of them")
+    repository = invocation.instance.store.repository
+    progress = _Progress()
+    try:
+        refs = _refs(invocation, threads, remote)
+        found = verify_refs(repository, refs, max_blob(repository), progress.commit)
+    finally:
+        progress.end()
+    signed = _signed(repository, refs) if signatures else []
+    findings = [*found.findings, *_bad(signed)]
+    value: dict[str, Any] = {
+        "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
+        "findings": [finding.as_json() for finding in findings],
+    }
+    if signatures:
+        value["signatures"] = [_as_json(each) for each in signed]
+    invocation.emit(value, _text)
+    if findings:
+        context.exit(StoreDamaged.exit_status)
+
+
+def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) -> dict[str, Oid | None]:
+    from uwf_git.store import layout
+    from uwf_git.verify.whole import local_refs, thread_refs
+
+    instance = invocation.instance
+    repository = instance.store.repository
+    if remote is not None:
+        from uwf_git.sharing.listing import tracked_refs
+        from uwf_git.store.remotes import Remotes
+
+        name = Remotes(repository, invocation.location.here).get(remote).name
+        # What is on a branch becomes a record only when it is accepted.
+        tracked = tracked_refs(repository, name).items()
+        return {ref: oid for ref, oid in tracked if not ref.startswith(layout.BRANCHES)}
+    if not threads:
+        return local_refs(repository)
+    ids = [instance.threads.find(each) for each in threads]
+    refs = thread_refs(repository, ids)
+    for thread in ids:
+        folded = instance.store.folded(thread)
+        if folded is not None and layout.ARCHIVE + thread not in refs:
+            refs[folded.ref] = repository.ref(folded.ref)
+    return refs
+
+
+def _signed(repository: Repository, refs: dict[str, Oid | None]) -> list[Signed]:
+    from uwf_git.verify.signatures import signed_records
+
+    return signed_records(repository, {name: oid for name, oid in refs.items() if oid is not None})
+
+
+def _bad(signed: list[Signed]) -> list[Finding]:
+    from uwf_git.verify.findings import Finding
+
+    return [
+        Finding(
+            "bad-signature",
+            each.thread,
+            each.node if each.kind == "step" else None,
+            str(each.object),
+            f"the signature of {each.kind} {each.node or each.thread or each.object} is bad",
+            each.ref,
+        )
+        for each in signed
+        if each.signature.state == "bad"
+    ]
+
+
+def _as_json(signed: Signed) -> dict[str, Any]:
+    record = {**signed._asdict(), "object": str(signed.object)}
+    del record["signature"]
+    return {**record, **signed.signature._asdict()}
+
+
+def _text(value: Any) -> str:
+    return _signatures(value.get("signatures", ())) + _findings(value)
+
+
+def _signatures(value: Any) -> str:
+    rows = [
+        (
+            terminal.style(each["state"], "red" if each["state"] == "bad" else "dim"),
+            each["kind"],
+            each["node"] or each["thread"] or "",
+            each["object"][:10],
+            each["signer"] or each["key"],
+        )
+        for each in value
+    ]
+    return terminal.table(rows) + "\n" if rows else ""
+
+
+def _findings(value: Any) -> str:
+    counts = value["verified"]
+    done = ", ".join(_count(counts[name], name.removesuffix("s")) for name in ("threads", "steps", "nodes"))
+    if not value["findings"]:
+        return f"{done}: nothing is wrong\n"
+    parts = []
+    for each in value["findings"]:
+        where = [each["ref"] or "", f"step {each['step']}" if each["step"] else "", each["object"]]
+        parts.append(f"{terminal.style(each['code'], 'red')}  {each['message']}")
+        parts.append("  " + terminal.style("  ".join(filter(None, where)), "dim"))
+    wrong = _count(len(value["findings"]), "finding")
+    return "\n".join([*parts, f"{done}: {wrong}"]) + "\n"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+class _Progress:
+    """How far it is, on a terminal."""
+
+    def __init__(self) -> None:
+        self._shown = terminal.is_terminal(sys.stderr)
+        self._commits = 0
+
+    def commit(self) -> None:
+        self._commits += 1
+        if self._shown and self._commits % EVERY == 0:
+            sys.stderr.write(f"\rverified {self._commits:,} commits")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._shown and self._commits >= EVERY:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

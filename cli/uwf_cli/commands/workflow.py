@@ -1,0 +1,280 @@
+"""`uwf workflow`: register, show, roll back, check and rehearse workflows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.arrivals import adopt_news
+from uwf_cli.command import Command
+from uwf_cli.completers import complete_name, complete_workflow
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import iso
+from uwf_git.errors import UwfError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from uwf_cli.resolve import Found
+    from uwf_git.store.versions import Version
+
+
+@click.command(
+    cls=Command,
+    examples=("uwf workflow put solve-issue.yaml",),
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_obj
+def put(invocation: Invocation, file: Path) -> None:
+    """Register a workflow under its name. Unchanged content makes no new version."""
+    from uwf_cli.resolve import refuse_secrets
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import read_source
+
+    compiled = compile_source(read_source(file))
+    for finding in compiled.warnings:
+        invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}")
+    instance = invocation.instance_for_writing()
+    refuse_secrets(instance, compiled)
+    version = instance.registry.put(compiled)
+    invocation.emit(_version(version), _registered_as)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf workflow show solve-issue",
+        "uwf workflow show 4KNM2PXR3B1QW",
+        "uwf workflow show ./solve-issue.yaml --format yaml",
+    ),
+)
+@click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
+@click.pass_obj
+def show(invocation: Invocation, workflow: str) -> None:
+    """Show a workflow. Its roles with the schemas of their answers, its conditions, its graph."""
+    from uwf_cli.resolve import find_workflow
+
+    found = find_workflow(invocation, workflow)
+    invocation.emit(_definition(found), _as_text)
+
+
+@click.command("list", cls=Command, examples=("uwf workflow list",))
+@click.pass_obj
+def list_(invocation: Invocation) -> None:
+    """List the registered workflows."""
+    adopt_news(invocation)
+    registry = invocation.instance.registry
+    found: list[dict[str, Any]] = []
+    for name in registry.names():
+        try:
+            version = registry.current(name)
+            description = registry.workflow(version.hash).description
+            found.append({**_version(version), "description": description, "updated": iso(version.time)})
+        except UwfError as error:  # one damaged version must not hide the others
+            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+
+    def text(value: Any) -> str:
+        rows = [
+            (
+                terminal.style(each["name"], "bold"),
+                each["hash"] or terminal.status("corrupt"),
+                each.get("description") or each.get("problem") or "",
+            )
+            for each in value
+        ]
+        return terminal.table(rows, ("name", "hash", "")) if rows else "no workflows; uwf workflow put FILE"
+
+    invocation.emit(found, text)
+
+
+@click.command(cls=Command, examples=("uwf workflow history solve-issue",))
+@click.argument("name", shell_complete=complete_name)
+@click.pass_obj
+def history(invocation: Invocation, name: str) -> None:
+    """List the versions of a workflow, newest first."""
+    versions = [
+        {**_version(version), "time": iso(version.time), "current": version.current}
+        for version in invocation.instance.registry.history(name)
+    ]
+
+    def text(value: Any) -> str:
+        rows = [
+            (each["hash"], each["time"], each["commit"][:10], "current" if each["current"] else "")
+            for each in value
+        ]
+        return terminal.table(rows, ("hash", "registered", "commit", ""))
+
+    invocation.emit(versions, text)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf workflow rollback solve-issue                  to the version before",
+        "uwf workflow rollback solve-issue 4KNM2PXR3B1QW",
+    ),
+)
+@click.argument("name", shell_complete=complete_name)
+@click.argument("to", metavar="[HASH]", required=False)
+@click.pass_obj
+def rollback(invocation: Invocation, name: str, to: str | None) -> None:
+    """Make an older version the newest again. It is a new commit; threads keep the version they have."""
+    instance = invocation.instance
+    target = instance.store.complete(to) if to else None
+    invocation.emit(_version(instance.registry.rollback(name, target)), _registered_as)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf workflow graph solve-issue",
+        "uwf workflow graph ./solve-issue.yaml --as dot | dot -Tsvg > graph.svg",
+    ),
+)
+@click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
+@click.option("--as", "language", type=click.Choice(("mermaid", "dot")), default="mermaid", show_default=True)
+@click.pass_obj
+def graph(invocation: Invocation, workflow: str, language: str) -> None:
+    """Draw a workflow's graph as text, for Mermaid or Graphviz."""
+    from uwf_cli.resolve import find_workflow
+    from uwf_git.workflow import diagram
+
+    found = find_workflow(invocation, workflow)
+    drawing = diagram.dot(found.workflow) if language == "dot" else diagram.mermaid(found.workflow)
+    invocation.emit_document(drawing, {"as": language, "graph": drawing})
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf workflow validate solve-issue.yaml",
+        "uwf workflow validate solve-issue.yaml --format text    as file:line:column: message",
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.pass_context
+def validate(context: click.Context, file: Path) -> None:
+    """Report every problem of a workflow at once. Exit 1 where there are errors."""
+    from uwf_git.workflow.check import check_path
+
+    invocation: Invocation = context.obj
+    findings = check_path(file)
+    wrong = any(finding.severity == "error" for finding in findings)
+    report = {"file": str(file), "valid": not wrong, "findings": [each._asdict() for each in findings]}
+    invocation.emit(report, _report)
+    context.exit(1 if wrong else 0)
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf workflow rehearse solve-issue",
+        "uwf workflow rehearse ./solve-issue.yaml",
+    ),
+)
+@click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
+@click.pass_context
+def rehearse(context: click.Context, workflow: str) -> None:
+    """Walk a workflow's graph with made-up answers.
+
+    Reports which edges are never taken, which roles never reached, which conditions never differ, and
+    where it gets stuck. Exit 1 where something is wrong. Nothing is stored.
+    """
+    from uwf_cli.resolve import find_workflow
+    from uwf_git.workflow.rehearsal import rehearse as walk
+
+    invocation: Invocation = context.obj
+    found = find_workflow(invocation, workflow)
+    report = walk(found.workflow, found.schemas)
+    invocation.emit(report.to_json(), _rehearsal)
+    context.exit(0 if report.ok else 1)
+
+
+@click.command(cls=Command, examples=("uwf workflow rm solve-issue",))
+@click.argument("name", shell_complete=complete_name)
+@click.pass_obj
+def rm(invocation: Invocation, name: str) -> None:
+    """Forget a workflow's name. Threads that use it keep it."""
+    version = invocation.instance.registry.remove(name)
+    invocation.emit({**_version(version), "removed": True}, lambda value: f"forgot {value['name']}")
+
+
+def _version(version: Version) -> dict[str, Any]:
+    return {"name": version.name, "hash": version.hash, "commit": version.commit}
+
+
+def _registered_as(value: Any) -> str:
+    return terminal.fields(
+        [
+            ("workflow", terminal.style(value["name"], "bold")),
+            ("hash", value["hash"]),
+            ("commit", value["commit"]),
+        ]
+    )
+
+
+def _definition(found: Found) -> dict[str, Any]:
+    """A workflow as it was written: schemas in their places instead of their hashes."""
+    payload = dict(found.payload)
+    roles = {}
+    for name, role in payload.pop("roles").items():
+        key = "outputSchema" if "outputSchema" in role else "frontmatter"
+        roles[name] = {**role, key: found.schemas[role[key]]}
+    return {
+        "name": payload.pop("name"),
+        "hash": found.hash,
+        "commit": found.commit,
+        "description": payload.pop("description"),
+        "roles": roles,
+        **payload,
+    }
+
+
+def _as_text(value: Any) -> str:
+    from uwf_cli.output import as_yaml
+
+    head = [(name, value.pop(name)) for name in ("name", "hash", "commit")]
+    return terminal.fields([(name, text or "") for name, text in head]) + "\n" + as_yaml(value)
+
+
+def _report(value: Any) -> str:
+    lines = [
+        f"{value['file']}:{each['line']}:{each['column']}: {terminal.status(each['severity'])}: "
+        f"{each['message']}" + (f" — {each['hint']}" if each["hint"] else "")
+        for each in value["findings"]
+    ]
+    counts = _counts(value["findings"])
+    return "\n".join([*lines, f"{value['file']}: {counts}"])
+
+
+def _rehearsal(value: Any) -> str:
+    covered = value["coverage"]
+    lines = [
+        f"{value['workflow']}: {covered['taken']} of {covered['edges']} edges taken, {value['runs']} runs",
+        "",
+    ]
+    rows = []
+    for edge in value["edges"]:
+        label = edge["status"] or edge["condition"] or ""
+        taken = str(edge["taken"]) if edge["taken"] else terminal.style("never", "red")
+        rows.append((taken, f"{edge['from']} → {edge['to']}", label))
+    lines.append(terminal.table(rows, ("taken", "edge", "when")))
+    if value["conditions"]:
+        rows = [(each["condition"], str(each["true"]), str(each["false"])) for each in value["conditions"]]
+        lines.append(terminal.table(rows, ("condition", "true", "false")))
+    problems = [f"{terminal.status('error')}: {each['message']}" for each in value["problems"]]
+    return "\n".join([*lines, *(problems or [terminal.style("no problems", "green")])])
+
+
+def _counts(findings: Sequence[Any]) -> str:
+    if not findings:
+        return terminal.style("no problems", "green")
+    said = []
+    for severity in ("error", "warning"):
+        number = sum(each["severity"] == severity for each in findings)
+        if number:
+            said.append(f"{number} {severity}{'s' * (number > 1)}")
+    return ", ".join(said)

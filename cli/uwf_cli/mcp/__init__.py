@@ -1,0 +1,1 @@
+"""`uwf mcp`: workflows and threads as tools of the Model Context Protocol."""

@@ -1,0 +1,434 @@
+"""`uwf mcp` at work: a Model Context Protocol server on standard input and output.
+
+Each call is a `uwf` process of its own. So a result is what the command prints, a workflow is held to the
+limits that only a process's main thread can set, a call that is cancelled ends like Ctrl-C with its agent,
+and none waits for another. Nothing of them reaches this process's standard output, which belongs to the
+protocol.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+import anyio
+import anyio.abc
+from mcp import types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
+
+from uwf_cli.mcp.tools import SOURCE_FILE, WAIT, Call, ServedTool, offered
+from uwf_git import __version__
+from uwf_git.errors import UwfError
+from uwf_git.store.location import Location
+
+INSTRUCTIONS = """\
+Workflows in which agents take turns, kept in git. Start a run with start_thread, then call step_thread until the
+thread is completed; each step lets the agent of the next role work. A thread that is waiting asks the user something:
+put the question to them and pass the answer on with answer_thread. Ids and hashes may be shortened."""
+
+AT_ONCE = 8
+GRACE = 10.0
+TICK = 2.0
+POLL = 0.02
+DRAIN = 1.0
+LARGEST_RESULT = 32 << 20
+LISTED = 50
+_GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
+MARKDOWN, YAML = "text/markdown", "application/yaml"
+
+
+class Done(NamedTuple):
+    """How a command ended. `code` is negative for a signal."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+class Failed(Exception):
+    """A call that came to nothing: an error as the command reports it."""
+
+    def __init__(self, code: str, message: str, hint: str = "", status: int = 1, **more: Any) -> None:
+        super().__init__(message)
+        self.error = {"code": code, "message": message, "hint": hint, "exitStatus": status, **more}
+
+    @property
+    def text(self) -> str:
+        """The error in one line."""
+        error = self.error
+        hint = f" — {error['hint']}" if error["hint"] else ""
+        return f"{error['message']}{hint} ({error['code']}, exit status {error['exitStatus']})"
+
+
+class Step:
+    """A step in progress; it may go on when who asked for it no longer waits."""
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.done = anyio.Event()
+        self.result: types.CallToolResult | None = None
+
+
+def serve(location: Location, folder: Path, read_only: bool) -> None:
+    """Serves until the client closes standard input. Threads work in `folder` or below."""
+    anyio.run(Serving(location, folder, read_only).run)
+
+
+class Serving:
+    """One server with one client."""
+
+    def __init__(self, location: Location, folder: Path, read_only: bool) -> None:
+        self._folder = folder.resolve()
+        self._tools = offered(read_only)
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != "UWF_FORMAT"},
+            **location.environment(),
+        }
+
+    async def run(self) -> None:
+        """Serves standard input and output."""
+        self._room = anyio.CapacityLimiter(AT_ONCE)
+        server: Server[Any] = Server(
+            "uwf",
+            version=__version__,
+            title="uwf",
+            instructions=INSTRUCTIONS,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+        )
+        # The transport keeps standard output to itself: whoever else prints here prints on stderr.
+        incoming_lines: Any = lines(0)
+        async with (
+            stdio_server(stdin=incoming_lines) as (incoming, outgoing),
+            anyio.create_task_group() as self._steps,
+        ):
+            await server.run(incoming, outgoing, server.create_initialization_options())
+            self._steps.cancel_scope.cancel()
+
+    # Tools
+
+    async def _list_tools(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[_described(tool) for tool in self._tools.values()])
+
+    async def _call_tool(
+        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        tool = self._tools.get(params.name)
+        if tool is None:
+            raise MCPError(types.INVALID_PARAMS, f"no tool {params.name!r}")
+        arguments = params.arguments or {}
+        try:
+            call = tool.parse(arguments, self._folder)
+            if tool.name == "step_thread":
+                return await self._step(context, call, arguments)
+            async with self._room:
+                return await self._result(call)
+        except Failed as error:
+            return _failure(error)
+        except UwfError as error:
+            return _failure(Failed(error.code, error.message, error.hint, error.exit_status))
+
+    async def _step(
+        self, context: ServerRequestContext[Any], call: Call, arguments: Mapping[str, Any]
+    ) -> types.CallToolResult:
+        step = Step()
+        role = await self._role(arguments) if (context.meta or {}).get("progress_token") is not None else ""
+        self._steps.start_soon(self._do, call, step)
+        try:
+            with anyio.move_on_after(arguments.get(WAIT)):
+                async with anyio.create_task_group() as watching:
+                    if role:
+                        watching.start_soon(_report, context, role)
+                    await step.done.wait()
+                    watching.cancel_scope.cancel()
+        except BaseException:  # the client cancels, or goes
+            step.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await step.done.wait()
+            raise
+        if step.result is not None:
+            return step.result
+        return await self._result(Call(("thread", "show", "--", arguments["thread"])))
+
+    async def _do(self, call: Call, step: Step) -> None:
+        try:
+            with step.scope:
+                step.result = await self._result(call)
+        except Failed as error:
+            step.result = _failure(error)
+        finally:
+            step.done.set()
+
+    async def _role(self, arguments: Mapping[str, Any]) -> str:
+        """Who is next in a thread; "" where that can't be told."""
+        try:
+            shown = await self._value(Call(("thread", "show", "--", arguments["thread"])))
+        except Failed:
+            return ""
+        return str(shown[0].get("next") or "")
+
+    async def _result(self, call: Call) -> types.CallToolResult:
+        value, notes = await self._value(call)
+        if call.wrap:
+            value = {call.wrap: value}
+        texts = [json.dumps(value, ensure_ascii=False, indent=1), *notes]
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text) for text in texts], structured_content=value
+        )
+
+    async def _value(self, call: Call) -> tuple[Any, list[str]]:
+        """What a command prints as JSON, and what it says beside that. Raises Failed."""
+        done = await self._run(call, "json")
+        try:
+            return _printed(done.out.decode("utf-8", "replace")), _notes(done)
+        except ValueError:
+            raise Failed("internal", f"`uwf {call.argv[0]} {call.argv[1]}` printed no JSON") from None
+
+    async def _run(self, call: Call, form: str | None) -> Done:
+        """A command's end, if it came to a result. Raises Failed."""
+        # Without -P, modules of the folder would go before the installed ones.
+        argv = [sys.executable, "-P", "-m", "uwf_cli.main", *(["--format", form] if form else []), *call.argv]
+        with contextlib.ExitStack() as stack:
+            folder = self._folder
+            if call.source is not None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-mcp-")))
+                (folder / SOURCE_FILE).write_text(call.source, encoding="utf-8", errors="replace")
+            stdin = None if call.stdin is None else call.stdin.encode("utf-8", "replace")
+            try:
+                done = await run(argv, stdin, folder, self._environment)
+            except (OSError, ValueError) as error:
+                raise Failed("failure", f"uwf does not start: {error}") from None
+        if (found := _reported(done.err)) is not None:
+            raise Failed(status=done.code, **found)
+        if done.code < 0:
+            raise Failed("failure", f"the command was killed by signal {-done.code}", "repeat", done.code)
+        if len(done.out) > LARGEST_RESULT:
+            raise Failed(
+                "failure", f"the result is larger than {LARGEST_RESULT >> 20} MiB", "ask for less of it"
+            )
+        return done
+
+    # Resources
+
+    async def _list_resources(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        found: list[types.Resource] = []
+        with contextlib.suppress(Failed):  # there is no store yet
+            workflows, _ = await self._value(Call(("workflow", "list")))
+            for each in workflows:
+                uri = f"uwf://workflow/{quote(each['name'], safe='')}"
+                about = each.get("description") or each.get("problem")
+                found.append(types.Resource(uri=uri, name=each["name"], description=about, mime_type=YAML))
+            threads, _ = await self._value(Call(("thread", "list", "--all", f"--limit={LISTED}")))
+            for each in threads:
+                about = f"{each['name']}, {each['status']}, {each['updated']}"
+                uri = f"uwf://thread/{each['thread']}"
+                found.append(
+                    types.Resource(uri=uri, name=each["thread"], description=about, mime_type=MARKDOWN)
+                )
+        return types.ListResourcesResult(resources=found)
+
+    async def _list_templates(
+        self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template="uwf://thread/{id}",
+                    name="thread",
+                    description="A thread's transcript: its prompt and its newest steps.",
+                    mime_type=MARKDOWN,
+                ),
+                types.ResourceTemplate(
+                    uri_template="uwf://workflow/{name}",
+                    name="workflow",
+                    description="A registered workflow.",
+                    mime_type=YAML,
+                ),
+            ]
+        )
+
+    async def _read_resource(
+        self, _context: ServerRequestContext[Any], params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        kind, _, rest = uri.removeprefix("uwf://").partition("/")
+        try:
+            if kind == "thread":
+                call = self._tools["read_thread"].parse({"thread": unquote(rest)}, self._folder)
+                done, form = await self._run(call, None), MARKDOWN
+            elif kind == "workflow":
+                call = self._tools["show_workflow"].parse({"workflow": unquote(rest)}, self._folder)
+                done, form = await self._run(call, "yaml"), YAML
+            else:
+                raise Failed("not_found", f"no resource {uri!r}", "uwf://thread/ID or uwf://workflow/NAME", 3)
+        except Failed as error:
+            raise MCPError(types.INVALID_PARAMS, error.text, {"uri": uri, **error.error}) from None
+        except UwfError as error:
+            raise MCPError(types.INVALID_PARAMS, error.message, {"uri": uri}) from None
+        text = done.out.decode("utf-8", "replace")
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type=form, text=text)]
+        )
+
+
+async def lines(descriptor: int) -> AsyncIterator[bytes]:
+    """The lines of a file, pipe or socket. No thread waits for them, as one that did would keep an interrupted
+    process from ending."""
+    pending = bytearray()
+    while True:
+        with contextlib.suppress(PermissionError):  # a file is always readable, and can't be waited for
+            await anyio.wait_readable(descriptor)
+        data = os.read(descriptor, 1 << 16)
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            yield bytes(pending + line)
+            pending.clear()
+        pending += rest
+        if not data:
+            if pending:
+                yield bytes(pending)
+            return
+
+
+async def run(argv: list[str], stdin: bytes | None, cwd: Path, env: Mapping[str, str]) -> Done:
+    """Runs a command to its end. Cancelled, it is ended like a terminated command and waited for, so that
+    the agent it runs ends too. A session of its own keeps the signals of this process's client from it: one
+    that ends is not to be interrupted at that. Raises OSError, ValueError where it can't be started."""
+    process = await anyio.open_process(
+        argv,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+        cwd=cwd,
+        env=dict(env),
+        start_new_session=True,
+    )
+    out, err = bytearray(), bytearray()
+    try:
+        async with anyio.create_task_group() as streams:
+            read = [anyio.Event(), anyio.Event()]
+            streams.start_soon(_read, process.stdout, out, read[0])
+            streams.start_soon(_read, process.stderr, err, read[1])
+            if process.stdin is not None:
+                with contextlib.suppress(*_GONE):
+                    await process.stdin.send(stdin or b"")
+                    await process.stdin.aclose()
+            code = await _exit_of(process)
+            with anyio.move_on_after(DRAIN):  # what it left behind may hold the pipes for ever
+                for each in read:
+                    await each.wait()
+            streams.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+    return Done(code, bytes(out), bytes(err))
+
+
+async def _read(stream: anyio.abc.ByteReceiveStream | None, into: bytearray, done: anyio.Event) -> None:
+    assert stream is not None
+    with contextlib.suppress(*_GONE):
+        async for data in stream:
+            if len(into) <= LARGEST_RESULT:
+                into += data
+    done.set()
+
+
+async def _exit_of(process: anyio.abc.Process) -> int:
+    # Waiting for a process also waits for its pipes.
+    while process.returncode is None:
+        await anyio.sleep(POLL)
+    return process.returncode
+
+
+async def _end(process: anyio.abc.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        with anyio.move_on_after(GRACE):
+            await _exit_of(process)
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await _exit_of(process)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(*_GONE):
+                await stream.aclose()
+
+
+async def _report(context: ServerRequestContext[Any], role: str) -> None:
+    """Tells the client every other second that somebody is at work."""
+    async for seconds in _seconds():
+        await context.session.report_progress(seconds, message=f"{role} works, {seconds:.0f} s")
+
+
+async def _seconds() -> AsyncIterator[float]:
+    begun = anyio.current_time()
+    while True:
+        yield anyio.current_time() - begun
+        await anyio.sleep(TICK)
+
+
+def _described(tool: ServedTool) -> types.Tool:
+    hints: dict[str, Any] = {"read_only_hint": not tool.writes, "open_world_hint": tool.open}
+    if tool.writes:
+        hints |= {"destructive_hint": tool.destroys, "idempotent_hint": tool.repeatable}
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.schema,
+        annotations=types.ToolAnnotations(title=tool.title, **hints),
+    )
+
+
+def _reported(stderr: bytes) -> dict[str, Any] | None:
+    """The error in the last line that a command said, if that is one."""
+    last = stderr.decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2]
+    if not last.startswith('{"error":'):
+        return None
+    try:
+        return dict(json.loads(last)["error"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _printed(text: str) -> Any:
+    """The result in what a command printed. An agent that works in the command's process may have printed
+    before. Raises ValueError."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        begin = max(text.rfind(opening) for opening in ("\n{\n", "\n[\n"))
+        if begin < 0:
+            raise
+        return json.loads(text[begin:])
+
+
+def _notes(done: Done) -> list[str]:
+    """What a command that did its work said besides."""
+    lines = done.err.decode("utf-8", "replace").splitlines()
+    return [line.removeprefix("uwf: ") for line in lines if line.startswith("uwf: ")]
+
+
+def _failure(error: Failed) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=error.text)],
+        structured_content={"error": error.error},
+        is_error=True,
+    )

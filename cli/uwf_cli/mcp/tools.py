@@ -1,0 +1,377 @@
+"""The tools that `uwf mcp` offers, each as the command it stands for: a table of names, schemas and
+annotations, and from a client's arguments to a command line.
+
+No tool takes an agent. Which command works for a role is the user's configuration, and whoever could name
+one here could run anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_cli.resolve import SUFFIXES
+from uwf_git.errors import Usage
+from uwf_git.text import nearest
+
+LONGEST = 1000
+LARGEST = 4 << 20
+QUOTA = 40_000
+WAIT = "wait"
+
+
+class Call(NamedTuple):
+    """A command line after `uwf`. `stdin` is its input; `wrap` the name that a list gets in the result,
+    which has to be an object; `source` the text of a `workflow.yaml` in the folder it is run in."""
+
+    argv: tuple[str, ...]
+    stdin: str | None = None
+    wrap: str = ""
+    source: str | None = None
+
+
+class ServedTool(NamedTuple):
+    """A tool. `properties` are JSON Schemas by argument, `required` those that must be given; with
+    `either`, exactly one of these. What isn't `writes` changes no thread; `destroys` may change what is not
+    kept, `repeatable` does nothing the second time, `open` reaches beyond the store. `call` makes the
+    command of arguments that obey the schema, in a folder."""
+
+    name: str
+    title: str
+    description: str
+    properties: Mapping[str, Any]
+    required: tuple[str, ...]
+    call: Callable[[Mapping[str, Any], Path], Call]
+    either: tuple[str, ...] = ()
+    writes: bool = False
+    destroys: bool = False
+    repeatable: bool = False
+    open: bool = False
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments."""
+        schema: dict[str, Any] = {
+            "type": "object",
+            "properties": dict(self.properties),
+            "additionalProperties": False,
+        }
+        if self.required:
+            schema["required"] = list(self.required)
+        return schema
+
+    def parse(self, arguments: Mapping[str, Any], folder: Path) -> Call:
+        """The command for a client's arguments. Raises Usage naming the argument at fault."""
+        import jsonschema
+
+        if unknown := sorted(set(arguments) - set(self.properties)):
+            hint = nearest(unknown[0], self.properties) or "it takes: " + ", ".join(self.properties)
+            raise Usage(f"{self.name} has no argument {unknown[0]!r}", hint)
+        validator = jsonschema.Draft202012Validator(self.schema)
+        if problem := next(iter(validator.iter_errors(dict(arguments))), None):
+            where = "".join(f"{part}: " for part in problem.absolute_path)
+            raise Usage(f"{self.name}: {where}{problem.message[:300]}", "see the tool's schema")
+        if self.either and len([name for name in self.either if name in arguments]) != 1:
+            raise Usage(f"{self.name} takes either {' or '.join(self.either)}", "give exactly one of them")
+        for name, value in arguments.items():
+            if isinstance(value, str) and "\0" in value:
+                raise Usage(f"{self.name}: {name} holds a NUL", "leave it out")
+        return self.call(arguments, folder)
+
+
+def _text(description: str, most: int = LONGEST, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": most, "description": description, **more}
+
+
+def _number(description: str, least: int, **more: Any) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": 1 << 31, "description": description, **more}
+
+
+_THREAD = _text("A thread's id, or the beginning of one (four characters and more).")
+_STEP = _text("A step's hash, or the beginning of one.")
+_WORKFLOW = _text("A workflow: its registered name, its hash, or a file of the folder the server works in.")
+_SOURCE = _text("A workflow's YAML text, instead of one that is stored somewhere.", LARGEST)
+_STATUSES = ("idle", "running", "waiting", "failed", "completed", "killed", "corrupt")
+SOURCE_FILE = "workflow.yaml"
+
+
+def _within(text: str, folder: Path, what: str) -> Path:
+    """A path that a client named, which must lie in the folder. Raises Usage."""
+    path = (folder / text).resolve()
+    if not path.is_relative_to(folder):
+        raise Usage(f"{what} {text!r} is outside of {folder}", "start the server there: uwf mcp --cwd DIR")
+    return path
+
+
+def _workflow(arguments: Mapping[str, Any], folder: Path) -> str:
+    """What names a workflow; if that is a file, one of the folder."""
+    text = str(arguments["workflow"])
+    if "/" in text or Path(text).suffix.lower() in SUFFIXES or (folder / text).is_file():
+        _within(text, folder, "workflow")
+    return text
+
+
+def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
+    """`--option=value` for each argument that was given; for a flag that is true, `--option`."""
+    found = []
+    for name, option in options.items():
+        value = arguments.get(name)
+        if value is True:
+            found.append(option)
+        elif value is not None and value is not False:
+            found.append(f"{option}={value}")
+    return found
+
+
+def _list_workflows(_arguments: Mapping[str, Any], _folder: Path) -> Call:
+    return Call(("workflow", "list"), wrap="workflows")
+
+
+def _show_workflow(arguments: Mapping[str, Any], folder: Path) -> Call:
+    return Call(("workflow", "show", "--", _workflow(arguments, folder)))
+
+
+def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
+    if "source" in arguments:
+        return Call(("workflow", "validate", SOURCE_FILE), source=arguments["source"])
+    _within(arguments["file"], folder, "file")
+    return Call(("workflow", "validate", "--", arguments["file"]))
+
+
+def _rehearse(arguments: Mapping[str, Any], folder: Path) -> Call:
+    if "source" in arguments:
+        return Call(("workflow", "rehearse", f"./{SOURCE_FILE}"), source=arguments["source"])
+    return Call(("workflow", "rehearse", "--", _workflow(arguments, folder)))
+
+
+def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    shown = {"limit": 50, **arguments}
+    options = {name: f"--{name}" for name in ("all", "status", "workflow", "limit", "offset")}
+    return Call(("thread", "list", *_options(shown, **options)), wrap="threads")
+
+
+def _of_thread(command: str, wrap: str = "") -> Callable[[Mapping[str, Any], Path], Call]:
+    return lambda arguments, _folder: Call(("thread", command, "--", arguments["thread"]), wrap=wrap)
+
+
+def _read(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    shown = _options({"quota": QUOTA, **arguments}, quota="--quota", before="--before")
+    return Call(("thread", "read", *shown, "--", arguments["thread"]))
+
+
+def _turns(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    step = _options(arguments, step="--step")
+    return Call(("thread", "turns", *step, "--", arguments["thread"]), wrap="turns")
+
+
+def _step_details(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    return Call(("thread", "step-details", "--", arguments["step"]))
+
+
+def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
+    cwd = _within(arguments.get("cwd", "."), folder, "cwd")
+    workflow = _workflow(arguments, folder)
+    return Call(("thread", "start", "--prompt=-", f"--cwd={cwd}", "--", workflow), stdin=arguments["prompt"])
+
+
+def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    asked = _options(arguments, step="--for")
+    return Call(
+        ("thread", "answer", "--message=-", *asked, "--", arguments["thread"]), stdin=arguments["answer"]
+    )
+
+
+def _fork(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    where = _options(arguments, at="--at", fromRole="--from-role")
+    return Call(("thread", "fork", *where, "--", arguments["origin"]))
+
+
+def _kill(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    return Call(("thread", "kill", *_options(arguments, reason="--reason"), "--", arguments["thread"]))
+
+
+TOOLS = (
+    ServedTool(
+        "list_workflows",
+        "List workflows",
+        "The registered workflows with what they are for.",
+        {},
+        (),
+        _list_workflows,
+    ),
+    ServedTool(
+        "show_workflow",
+        "Show a workflow",
+        "A workflow's roles with the schemas of their answers, its conditions and its graph.",
+        {"workflow": _WORKFLOW},
+        ("workflow",),
+        _show_workflow,
+    ),
+    ServedTool(
+        "validate_workflow",
+        "Validate a workflow",
+        "Every problem of a workflow's YAML at once, with line, column and a hint. Nothing is stored.",
+        {"file": _text("A file of the folder the server works in."), "source": _SOURCE},
+        (),
+        _validate,
+        either=("file", "source"),
+    ),
+    ServedTool(
+        "rehearse_workflow",
+        "Rehearse a workflow",
+        "Walks a workflow's graph with made-up answers and reports edges never taken, roles never reached "
+        "and where it gets stuck. No agent works and nothing is stored.",
+        {"workflow": _WORKFLOW, "source": _SOURCE},
+        (),
+        _rehearse,
+        either=("workflow", "source"),
+    ),
+    ServedTool(
+        "list_threads",
+        "List threads",
+        "Runs of workflows, newest first: idle, running, waiting and failed ones, with `all` also those "
+        "that have ended.",
+        {
+            "all": {"type": "boolean", "description": "Also the completed and killed."},
+            "status": {"enum": list(_STATUSES), "description": "Only these."},
+            "workflow": _text("Only of this name or hash."),
+            "limit": _number("At most so many.", 1, default=50),
+            "offset": _number("Leave out the first so many.", 0, default=0),
+        },
+        (),
+        _list_threads,
+    ),
+    ServedTool(
+        "show_thread",
+        "Show a thread",
+        "Where a thread is: its status, whose turn is next, the question it asks, why it failed.",
+        {"thread": _THREAD},
+        ("thread",),
+        _of_thread("show"),
+    ),
+    ServedTool(
+        "read_thread",
+        "Read a thread",
+        "A thread's prompt and its newest steps, with their outputs and answers word for word. `omitted` "
+        "says how many older ones were left out under the quota; read them with `before`.",
+        {
+            "thread": _THREAD,
+            "quota": _number("About so many characters; the newest step is always there.", 1, default=QUOTA),
+            "before": _text("Only the steps before this one: its hash, or the beginning of it."),
+        },
+        ("thread",),
+        _read,
+    ),
+    ServedTool(
+        "thread_steps",
+        "List a thread's steps",
+        "All steps of a thread with their roles, agents and outputs, oldest first, without the answers.",
+        {"thread": _THREAD},
+        ("thread",),
+        _of_thread("steps", "steps"),
+    ),
+    ServedTool(
+        "thread_attempts",
+        "List failed attempts",
+        "The failed attempts at a thread's steps, with their errors, oldest first.",
+        {"thread": _THREAD},
+        ("thread",),
+        _of_thread("attempts", "attempts"),
+    ),
+    ServedTool(
+        "thread_turns",
+        "Show an agent's turns",
+        "What the agent said and which tools it called: in the step that is running so far, else in the last "
+        "one, or in the step or failed attempt given.",
+        {"thread": _THREAD, "step": _text("The hash of a step or failed attempt, or the beginning of it.")},
+        ("thread",),
+        _turns,
+    ),
+    ServedTool(
+        "step_details",
+        "Show a step",
+        "One step or failed attempt in full: its output, the answer, every turn and tool call, the tokens.",
+        {"step": _STEP},
+        ("step",),
+        _step_details,
+    ),
+    ServedTool(
+        "start_thread",
+        "Start a thread",
+        "Starts a run of a workflow with a task. No agent works yet: that is for step_thread.",
+        {
+            "workflow": _WORKFLOW,
+            "prompt": _text("The task.", LARGEST),
+            "cwd": _text("Where agents work: the folder the server works in, or one below it."),
+        },
+        ("workflow", "prompt"),
+        _start,
+        writes=True,
+    ),
+    ServedTool(
+        "step_thread",
+        "Do a thread's next step",
+        "Lets the agent configured for the next role work, which may take minutes, and keeps what it made. "
+        "Afterwards the thread is idle (step it again), waiting (answer_thread), completed or failed. With "
+        "`wait` it returns after so many seconds at the latest, and the step goes on while the server runs: "
+        "the thread is `running` then, and show_thread tells when it no longer is.",
+        {
+            "thread": _THREAD,
+            WAIT: {
+                "type": "number",
+                "minimum": 0,
+                "maximum": 86400,
+                "description": "Seconds to wait for the end of the step; as long as it takes if left out.",
+            },
+        },
+        ("thread",),
+        _of_thread("step"),
+        writes=True,
+        destroys=True,
+        open=True,
+    ),
+    ServedTool(
+        "answer_thread",
+        "Answer a thread's question",
+        "Answers a thread that is waiting, on behalf of the user; the role that asked goes next. Ask the user "
+        "first: the question was meant for a human.",
+        {
+            "thread": _THREAD,
+            "answer": _text("The answer.", LARGEST),
+            "step": _text("The step that asks: refuses if by now another one does."),
+        },
+        ("thread", "answer"),
+        _answer,
+        writes=True,
+    ),
+    ServedTool(
+        "fork_thread",
+        "Fork a thread",
+        "Makes a second thread that shares the first's past, up to its head or an earlier step.",
+        {
+            "origin": _text("A thread's id or a step's hash, or the beginning of one."),
+            "at": _number("After the step of this number; 0 is the start.", 0),
+            "fromRole": _text("Before the last step of this role."),
+        },
+        ("origin",),
+        _fork,
+        writes=True,
+    ),
+    ServedTool(
+        "kill_thread",
+        "Kill a thread",
+        "Ends a thread for good, its running agent first. It can still be read and forked.",
+        {"thread": _THREAD, "reason": _text("Why, for those who read it later.")},
+        ("thread",),
+        _kill,
+        writes=True,
+        destroys=True,
+        repeatable=True,
+    ),
+)
+
+
+def offered(read_only: bool) -> dict[str, ServedTool]:
+    """The tools by name; only those that read where asked for."""
+    return {tool.name: tool for tool in TOOLS if not (read_only and tool.writes)}

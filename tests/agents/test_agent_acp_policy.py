@@ -1,0 +1,113 @@
+"""What a policy forbids doesn't happen by way of ACP either, whatever mode is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from acp_steps import Scripted
+
+from uwf_git.agents.acp.choices import Choice
+from uwf_git.agents.acp.restraint import environment, mode_for, watched
+from uwf_git.errors import AgentFailed
+from uwf_git.store.opened import Instance
+
+CLAUDE, CODEX = "@agentclientprotocol/claude-agent-acp", "@agentclientprotocol/codex-acp"
+CLAUDES = {"default": "Manual", "acceptEdits": "Accept edits", "plan": "Plan", "auto": "Auto"}
+CODEXES = {"read-only": "Read-only", "workspace-write": "", "agent": "", "agent-full-access": "Full access"}
+GEMINIS = {"default": "Default", "autoEdit": "Auto Edit", "yolo": "YOLO", "plan": "Plan"}
+HERMESES = {"default": "Default", "accept_edits": "Accept Edits", "dont_ask": "Don't Ask"}
+OPENCODES = {"build": "build", "plan": "plan"}
+NO_WRITING = watched(("edit", "delete", "move", "read"))
+NO_COMMANDS = watched(("execute",))
+
+
+@pytest.fixture
+def storage(instance: Instance) -> Path:
+    """The storage root, with a store in it."""
+    return instance.location.root
+
+
+def _mode(agent: str, modes: dict[str, str], kinds: frozenset[str], wanted: str | None = None) -> str | None:
+    current = "agent" if modes is CODEXES else next(iter(modes), None)
+    choice = Choice(current, modes, "session/set_mode", {}, "modeId") if modes else None
+    return mode_for("it", agent, choice, wanted, kinds)
+
+
+@pytest.mark.parametrize(
+    ("agent", "modes", "kinds", "mode"),
+    [
+        (CLAUDE, CLAUDES, NO_WRITING | NO_COMMANDS, None),
+        (CODEX, CODEXES, NO_WRITING, "read-only"),
+        (CODEX, CODEXES, NO_COMMANDS, "read-only"),
+        ("gemini-cli", GEMINIS, NO_COMMANDS, None),
+        ("hermes-agent", HERMESES, NO_WRITING, None),
+        ("OpenCode", OPENCODES, NO_WRITING | NO_COMMANDS, None),
+        ("unheard-of", {"code": "Code", "x": "Ask"}, NO_WRITING, "x"),
+    ],
+)
+def test_the_session_is_put_into_a_mode_in_which_the_agent_asks(
+    agent: str, modes: dict[str, str], kinds: frozenset[str], mode: str | None
+) -> None:
+    assert _mode(agent, modes, kinds) == mode
+    assert _mode(agent, modes, frozenset()) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "modes", "kinds", "wanted"),
+    [
+        (CLAUDE, CLAUDES, NO_WRITING, "acceptEdits"),
+        (CLAUDE, CLAUDES, NO_COMMANDS, "auto"),
+        (CLAUDE, CLAUDES, NO_COMMANDS, "bypassPermissions"),
+        (CODEX, CODEXES, NO_COMMANDS, "Full access"),
+        (CODEX, CODEXES, NO_WRITING, "workspace-write"),
+        ("gemini-cli", GEMINIS, NO_WRITING, "auto edit"),
+        ("gemini-cli", GEMINIS, NO_COMMANDS, "YOLO"),
+        ("hermes-agent", HERMESES, NO_WRITING, "accept_edits"),
+        ("hermes-agent", HERMESES, NO_COMMANDS, None),
+        ("unheard-of", {}, NO_WRITING, None),
+        ("unheard-of", {"code": "Code"}, NO_COMMANDS, None),
+    ],
+)
+def test_a_mode_that_does_what_is_forbidden_and_an_agent_that_cannot_be_kept_from_it_are_refused(
+    agent: str, modes: dict[str, str], kinds: frozenset[str], wanted: str | None
+) -> None:
+    with pytest.raises(AgentFailed, match=r"may not (write files|run commands)") as failure:
+        _mode(agent, modes, kinds, wanted)
+    assert "tools in config.yaml" in failure.value.hint
+
+
+def test_agents_are_told_in_their_own_words_and_what_the_user_told_them_stays() -> None:
+    given = {"OPENCODE_PERMISSION": '{"bash": "allow", "skill": "deny"}', "A": "b"}
+    told = environment(given, NO_WRITING | NO_COMMANDS)
+    assert json.loads(told["OPENCODE_PERMISSION"]) == {"bash": "deny", "skill": "deny", "edit": "deny"}
+    assert json.loads(told["CODEX_CONFIG"]) == {"features.shell_tool": False}
+    assert environment(given, frozenset()) == given
+    with pytest.raises(AgentFailed, match="CODEX_CONFIG in the environment is no JSON object"):
+        environment({"CODEX_CONFIG": "3"}, NO_COMMANDS)
+
+
+def test_nothing_is_asked_of_an_agent_in_a_mode_that_the_role_forbids(storage: Path) -> None:
+    flags = ["--modes", "yolo,default"]
+    steps = Scripted(
+        storage, "answer", options=["--mode", "yolo"], flags=flags, role_tools="{deny: [write_file]}"
+    )
+    came = steps.step()
+    assert came.error.endswith("may not write files here, and in its mode 'yolo' it does so without asking")
+    assert steps.noted("prompt") == []
+
+
+def test_a_forbidden_call_that_happened_all_the_same_fails_the_step(storage: Path) -> None:
+    steps = Scripted(storage, "do:execute", "do:execute", flags=["--modes", "agent,read-only"])
+    came = steps.step()
+    made = came.tools("execute")[0]
+    # What a command printed is told beside the call.
+    assert (came.error, made["result"]) == ("", {"status": "completed", "exitCode": 3, "text": "mademade"})
+    assert steps.noted("mode") == []
+    steps.now("do:execute", more="tools: {runCommand: false}\n")
+    came = steps.step()
+    assert came.error.endswith("did what the tool policy forbids: execute: touch x")
+    assert came.tools("execute")[0]["result"]["status"] == "completed"
+    assert steps.noted("mode") == ["read-only"]
+    assert came.detail["notes"][-1] == "its mode is read-only: it may not run commands"

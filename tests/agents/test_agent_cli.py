@@ -1,0 +1,499 @@
+"""Agent CLIs that misbehave, played by small programs: each ends in one line that says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_programs import PINS
+from conftest import REPOSITORY
+from loop_thread import AGAIN, DONE, TASK, detail, start_loop
+
+from uwf_git.agents.cli.call import extra_for
+from uwf_git.agents.cli.output import Output
+from uwf_git.agents.cli.rows import OBSERVED, TABLE, shipped_row
+from uwf_git.config.agent_cli import Row, parse_row
+from uwf_git.config.policy import ToolPolicy, parse_policy
+from uwf_git.errors import AgentFailed, Usage
+from uwf_git.kit.context import TurnRecord
+from uwf_git.store.opened import Instance
+
+ROW = """\
+agentClis:
+  mycli:
+    program: mycli
+    install: get mycli
+    version: {args: [--version], least: "1.2.0"}
+    first: [run, "{args}"]
+    resume: [run, --resume, "{session}", "{args}"]
+    output: lines
+    session: .id
+    text: {path: .text, when: {type: result}}
+    usage: {when: {type: result}, input: .in, output: .out, cost: .usd}
+    turns:
+      - {when: {type: said}, text: .text}
+      - {when: {type: call}, call: .call, tool: .tool, arguments: .with}
+      - {when: {type: came}, call: .call, result: .result}
+    errors: {path: .error, when: {type: failed}}
+    denied: {path: .denied}
+    login: please log in
+    signIn: "run: mycli login"
+    lost: no such session
+"""
+
+# What every stand-in begins with. Each call is noted, with what it was told.
+HEAD = """\
+import json, os, sys, time
+from pathlib import Path
+args = sys.argv[1:]
+if args == ["--version"]:
+    print(f"mycli {VERSION} (stand-in)"); sys.exit()
+prompt = "" if "-q" in args else sys.stdin.read()
+resumed = args[args.index("--resume") + 1] if "--resume" in args else None
+calls = Path(NOTES, "calls.jsonl")
+before = len(calls.read_text().splitlines()) if calls.exists() else 0
+with calls.open("a") as notes:
+    print(json.dumps({"args": args, "prompt": prompt, "env": dict(os.environ)}), file=notes)
+def tell(**value):
+    print(json.dumps(value), flush=True)
+def answer(text, **more):
+    tell(type="result", text=text, **{"in": 100, "out": 7, "usd": 0.5, **more})
+"""
+
+
+@pytest.fixture
+def stand_in(
+    tmp_path: Path,
+    script: Callable[[str, str], Path],
+    config: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., Callable[[], list[dict[str, Any]]]]:
+    """Makes a program that is called `name` and does what `body` says. Returns what tells its calls so far."""
+
+    def make(body: str, name: str = "mycli", version: str = "1.3", row: str = ROW) -> Callable[[], Any]:
+        path = script(name, f"VERSION, NOTES = {version!r}, {str(tmp_path)!r}\n{HEAD}{body}")
+        monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+        config(row)
+        notes = tmp_path / "calls.jsonl"
+        return lambda: [json.loads(line) for line in notes.read_text().splitlines()] if notes.exists() else []
+
+    return make
+
+
+def refused(instance: Instance, agent: str = "mycli", **more: Any) -> AgentFailed:
+    """How a step by that agent fails."""
+    with pytest.raises(AgentFailed) as caught:
+        start_loop(instance, **more)(agent)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+FAILURES = {
+    "says why": (
+        'tell(id="s1"); tell(type="failed", error="quota is used\\nup"); sys.exit(1)',
+        "mycli failed: quota is used up",
+        "attempts",
+    ),
+    "says why on stderr": (
+        'print("Loading…\\nError: disk on fire\\nbye", file=sys.stderr); sys.exit(145)',
+        "mycli exited with 145: Error: disk on fire",
+        "attempts",
+    ),
+    "dies": ("os.kill(os.getpid(), 9)", "mycli was ended by signal 9 and said nothing", "attempts"),
+    "isn't logged in": (
+        'print("Oh: please log in first", file=sys.stderr); sys.exit(1)',
+        "mycli is not logged in, or its key is refused: Oh: please log in first",
+        "run: mycli login",
+    ),
+    "prints something else": (
+        'print("<html>\\n<body>Hello!</body>\\x1b[2J")',
+        "mycli printed what the row 'mycli' does not fit (nothing it looks for is there, output: lines): "
+        "<html> ⏎ <body>Hello!</body>�[2J",
+        "agentClis.mycli",
+    ),
+    "has renamed a field": (
+        'tell(id="s1"); tell(type="result", answer="x")',
+        "mycli printed what the row 'mycli' does not fit (no text): "
+        '{"id": "s1"} ⏎ {"type": "result", "answer": "x"}',
+        "agentClis.mycli",
+    ),
+    "prints nothing": ("", "mycli exited with 0 and printed nothing", "mycli --help"),
+    "says nothing": ('tell(id="s1"); answer(" ")', "mycli gave an empty answer", "another model"),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_a_cli_that_fails_is_told_in_one_line(
+    what: str, instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    body, message, hint = FAILURES[what]
+    stand_in(body)
+    failure = refused(instance)
+    assert failure.message == message
+    assert hint in failure.hint
+
+
+def test_a_cli_that_is_missing_or_too_old_is_named_with_how_to_get_it(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in('print("unknown option: run", file=sys.stderr); sys.exit(2)', version="1.1.9")
+    old = refused(instance)
+    assert old.message == "mycli 1.1.9 is too old, at least 1.2.0 is needed: unknown option: run"
+    assert old.hint == "bring it up to date: get mycli"
+    missing = refused(instance, "uwf-codex")
+    assert missing.message == "codex is not installed, or not on PATH"
+    assert missing.hint == "install it: npm install -g @openai/codex"
+    with pytest.raises(AgentFailed, match="no agent CLI called 'mycly'") as caught:
+        start_loop(instance)("uwf-cli mycly")
+    assert caught.value.hint == 'did you mean "mycli"?'
+
+
+def test_a_resume_that_opens_another_session_is_stopped_and_begun_anew(
+    instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    calls = stand_in(
+        'tell(id=f"s{before}"); tell(type="said", text="I begin.")\n'
+        f'if resumed: time.sleep(60); Path({str(tmp_path)!r}, "went-on").touch()\n'
+        f"answer({AGAIN!r} if before < 2 else {DONE!r})"
+    )
+    work = start_loop(instance)
+    first, _ = detail(instance, work("mycli"))
+    assert first["session"] == "s0"
+    second, turns = detail(instance, work("mycli"))
+    assert [call["args"][1:] for call in calls()] == [[], ["--resume", "s0"], []]
+    resumed, anew = (call["prompt"] for call in calls()[1:])
+    assert "Not yet." not in resumed
+    assert "Not yet." in anew and TASK in anew
+    assert second["session"] == "s2"
+    assert second["notes"] == [
+        "session s0 of mycli could not be resumed: it opened s1 instead; begun anew with the whole context"
+    ]
+    assert not (tmp_path / "went-on").exists()
+    assert [turn["text"] for turn in turns] == ["I begin."]
+    assert (second["usage"], second["cost"]) == ({"input": 100, "output": 7, "cached": 0}, 0.5)
+
+
+LOST = 'print("no such session: it is gone", file=sys.stderr); sys.exit(4)'
+
+
+@pytest.mark.parametrize(
+    ("failing", "starts", "words"),
+    [
+        (LOST, 3, "session s0 of mycli could not be resumed: no such session: it is gone"),
+        ('print("bad flag", file=sys.stderr); sys.exit(2)', 3, "could not be resumed: bad flag"),
+        ('tell(type="failed", error="429 slow down"); sys.exit(1)', 2, ""),
+        ('print("please log in", file=sys.stderr); sys.exit(1)', 2, ""),
+    ],
+)
+def test_only_a_session_that_is_lost_makes_a_role_begin_anew(
+    failing: str, starts: int, words: str, instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    body = f"if resumed:\n    {failing}\ntell(id=f's{{before}}'); answer({AGAIN!r})"
+    calls = stand_in(body)
+    work = start_loop(instance)
+    work("mycli")
+    if words:
+        note, *_ = detail(instance, work("mycli"))[0]["notes"]
+        assert words in note
+    else:
+        with pytest.raises(AgentFailed):
+            work("mycli")
+    assert len(calls()) == starts
+
+
+def test_a_correction_in_a_lost_session_tells_the_whole_context_and_the_last_answer(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    body = f"if resumed:\n    {LOST}\ntell(id=f's{{before}}'); answer({DONE!r} if before else 'All is done!')"
+    calls = stand_in(body)
+    made, _ = detail(instance, start_loop(instance)("mycli"))
+    assert made["extraction"] == "correction"
+    correction, anew = (call["prompt"] for call in calls()[1:])
+    assert correction.startswith("Your answer can't be taken yet:")
+    assert TASK in anew and "All is done!" in anew and "Your answer can't be taken yet:" in anew
+
+
+def test_two_rows_on_one_role_do_not_share_sessions(instance: Instance, stand_in: Callable[..., Any]) -> None:
+    row = ROW + ROW.removeprefix("agentClis:\n").replace("  mycli:\n", "  other:\n", 1)
+    calls = stand_in(f"tell(id='s'); answer({AGAIN!r})", row=row)
+    work = start_loop(instance)
+    work("mycli")
+    work("uwf-cli other --fast")
+    assert [call["args"] for call in calls()] == [["run"], ["run", "--fast"]]
+    assert "Not yet." in calls()[1]["prompt"]
+
+
+def test_turns_of_any_size_are_kept_in_their_order(instance: Instance, stand_in: Callable[..., Any]) -> None:
+    stand_in(
+        'tell(id="s1", denied="Shell"); tell(type="said", text="Two calls.")\n'
+        'sys.stdout.buffer.write(b"\\xff no JSON {\\n{broken\\n"); sys.stdout.flush()\n'
+        'tell(type="call", call="a", tool="read", **{"with": {"path": "a.txt"}})\n'
+        'tell(type="call", call="b", tool="read", **{"with": {"path": "b.txt"}})\n'
+        'tell(type="came", call="b", result="x" * 10_000_000); tell(type="came", call="a", result=["short"])\n'
+        f'tell(type="call", call="c", tool="read"); tell(type="said", text={DONE!r}); answer({DONE!r})'
+    )
+    made, turns = detail(instance, start_loop(instance)("mycli"))
+    assert [(turn["role"], turn.get("tool"), turn.get("call")) for turn in turns] == [
+        ("assistant", None, None),
+        *(("tool", "read", call) for call in "ab"),
+        ("assistant", None, None),
+        ("tool", "read", "c"),
+    ]
+    assert (turns[1]["arguments"], turns[1]["result"]) == ({"path": "a.txt"}, ["short"])
+    assert turns[2]["result"].endswith("\n[… 9800000 more characters are left out …]")
+    assert turns[4]["failed"] is True  # nothing came of it
+    assert made["notes"] == ["mycli was not allowed: Shell"]
+
+
+def test_whatever_a_tool_was_given_the_answer_is_kept(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(id={"odd": 1}); tell(type="said", text=["x"]); tell(type="call", call={}, tool=[])\n'
+        'print(\'{"type": "call", "call": "a", "tool": "t", "with": {"deep": %s, "n": 1e999, "i": %s}}\''
+        ' % ("[" * 5000 + "]" * 5000, "9" * 5000)); tell(type="came", call="a", result=float("nan"))\n'
+        f"answer({DONE!r})"
+    )
+    made, turns = detail(instance, start_loop(instance)("mycli"))
+    assert made["answer"] == DONE
+    given = turns[-1]["arguments"]
+    while isinstance(given["deep"], list):
+        (given["deep"],) = given["deep"]
+    assert given["deep"].startswith("[[[[") and given["n"] == "1e999" and given["i"] == "9" * 5000
+    assert turns[-1]["result"] == "NaN"
+
+
+def test_a_row_whose_paths_lead_nowhere_is_noted_and_a_broken_one_stops_only_its_users(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        f"answer({DONE!r})",
+        row=ROW.replace("session: .id", "session: .sid") + "  bad: {frist: [], program: x}\n",
+    )
+    outcome = start_loop(instance)("mycli")
+    assert instance.store.get(outcome.head).payload["agent"] == "uwf-cli/mycli"
+    made, _ = detail(instance, outcome)
+    assert [note.split(" where")[0] for note in made["notes"]] == [
+        "mycli printed no session id",
+        "mycli printed no turns",
+    ]
+    with pytest.raises(AgentFailed, match=r"unknown key 'frist'.*; first is missing"):
+        start_loop(instance)("bad")
+
+
+def test_a_turn_is_told_as_soon_as_it_is_whole() -> None:
+    told: list[TurnRecord] = []
+    output = Output(row_of("gemini"), told.append)
+    for value in (
+        {"type": "message", "role": "assistant", "content": "I lo", "delta": True},
+        {"type": "message", "role": "assistant", "content": "ok.", "delta": True},
+        {"type": "tool_use", "tool_name": "read_file", "tool_id": "t", "parameters": {}},
+    ):
+        assert told == []
+        output.feed(json.dumps(value).encode() + b"\n")
+    assert [turn.text for turn in told] == ["I look."]
+    output.feed(b'{"type":"tool_result","tool_id":"t","status":"error","output":"no')
+    assert len(told) == 1
+    output.feed(b' such file"}\n')
+    assert (told[1].tool, told[1].result, told[1].failed) == ("read_file", "no such file", True)
+    assert output.end().turns == tuple(told)
+
+
+def test_what_runs_out_of_time_is_kept_with_the_attempt(
+    instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    limit = "agents:\n  slow: {command: uwf-cli, args: [mycli], timeout: 3s}\n"
+    calls = stand_in(
+        f'tell(id="s9"); tell(type="said", text="So far."); tell(type="said", text="…")\n'
+        f"if resumed: answer({DONE!r}); sys.exit()\n"
+        "time.sleep(120)",
+        row=limit + ROW,
+    )
+    work = start_loop(instance)
+    with pytest.raises(AgentFailed, match="mycli ran out of time"):
+        work("slow")
+    made = work("slow")
+    assert made.done
+    assert calls()[1]["args"] == ["run", "--resume", "s9"]
+    assert "ran out of time" in calls()[1]["prompt"]
+    (attempt,) = instance.attempts.all(made.thread)
+    kept = instance.store.get(attempt.detail).payload
+    assert [instance.store.get(turn).payload["text"] for turn in kept["turns"]] == ["So far.", "…"]
+
+
+def test_the_environment_is_the_users_without_other_sessions(
+    instance: Instance, stand_in: Callable[..., Any], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = ROW + "    env: {MYCLI_UPDATES: 'off', MYCLI_COLOUR: 'no'}\n    unset: [MYCLI_NESTED]\n"
+    calls = stand_in(f"tell(id='s'); answer({DONE!r})", row=row)
+    (root / ".env").write_text("SOME_KEY=from-dot-env\n")
+    for name in ("CLAUDECODE", "CODEX_SANDBOX", "MYCLI_NESTED"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("MYCLI_COLOUR", "the user's")
+    start_loop(Instance.open())("mycli")
+    (call,) = calls()
+    env = call["env"]
+    assert {"CLAUDECODE", "CODEX_SANDBOX", "MYCLI_NESTED"}.isdisjoint(env)
+    assert (env["MYCLI_UPDATES"], env["MYCLI_COLOUR"]) == ("off", "the user's")
+    assert (env["SOME_KEY"], env["UWF_ROLE"]) == ("from-dot-env", "worker")
+    assert env["UWF_STORE"] == str(root / "store.git")
+
+
+def test_a_prompt_too_long_for_an_argument_is_in_a_file(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    row = ROW.replace('first: [run, "{args}"]', 'first: [run, -q, "{prompt}"]').replace(
+        "output: lines", "prompt: argument\n    output: lines"
+    )
+    row = row.replace('"{session}", "{args}"]', '"{session}", -q, "{prompt}"]')
+    body = (
+        "import re; said = args[args.index('-q') + 1]\n"
+        "path = re.search(r'in the file (\\S+)\\.', said)\n"
+        f"read = path and 'x' * 300_000 in open(path[1]).read()\n"
+        f"tell(id='s'); answer({DONE!r} if read else 'no file: ' + said[:200])"
+    )
+    calls = stand_in(body, row=row)
+    assert start_loop(instance, task="x" * 300_000)("mycli").done
+    assert len(calls()) == 1
+
+
+def test_cursors_documented_output_is_understood(instance: Instance, stand_in: Callable[..., Any]) -> None:
+    init = {"type": "system", "subtype": "init", "session_id": "c-1", "model": "Some Model"}
+    call: dict[str, Any] = {"type": "tool_call", "call_id": "t1", "session_id": "c-1"}
+    asked = {**call, "subtype": "started", "tool_call": {"readToolCall": {"args": {"path": "a"}}}}
+    came = {"readToolCall": {"args": {"path": "a"}, "result": {"success": {"content": "x"}}}}
+    lines = [
+        init,
+        {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "…"}]}},
+        *({"type": "assistant", "message": {"content": [{"type": "text", "text": "I look."}]}},),
+        asked,
+        {**call, "subtype": "completed", "tool_call": came},
+        {"type": "assistant", "message": {"content": [{"type": "text", "text": DONE}]}},
+        {
+            "type": "result",
+            "subtype": "success",
+            "is_error": False,
+            "result": f"I look.{DONE}",
+            "session_id": "c-1",
+        },
+    ]
+    calls = stand_in(f"for value in json.loads({json.dumps(lines)!r}): tell(**value)", name="cursor-agent")
+    made, turns = detail(instance, start_loop(instance)("uwf-cursor --model x"))
+    args = calls()[0]["args"]
+    assert args[:6] == ["-p", "--output-format", "stream-json", "--force", "--model", "x"]
+    assert TASK in args[6]
+    assert (made["answer"].strip(), made["session"], made["model"]) == (DONE.strip(), "c-1", "Some Model")
+    assert [(turn["role"], turn.get("tool")) for turn in turns] == [
+        ("assistant", None),
+        ("tool", "readToolCall"),
+        ("assistant", None),
+    ]
+    assert turns[1]["result"] == {"success": {"content": "x"}}
+
+
+ARGS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("claude-code", {}, "", "--permission-mode acceptEdits"),
+    ("claude-code", {"runCommand": True}, "--model opus",
+     "--permission-mode acceptEdits --allowedTools Bash --model opus"),
+    ("claude-code", {}, "--permission-mode plan", "--permission-mode plan"),
+    ("claude-code", {"runCommand": False, "deny": ["edit_file", "fetch_url"]}, "",
+     "--disallowedTools Edit,Write,NotebookEdit --disallowedTools Bash,Monitor --disallowedTools WebFetch,WebSearch"),
+    ("codex", {}, "", "-c analytics.enabled=false --sandbox workspace-write"),
+    ("codex", {}, "-sread-only", "-c analytics.enabled=false -sread-only"),
+    ("codex", {"deny": ["write_file"], "runCommand": False}, "",
+     "-c analytics.enabled=false --sandbox read-only -c features.shell_tool=false"),
+    ("gemini", {"permissions": ["edit", "execute"]}, "", "--approval-mode auto_edit --allowed-tools run_shell_command"),
+    ("gemini", {"permissions": ["read"]}, "", ""),
+    ("llm-cli", {"deny": ["*"]}, "-m gpt", "-m gpt"),
+]  # fmt: skip
+
+
+def row_of(name: str) -> Row:
+    row = shipped_row(name)
+    assert row is not None
+    return row
+
+
+def policy(value: dict[str, Any]) -> ToolPolicy:
+    parsed, problems = parse_policy(value)
+    assert not problems
+    return parsed
+
+
+@pytest.mark.parametrize(("name", "tools", "given", "expected"), ARGS)
+def test_the_policy_becomes_the_clis_own_flags(
+    name: str, tools: dict[str, Any], given: str, expected: str
+) -> None:
+    assert " ".join(extra_for(row_of(name), policy(tools), given.split()).args) == expected
+
+
+def test_a_policy_that_a_cli_cannot_be_told_is_refused(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in("", name="codex")
+    strict = {"tools": "{allow: [read_file]}"}
+    failure = refused(instance, "uwf-codex --sandbox=danger-full-access", **strict)
+    assert failure.message == "codex may not write files here, and --sandbox in its arguments lets it"
+    assert refused(instance, "uwf-hermes", **strict).message == (
+        "the tool policy says that hermes may not write files, and there is no way to tell it so"
+    )
+    both = extra_for(row_of("opencode"), policy({"runCommand": False, "deny": ["fetch_url"]}), ())
+    assert json.loads(both.env["OPENCODE_PERMISSION"]) == {
+        "bash": "deny",
+        "webfetch": "deny",
+        "websearch": "deny",
+    }
+
+
+def test_every_shipped_row_is_whole() -> None:
+    for name, value in TABLE.items():
+        row, problems = parse_row(value, name)
+        assert not problems
+        assert (
+            row.resume
+            and row.session
+            and row.login
+            and row.sign_in
+            and row.lost
+            and row.least
+            and row.install
+        )
+
+
+def test_the_documented_versions_are_those_that_are_tested() -> None:
+    pins = [path.read_text() for path in PINS.rglob("*") if path.suffix in (".json", ".txt")]
+    table = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
+    for name in TABLE:
+        version = OBSERVED.get(name, "its documentation")
+        assert f"| `uwf-{name}` | `{row_of(name).program}` | {version} |" in table
+        assert name not in OBSERVED or any(version in text for text in pins)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"frist": []}, "unknown key 'frist' in an agent CLI: did you mean \"first\"?"),
+        ({"program": None}, "program is missing"),
+        ({"first": ["{promt}"]}, 'unknown placeholder {promt}: did you mean "prompt"?'),
+        ({"prompt": "argument"}, "first needs {prompt}"),
+        ({"resume": ["-r"]}, "resume needs {session}"),
+        ({"output": "xml"}, "output is one of lines, json, text"),
+        ({"text": "result"}, "text: 'result' is no path"),
+        ({"login": "("}, "login is no regular expression"),
+        ({"version": {"least": 1.2}}, "version.least must be a version in quotes"),
+        ({"options": [{"if": "sometimes"}]}, "unknown condition 'sometimes'"),
+        ({"turns": [{"when": {"type": "x"}}]}, "turns[0] needs text, tool or result"),
+    ],
+)
+def test_a_row_that_makes_no_sense_is_refused_with_its_key(change: dict[str, Any], problem: str) -> None:
+    value = {"program": "x", "first": [], "session": ".id", **change}
+    _, problems = parse_row({key: each for key, each in value.items() if each is not None}, "x")
+    assert any(problem in each.text for each in problems), problems
+
+
+def test_uwf_cli_needs_a_name(instance: Instance) -> None:
+    with pytest.raises((AgentFailed, Usage), match="needs the name of a row"):
+        start_loop(instance)("uwf-cli")

@@ -1,0 +1,312 @@
+"""uwf-exec: commands from the configuration do roles, and what they did becomes an output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from one_role import failed, perform, read, start, worked
+
+from uwf_git.agents.exec import Options, parse_args
+from uwf_git.errors import Usage
+from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import QUESTION
+
+STATUS = {
+    "type": "object",
+    "properties": {"status": {"enum": ["passed", "failed"]}, "report": {"type": "string"}},
+    "required": ["status", "report"],
+    "additionalProperties": False,
+}
+
+
+def sh(script: str) -> list[str]:
+    return ["--", "sh", "-c", script]
+
+
+def test_success_and_failure_become_the_status(instance: Instance) -> None:
+    made = worked(instance, "exec", sh("echo all 3 tests passed"), STATUS)
+    assert made.output == {"status": "passed", "report": "all 3 tests passed"}
+    assert (made.agent, made.detail["extraction"]) == ("uwf-exec", "native")
+    assert made.detail["answer"] == (
+        "---\nstatus: passed\nreport: all 3 tests passed\n---\n\n"
+        "`sh -c 'echo all 3 tests passed'` exited with 0.\n\n```text\nall 3 tests passed\n```\n"
+    )
+    (turn,) = made.turns
+    assert (turn["tool"], turn["arguments"], turn["result"]) == (
+        "command",
+        sh("echo all 3 tests passed")[1:],
+        {"exitStatus": 0},
+    )
+    made = worked(instance, "exec", sh("echo one; echo two >&2; exit 3"), STATUS)
+    assert made.output == {"status": "failed", "report": "one\ntwo"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "good", "bad"),
+    [
+        ({"$status": {"enum": ["Approved", "Changes Requested"]}}, "Approved", "Changes Requested"),
+        ({"status": {"enum": ["done", "error"]}, "summary": {"type": "string"}}, "done", "error"),
+        ({"status": {"type": "string"}, "exitCode": {"type": "integer"}}, "passed", "failed"),
+        ({"approved": {"type": "boolean"}, "comments": {"type": "string"}}, True, False),
+    ],
+)
+def test_the_schema_decides_what_it_is_called(
+    instance: Instance, properties: Any, good: Any, bad: Any
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    first, *others = properties
+    for script, said, code in [("echo x", good, 0), ("echo x; exit 4", bad, 4)]:
+        output = worked(instance, "exec", sh(script), schema).output
+        assert output[first] == said
+        assert [output[name] for name in others] == [code if name == "exitCode" else "x" for name in others]
+
+
+def test_the_variant_of_the_status_is_filled(instance: Instance) -> None:
+    schema = {
+        "oneOf": [
+            {"properties": {"status": {"const": "released"}}, "required": ["status"]},
+            {
+                "properties": {
+                    "status": {"const": "rejected"},
+                    "message": {"type": "string", "maxLength": 3},
+                },
+                "required": ["status", "message"],
+            },
+        ],
+        "type": "object",
+    }
+    assert worked(instance, "exec", sh("true"), schema).output["status"] == "released"
+    assert worked(instance, "exec", sh("echo 12345; false"), schema).output == {
+        "status": "rejected",
+        "message": "345",
+    }
+
+
+def test_without_a_place_in_the_schema_the_status_is_added_where_it_may_be(instance: Instance) -> None:
+    output = worked(instance, "exec", sh("false"), {"type": "object"}).output
+    assert output == {"status": "failed", "report": "(it printed nothing)"}
+
+
+def test_a_status_of_ones_own_is_named_by_option(instance: Instance) -> None:
+    schema = {
+        "properties": {"status": {"enum": ["shipped", "held"]}},
+        "required": ["status"],
+        "type": "object",
+    }
+    said = failed(instance, "exec", sh("true"), schema)
+    assert "exited with 0, and the output of role worker can't be told from that" in said
+    assert "say which status it means with --ok, of: shipped, held" in said
+    args = ["--ok", "shipped", "--fail=held"]
+    assert worked(instance, "exec", args + sh("true"), schema).output["status"] == "shipped"
+    assert worked(instance, "exec", args + sh("false"), schema).output["status"] == "held"
+
+
+def test_a_failure_that_the_schema_cannot_say_is_no_success(instance: Instance) -> None:
+    schema = {"type": "object", "properties": {"report": {"type": "string"}}, "additionalProperties": False}
+    assert worked(instance, "exec", sh("echo fine"), schema).output == {"report": "fine"}
+    assert "exited with 1, and the output of role worker" in failed(
+        instance, "exec", sh("echo bad; exit 1"), schema
+    )
+
+
+def test_what_a_failed_command_printed_is_kept(instance: Instance) -> None:
+    thread = start(instance, {"type": "object", "required": ["plan"]})
+    assert perform("exec", sh("echo hours of work"), thread).returncode == 6
+    report = instance.runs.read_report(thread)
+    assert report is not None and report.detail is not None
+    assert "hours of work" in instance.store.get(report.detail).payload["answer"]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        '{"status": "failed", "report": "by itself"}',
+        "---\nstatus: failed\nreport: by itself\n---\n\nAnd a page.",
+        "\n---\nstatus: FAILED\nreport: by itself\n...\n",
+    ],
+)
+def test_an_answer_that_is_printed_is_the_output(instance: Instance, tmp_path: Path, printed: str) -> None:
+    (tmp_path / "answer").write_text(printed)
+    made = worked(instance, "exec", ["cat", str(tmp_path / "answer")], STATUS)
+    assert made.output == {"status": "failed", "report": "by itself"}
+    assert made.detail["answer"] == printed
+    assert len(made.turns) == 1
+
+
+def test_a_command_may_ask_a_human(instance: Instance) -> None:
+    made = worked(instance, "exec", sh("""echo '{"$status": "$SUSPEND", "question": "Ship it?"}'"""), STATUS)
+    assert (made.type, made.output["question"]) == (QUESTION, "Ship it?")
+
+
+def test_json_of_another_kind_is_only_a_report(instance: Instance) -> None:
+    made = worked(instance, "exec", sh("""echo '{"vulnerabilities": 0}'"""), STATUS)
+    assert made.output == {"status": "passed", "report": '{"vulnerabilities": 0}'}
+
+
+def test_the_context_comes_as_json_on_stdin(instance: Instance) -> None:
+    program = "import sys; print(sys.stdin.read(), end='')"
+    args = ["--", sys.executable, "-c", program]
+    context = json.loads(worked(instance, "exec", args, STATUS).output["report"])
+    assert context["start"]["prompt"] == "Do it."
+    assert (context["workflow"], context["role"], context["step"], context["steps"]) == (
+        "one-role",
+        "worker",
+        1,
+        [],
+    )
+    assert context["schema"] == STATUS
+    assert context["prompt"].startswith("# Deliverable format\n")
+    prompt = worked(instance, "exec", ["--stdin", "prompt", *args], STATUS).output["report"]
+    assert prompt.split("# Your role")[1] == context["prompt"].strip("\n").split("# Your role")[1]
+    assert "nothing" in worked(instance, "exec", ["--stdin=none", *args], STATUS).output["report"]
+
+
+def test_commands_are_chosen_by_role_and_run_in_the_working_directory(
+    instance: Instance, tmp_path: Path
+) -> None:
+    args = [
+        "--role",
+        "other=false",
+        "--role",
+        "worker=sh -c 'echo $UWF_ROLE in $PWD; echo \"$0\"' 'a b'",
+        "false",
+    ]
+    made = worked(instance, "exec", args, STATUS, cwd=tmp_path)
+    assert made.output["report"] == f"worker in {tmp_path}\na b"
+    assert "has no command for role 'worker'" in failed(
+        instance, "exec", ["--role", "other=true"], STATUS, status=2
+    )
+
+
+def test_nothing_of_the_thread_is_run(instance: Instance, tmp_path: Path) -> None:
+    thread = start(instance, STATUS, f"$(touch {tmp_path}/a); `touch {tmp_path}/b`; touch {tmp_path}/c")
+    assert perform("exec", sh("cat > /dev/null"), thread).returncode == 0
+    assert not list(tmp_path.glob("[abc]"))
+
+
+def test_long_output_keeps_its_end_and_says_so(instance: Instance) -> None:
+    script = "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end"
+    report = worked(instance, "exec", ["--tail", "100", *sh(script)], STATUS).output["report"]
+    assert report.startswith("[… the first ")
+    assert report.endswith("x\nthe end")
+    assert len(report) < 200
+
+
+def test_what_steers_a_terminal_is_left_out(instance: Instance) -> None:
+    script = r"printf '\033[31mred\033[0m\r\n10%%\r100%%\n\033]0;title\007bell\a \377\000end'"
+    report = worked(instance, "exec", sh(script), STATUS).output["report"]
+    assert report == "red\n100%\nbell \ufffdend"
+
+
+def test_a_command_that_is_missing_or_killed_is_told(instance: Instance) -> None:
+    assert "command 'no-such-tool' is not on PATH" in failed(instance, "exec", ["no-such-tool"], STATUS)
+    made = worked(instance, "exec", sh("kill -9 $$"), STATUS)
+    assert made.output["status"] == "failed"
+    assert "was ended by signal 9" in made.detail["answer"]
+
+
+def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance, tmp_path: Path) -> None:
+    from uwf_git.agents.exec import agent
+    from uwf_git.errors import AgentFailed
+    from uwf_git.store.private import Order
+
+    thread = start(instance, STATUS)
+    head = instance.threads.head(thread)
+    pids = tmp_path / "pids"
+    script = f"echo begun; sleep 600 & echo $$ $! > {pids}; wait"
+    order = Order(head.node, "worker", "uwf-exec", None, 1.0)
+    with pytest.raises(AgentFailed, match="ran out of time") as caught:
+        agent.perform(instance, head, order, sh(script))
+    detail = instance.store.get(getattr(caught.value, "detail")).payload  # noqa: B009
+    assert "begun" in detail["answer"]
+    for pid in pids.read_text().split():
+        _gone(int(pid))
+
+
+def _gone(pid: int) -> None:
+    """Returns once no such process is left; the test's own timeout is the limit."""
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
+            return
+        time.sleep(0.01)
+
+
+def test_the_lock_is_handed_on(instance: Instance, tmp_path: Path) -> None:
+    from uwf_git.agents.exec import agent
+    from uwf_git.store.private import Order
+
+    thread = start(instance, STATUS)
+    head = instance.threads.head(thread)
+    order = Order(head.node, "worker", "uwf-exec", None, None)
+    with instance.locks.hold(thread):
+        script = f"ls -l /dev/fd/ /proc/self/fd 2>/dev/null | grep -c locks/{thread}"
+        node = agent.perform(instance, head, order, sh(script))
+    assert int(read(instance, node).output["report"].split()[0]) > 0
+
+
+def test_arguments_are_read_strictly() -> None:
+    assert parse_args(["make", "-k", "test"]) == Options(("make", "-k", "test"))
+    assert parse_args(["--tail=5", "--", "--odd"]) == Options(("--odd",), tail=5)
+    assert parse_args(["--role", "a=b 'c d'"]) == Options((), {"a": ("b", "c d")})
+    for bad in (
+        ["--what"],
+        ["--ok"],
+        ["--role", "x"],
+        ["--role=x="],
+        ["--role", "x='"],
+        ["--tail", "0"],
+        ["--stdin", "y"],
+    ):
+        with pytest.raises(Usage):
+            parse_args(bad)
+
+
+def test_a_command_that_outlives_its_engine_still_runs_and_can_be_ended(
+    instance: Instance, uwf: Callable[..., Any], tmp_path: Path
+) -> None:
+    thread = start(instance, STATUS)
+    pid_file = tmp_path / "pid"
+    agent = f"uwf-exec -- sh -c 'echo $$ > {pid_file}; exec sleep 600'"
+    engine = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", agent],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (pid_file.exists() and pid_file.read_text().strip()):
+        time.sleep(0.01)
+    engine.kill()
+    engine.wait()
+    pid = int(pid_file.read_text())
+    os.kill(pid, 0)
+    assert uwf("thread", "show", thread).json["status"] == "running"
+    uwf("thread", "kill", thread)
+    _gone(pid)
+
+
+def test_the_engine_steps_it_from_the_configuration(
+    instance: Instance, uwf: Callable[..., Any], config: Callable[[str], Path]
+) -> None:
+    config(
+        'agents:\n  tests: {command: uwf-exec, args: ["--", "sh", "-c", "pwd; exit 1"]}\ndefaultAgent: tests\n'
+    )
+    thread = start(instance, STATUS)
+    stepped = uwf("thread", "step", thread).json
+    assert (stepped["done"], stepped["status"], stepped["role"]) == (True, "completed", "worker")
+    assert read(instance, stepped["head"]).output == {"status": "failed", "report": str(Path.cwd())}

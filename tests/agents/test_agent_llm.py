@@ -1,0 +1,180 @@
+"""uwf-llm against a real server on loopback: one completion, corrections, and what is kept of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_server import Server, says, serving, status
+from one_role import failed, perform, read, start, worked
+
+from uwf_git.agents.llm import Options, parse_args
+from uwf_git.errors import Usage
+from uwf_git.store.opened import Instance
+
+KEY = "sk-secret-0123456789"
+SCHEMA = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}},
+    "required": ["approved"],
+    "additionalProperties": False,
+}
+GOOD = "---\napproved: yes\n---\n\nAll is well.\n"
+USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 40}}
+
+
+@pytest.fixture
+def server(config: Callable[[str], Path], root: Path) -> Iterator[Server]:
+    """A server that is configured as the model `small`, with its key in .env."""
+    with serving() as running:
+        base = running.url.removesuffix("/chat/completions")
+        config(
+            f"providers:\n  local: {{baseUrl: '{base}', apiKeyEnv: LOCAL_KEY}}\n"
+            "models:\n  small: {provider: local, name: tiny-1}\n  other: {provider: local, name: tiny-2}\n"
+            "defaultModel: small\n"
+        )
+        (root / ".env").write_text(f"LOCAL_KEY={KEY}\n")
+        yield running
+
+
+def asked(server: Server) -> list[dict[str, Any]]:
+    return [json.loads(body) for body in server.bodies]
+
+
+def test_a_completion_of_the_prompt_is_the_answer(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [says(GOOD, usage=USAGE)]
+    made = worked(instance, "llm", [], SCHEMA)
+    assert made.output == {"approved": True}
+    assert made.agent == "uwf-llm"
+    detail = made.detail
+    assert (detail["answer"], detail["model"], detail["extraction"]) == (GOOD, "small-2024", "frontmatter")
+    assert detail["usage"] == {"input": 100, "output": 10, "cached": 40}
+    assert [turn["text"] for turn in made.turns] == [GOOD]
+    assert detail["session"]
+    (request,) = asked(server)
+    assert request["model"] == "tiny-1"
+    (message,) = request["messages"]
+    assert message["role"] == "user"
+    assert message["content"].startswith("# Deliverable format\n")
+    assert "# The task\n\nDo it.\n" in message["content"]
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+
+
+def test_a_correction_goes_on_in_the_same_conversation(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [
+        says("Looks fine.", usage=USAGE),
+        says("approved: maybe", usage=USAGE),
+        says(GOOD),
+    ]
+    made = worked(instance, "llm", [], SCHEMA)
+    assert made.detail["extraction"] == "correction"
+    assert made.detail["usage"] == {"input": 200, "output": 20, "cached": 80}
+    assert [turn["role"] for turn in made.turns] == ["assistant", "user", "assistant", "user", "assistant"]
+    first, second, third = (request["messages"] for request in asked(server))
+    assert second[:1] == first
+    assert second[1] == {"role": "assistant", "content": "Looks fine."}
+    assert second[2]["content"].startswith("Your answer can't be taken yet:")
+    assert third[:3] == second
+    assert len(third) == 5
+
+
+def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [says("No block."), says("Still none."), says("Never.")]
+    thread = start(instance, SCHEMA)
+    assert "gave 3 answers without a valid output" in perform("llm", [], thread).stderr
+    report = instance.runs.read_report(thread)
+    assert report is not None
+    head = instance.threads.head(thread)
+    attempt = {
+        "start": head.node,
+        "prev": None,
+        "role": "worker",
+        "agent": "uwf-llm",
+        "error": report.error,
+        "detail": report.detail,
+    }
+    instance.store.sync()
+    instance.attempts.record(head, attempt)
+    server.bodies.clear()
+    server.behaviours[:] = [says(GOOD)]
+    done = perform("llm", [], thread)
+    assert done.returncode == 0, done.stderr
+    assert read(instance, done.stdout).output == {"approved": True}
+    (request,) = asked(server)
+    said = [message["content"] for message in request["messages"]]
+    assert said[0].startswith("# Deliverable format")
+    assert [said[1], said[3], said[5]] == ["No block.", "Still none.", "Never."]
+    assert said[-1].startswith("Your last attempt at this step did not count: ")
+
+
+def test_another_model_may_read_the_fields_out_at_last(
+    instance: Instance, server: Server, root: Path
+) -> None:
+    with (root / "config.yaml").open("a") as file:
+        file.write("modelOverrides: {extract: other, agent: small}\n")
+    answers = [says("Fine.", usage=USAGE)] * 3
+    server.behaviours[:] = [*answers, says('{"approved": true}', model="tiny-2", usage=USAGE)]
+    made = worked(instance, "llm", [], SCHEMA)
+    assert (made.output, made.detail["extraction"]) == ({"approved": True}, "model:tiny-2")
+    assert made.detail["usage"]["input"] == 400
+    assert made.detail["answer"] == "Fine."
+    assert [request["model"] for request in asked(server)] == ["tiny-1", "tiny-1", "tiny-1", "tiny-2"]
+
+
+def test_model_and_settings_may_be_given_as_arguments(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [says(GOOD)]
+    worked(instance, "llm", ["--model", "other", "--temperature=0.5", "--max-tokens", "300"], SCHEMA)
+    (request,) = asked(server)
+    assert (request["model"], request["temperature"], request["max_tokens"]) == ("tiny-2", 0.5, 300)
+
+
+def test_the_environment_goes_before_dotenv(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [says(GOOD)]
+    worked(instance, "llm", [], SCHEMA, env={"LOCAL_KEY": "sk-other-9876543210"})
+    assert server.headers[0]["Authorization"] == "Bearer sk-other-9876543210"
+
+
+def test_what_a_model_says_of_a_key_is_not_stored(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [says(GOOD + f"The key is {KEY}.")]
+    made = worked(instance, "llm", [], SCHEMA)
+    assert made.detail["answer"] == GOOD + "The key is [redacted:LOCAL_KEY]."
+    assert [each["where"] for each in made.detail["redactions"]] == ["turn 1", "answer"]
+
+
+def test_a_refusal_is_one_line_without_the_key(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [status(401, json.dumps({"error": {"message": f"Incorrect key {KEY}"}}))]
+    said = failed(instance, "llm", [], SCHEMA)
+    assert f"local ({server.url}) answered 401 Unauthorized" in said
+    assert KEY not in said
+
+
+def test_an_empty_answer_is_a_failure_that_keeps_its_cost(instance: Instance, server: Server) -> None:
+    server.behaviours[:] = [says(None, usage=USAGE)]
+    thread = start(instance, SCHEMA)
+    done = perform("llm", [], thread)
+    assert done.returncode == 6
+    assert "gave an empty answer (finish_reason stop)" in done.stderr
+    report = instance.runs.read_report(thread)
+    assert report is not None and report.detail is not None
+    assert instance.store.get(report.detail).payload["usage"]["input"] == 100
+
+
+def test_without_a_model_or_a_key_it_says_what_to_do(instance: Instance, root: Path, server: Server) -> None:
+    (root / ".env").unlink()
+    said = failed(instance, "llm", [], SCHEMA)
+    assert "LOCAL_KEY, the key of provider local, is not set — export it" in said
+    assert "model 'huge' is not configured — have: other, small" in failed(
+        instance, "llm", ["--model", "huge"], SCHEMA, status=1
+    )
+    (root / "config.yaml").unlink()
+    assert "uwf-llm has no model to ask — set one up with: uwf setup" in failed(instance, "llm", [], SCHEMA)
+
+
+def test_arguments_are_read_strictly() -> None:
+    assert parse_args(["--model=a", "--max-tokens", "5"]) == Options("a", (("max_tokens", 5),))
+    for bad in (["--what"], ["--model"], ["--temperature", "hot"], ["stray"]):
+        with pytest.raises(Usage):
+            parse_args(bad)

@@ -1,0 +1,43 @@
+"""Where tools cut a text, no half of a secret is left that nobody would know any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from uwf_git.agents.builtin.tools.standard import standard_tools
+from uwf_git.agents.builtin.tools.tool import Toolbox
+from uwf_git.config.policy import ToolPolicy
+from uwf_git.config.secrets import Redactor
+
+KEY = "s3cr3t-value-of-25-signs!"
+
+
+@pytest.fixture
+def box(hermetic: Path) -> Toolbox:
+    project = hermetic / "project"
+    project.mkdir()
+    (project / "one-line.txt").write_text(KEY * 20_000)
+    redactor = Redactor({"KEY": KEY})
+    policy = ToolPolicy(run_command=True, allow_unconfined=True)
+    return standard_tools(project, policy, clean=lambda text: redactor.text(text)[0])
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "one-line.txt", "column": 10}),
+        ("read_file", {"path": "one-line.txt"}),
+        ("grep", {"pattern": "value", "path": "one-line.txt"}),
+        ("run_command", {"command": "cat one-line.txt"}),
+    ],
+)
+def test_a_text_is_cut_after_its_secrets_are_taken_out(
+    box: Toolbox, tool: str, arguments: dict[str, object]
+) -> None:
+    with box:
+        told = str(box.call(tool, arguments).value)
+    assert "[redacted:KEY]" in told
+    for begin in range(len(KEY) - 6):
+        assert KEY[begin : begin + 7] not in told

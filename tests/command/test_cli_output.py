@@ -1,0 +1,233 @@
+"""What goes out and how: formats, errors, exit statuses, help, terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from cli_samples import PAIR, on_terminal, write
+from conftest import Result, Uwf
+
+from uwf_git import __version__
+from uwf_git.store.opened import Instance
+from uwf_git.values import yaml12
+
+HOSTILE = "red \x1b[31m bell \x07 back\x08 c1 \x9b2J over \u202e end \u2066 tag \U000e0041 bom \ufeff"
+
+
+def test_the_version_comes_without_even_click(uwf: Uwf) -> None:
+    for flag in ("--version", "-V"):
+        assert uwf(flag).out == f"uwf {__version__}\n"
+    imported = _imported("--version")
+    assert "click" not in imported
+    assert uwf("--format", "json", "--version").out == f"uwf {__version__}\n"
+
+
+def test_showing_a_thread_imports_nothing_heavy(uwf: Uwf) -> None:
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    uwf("thread", "show", thread)  # the first time decides what is next, and remembers it
+    heavy = {"yaml", "jsonschema", "jsonata", "liquid", "rich", "httpx", "ulid", "dotenv", "subprocess"}
+    assert not heavy & _imported("thread", "show", thread)
+
+
+def test_results_are_json_unless_somebody_asks_for_another_format(uwf: Uwf, root: Path) -> None:
+    value = uwf("init").json
+    assert value == {"store": str(root / "store.git")}
+    for arguments, environ in (
+        (["--format", "yaml", "init"], {}),
+        (["init", "--format=yaml"], {}),
+        (["init"], {"UWF_FORMAT": "yaml"}),
+        (["init", "--format", "yaml"], {"UWF_FORMAT": "text"}),
+    ):
+        out = uwf(*arguments, env=environ).out
+        assert yaml12.load(out.encode(), "out").data == value
+    for arguments, environ in ((["init", "--format", "text"], {}), (["init"], {"UWF_FORMAT": "text"})):
+        assert uwf(*arguments, env=environ).out == f"store  {value['store']}\n"
+    for arguments, environ in ((["init", "--format", "xml"], {}), (["init"], {"UWF_FORMAT": "xml"})):
+        refused = uwf(*arguments, env=environ, check=2)
+        assert refused.error["code"] == "usage"
+        assert "json" in refused.error["message"] + refused.error["hint"]
+
+
+def test_the_root_is_taken_before_and_after_the_command(uwf: Uwf) -> None:
+    for number, arguments in enumerate((["--root", "r0", "init"], ["init", "--root", "r1"])):
+        assert uwf(*arguments).json == {"store": str(Path(f"r{number}/store.git").absolute())}
+    here = Path("project")
+    subprocess.run(["git", "init", "-q", here], check=True)
+    unset = {"UWF_STORAGE_ROOT": ""}
+    assert uwf("init", "--here", check=3).error["code"] == "not_found"
+    made = uwf("init", "--here", cwd=here, env=unset).json
+    assert made == {"store": str((here / ".git").absolute())}
+    started = uwf("thread", "start", write("pair.yaml", PAIR).absolute(), "-p", "x", cwd=here, env=unset).json
+    refs = subprocess.run(["git", "for-each-ref", "refs/uwf"], cwd=here, capture_output=True, text=True)
+    assert started["thread"] in refs.stdout
+    assert subprocess.run(["git", "status", "--short"], cwd=here, capture_output=True).stdout == b""
+    assert uwf("thread", "list", cwd=here, check=3).error["code"] == "not_found"  # a root is named
+    assert "UWF_STORAGE_ROOT" in uwf("init", "--here", cwd=here).err
+
+
+def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance: Instance) -> None:
+    def check(result: Result, code: str, hint: str) -> None:
+        assert result.out == ""
+        error = json.loads(result.err)["error"]
+        assert error.keys() == {"code", "message", "hint"}
+        assert error["code"] == code
+        assert hint in error["hint"]
+
+    check(uwf("thread", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV", check=3), "not_found", "uwf thread list")
+    check(uwf("thread", "show", "zz", check=3), "not_found", "characters")
+    check(uwf("thread", "show", check=2), "usage", "uwf thread show --help")
+    check(uwf("thread", "show", "a", "b", check=2), "usage", "uwf thread show --help")
+    check(uwf("thread", "strat", check=2), "usage", 'did you mean "start"?')
+    check(uwf("theard", "list", check=2), "usage", 'did you mean "thread"?')
+    check(uwf("thread", "list", "--limti", "3", check=2), "usage", "--limit")
+    check(uwf("thread", "list", "--limit", "-1", check=2), "usage", "--help")
+    check(uwf("cas", "schema", "gte", check=2), "usage", 'did you mean "get"?')
+
+    text = uwf("thread", "strat", "--format", "text", check=2)
+    assert text.err == "uwf: uwf thread has no command 'strat' — did you mean \"start\"?\n"
+    hostile = uwf("workflow", "history", HOSTILE + "\nnew line", "--format", "text", check=3)
+    assert len(hostile.err.splitlines()) == 1
+    assert "\x1b" not in hostile.err and "\u202e" not in hostile.err
+
+
+def test_a_traceback_is_for_those_who_ask_for_it(uwf: Uwf, root: Path) -> None:
+    (root / "store.git").parent.mkdir(parents=True)
+    (root / "store.git").write_text("not a folder")
+    refused = uwf("thread", "list", check=None)
+    assert refused.code in (1, 3)
+    assert len(refused.err.splitlines()) == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "list"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "UWF_DEBUG": "1"},
+    )
+    assert "Traceback" in done.stderr
+    assert json.loads(done.stderr.splitlines()[-1])["error"]["code"]
+
+
+def test_a_reader_who_leaves_early_is_no_error(uwf: Uwf, instance: Instance) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "uwf_cli.main", "cas", "schema", "list"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_help_begins_with_examples_everywhere(uwf: Uwf) -> None:
+    """Of every command; the process itself is asked for a few."""
+    from uwf_cli.tree import uwf as tree
+
+    paths = []
+    for path, command in _commands(tree, ("uwf",)):
+        context = click.Context(command, info_name=" ".join(path))
+        text = command.get_help(context)
+        assert text.startswith("Examples:\n  "), path
+        example = text.splitlines()[1].strip()
+        assert " ".join(path) in example or isinstance(command, click.Group), path
+        assert f"Usage: {' '.join(path)}" in text
+        assert "--format" in text and "--root" in text
+        paths.append(path)
+    assert len(paths) > 40
+    for arguments in ([], ["--help"], ["thread"], ["thread", "read", "--help"]):
+        assert uwf(*arguments).out.startswith("Examples:\n")
+    assert "Nothing has to be configured" in uwf().out
+
+
+def test_a_terminal_gets_text_and_colour_unless_it_wants_none(uwf: Uwf) -> None:
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    status, shown = on_terminal("thread", "show", thread)
+    assert status == 0
+    assert "\x1b[" in shown
+    plain = uwf("thread", "show", thread, "--format", "text").out
+    for environ in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert on_terminal("thread", "show", thread, env=environ) == (0, plain)
+    assert "next      writer" in plain
+    status, shown = on_terminal("thread", "show", thread, "--format", "json")
+    assert json.loads(shown)["thread"] == thread
+    status, shown = on_terminal("thread", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert status == 3
+    assert shown.startswith("uwf: no thread 01ARZ3NDEKTSV4RRFFQ69G5FAV — ")
+
+
+def test_nothing_from_the_store_controls_a_terminal(uwf: Uwf, instance: Instance) -> None:
+    """A workflow's description, a prompt and an agent's answer, wherever they are shown."""
+    description = '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in HOSTILE) + '"'
+    uwf("workflow", "put", write("pair.yaml", PAIR.replace("One writes, one reviews.", description)))
+    thread = uwf("thread", "start", "pair", "-p", f"# Task\n\n{HOSTILE}\n\n`{HOSTILE}`").json["thread"]
+    node = uwf("cas", "put", "Text", json.dumps(HOSTILE)).json["hash"]
+    for arguments in (
+        ["thread", "read", thread],
+        ["thread", "log", thread],
+        ["thread", "list"],
+        ["workflow", "list"],
+        ["workflow", "show", "pair"],
+        ["workflow", "graph", "pair"],
+        ["cas", "get", node],
+        ["cas", "get", node, "--format", "yaml"],
+    ):
+        status, shown = on_terminal(*arguments, env={"NO_COLOR": "1"}, columns=300)
+        assert status == 0
+        raw = {character for character in HOSTILE if not character.isprintable()}
+        assert not raw & set(shown), arguments
+    assert "\\x1b[31m" in on_terminal("thread", "read", thread, env={"NO_COLOR": "1"}, columns=300)[1]
+    # As data it is what it was.
+    assert uwf("cas", "get", node).json["payload"] == HOSTILE
+
+
+def _imported(*arguments: str) -> set[str]:
+    """The top-level packages that a call imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "uwf_cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+
+
+def _commands(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            member = command.get_command(context, name)
+            assert member is not None
+            yield from _commands(member, (*path, name))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_commands_ids_and_names(uwf: Uwf, shell: str) -> None:
+    script = uwf("completion", shell).out
+    assert "_UWF_COMPLETE" in script
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    uwf("workflow", "put", "pair.yaml")
+
+    def offered(line: str) -> str:
+        words = line.split(" ")
+        environ = {
+            "_UWF_COMPLETE": f"{shell}_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        if shell == "fish":
+            environ["COMP_CWORD"] = words[-1]
+        return uwf(env=environ).out
+
+    assert "thread" in offered("uwf thr")
+    assert thread in offered(f"uwf thread show {thread[:10].lower()}")
+    assert "pair" in offered("uwf workflow show pa")
+    assert uwf("completion", "tcsh", check=2).error["code"] == "usage"

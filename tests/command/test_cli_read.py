@@ -1,0 +1,172 @@
+"""`uwf thread`, the commands that read: list, steps, read, step-details, log, diff."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from cli_samples import PAIR, on_terminal, scripted, write
+from conftest import Uwf
+
+from uwf_git.store.opened import Instance
+from uwf_git.values import yaml12
+
+ANSWER = "---\\ntext: done\\n---\\n\\n## What I did\\n\\nAll of it, `code` and **more** \\e[31mred.\\n"
+SCRIPT = f"""\
+- {{ role: writer, answer: "{ANSWER}" }}
+- {{ role: critic, output: {{ approved: false }} }}
+- {{ role: writer, output: {{ text: "second: 100% <b>& \\e[31mred" }} }}
+- {{ role: critic, output: {{ approved: true }} }}
+"""
+SPOKEN = ANSWER.replace("\\n", "\n").replace("\\e", "\x1b")
+
+
+@pytest.fixture
+def thread(uwf: Uwf) -> str:
+    """A completed thread of four steps."""
+    id_: str = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "# Task\n\nWrite a line").json["thread"]
+    uwf("thread", "run", id_, "--agent", scripted(SCRIPT))
+    return id_
+
+
+def test_a_thread_reads_as_markdown(uwf: Uwf, thread: str) -> None:
+    page = uwf("thread", "read", thread).out
+    assert page.startswith("# pair\n")
+    assert "# Task\n\nWrite a line" in page
+    assert SPOKEN.strip() in page
+    assert '```json\n{\n  "text": "done"\n}\n```' in page
+    order = ["Write a line", "## 1 writer", "## 2 critic", "## 3 writer", "second: 100% <b>&", "## 4 critic"]
+    assert [page.index(part) for part in order] == sorted(page.index(part) for part in order)
+    assert "uwf-rehearse" in page
+
+    data = uwf("thread", "read", thread, "--format", "json").json
+    assert data["prompt"] == "# Task\n\nWrite a line"
+    assert data["steps"][0]["answer"] == SPOKEN
+    assert [step["output"] for step in data["steps"]][1] == {"approved": False}
+    status, shown = on_terminal("thread", "read", thread)
+    assert status == 0
+    assert "## What I did" not in shown and "What I did" in shown
+    assert "\x1b[31mred" not in shown and "\\x1b[31mred" in shown
+
+
+def test_a_quota_keeps_the_newest_whole_and_the_rest_can_be_paged(uwf: Uwf, thread: str) -> None:
+    steps = uwf("thread", "steps", thread).json
+    whole = uwf("thread", "read", thread).out
+
+    newest = uwf("thread", "read", thread, "--quota", "1").out
+    assert "## 4 critic" in newest and "## 3 writer" not in newest
+    assert f"uwf thread read {thread} --before {steps[3]['step']}" in newest
+    # Following the hint until there is nothing before leaves nothing out.
+    seen = newest
+    for step in (steps[3], steps[2], steps[1]):
+        page = uwf("thread", "read", thread, "--quota", "1", "--before", step["step"][:8]).out
+        assert f"## {step['number'] - 1} " in page
+        seen = page + seen
+    for part in ("## 1 writer", "## 2 critic", "## 3 writer", "## 4 critic", SPOKEN.strip()):
+        assert part in seen
+    assert uwf("thread", "read", thread, "--quota", "100000").out == whole
+    assert "## " not in uwf("thread", "read", thread, "--before", steps[0]["step"]).out.split("Prompt")[1]
+    uwf("thread", "read", thread, "--quota", "0", check=2)
+    other = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    assert uwf("thread", "read", other, "--before", steps[0]["step"], check=3).error["code"] == "not_found"
+
+
+def test_steps_and_their_details_say_how_it_came_about(uwf: Uwf, thread: str) -> None:
+    steps = uwf("thread", "steps", thread[:22]).json
+    assert [(step["number"], step["role"]) for step in steps] == [
+        (1, "writer"),
+        (2, "critic"),
+        (3, "writer"),
+        (4, "critic"),
+    ]
+    assert steps[0]["output"] == {"text": "done"}
+    assert steps[0].keys() == {"step", "number", "role", "agent", "output", "detail", "time"}
+    assert steps[0]["time"].endswith("Z")
+
+    details = uwf("thread", "step-details", steps[0]["step"][:7]).out
+    value = yaml12.load(details.encode(), "details").data
+    assert (value["step"], value["role"]) == (steps[0]["step"], "writer")
+    assert value["output"]["value"] == {"text": "done"}
+    assert value["detail"]["hash"] == steps[0]["detail"]
+    assert value["detail"]["value"]["answer"] == SPOKEN
+    assert uwf("thread", "step-details", steps[0]["step"], "--format", "json").json == value
+    assert uwf("thread", "step-details", steps[0]["detail"], check=1).error["code"] == "invalid"
+    text = uwf("thread", "steps", thread, "--format", "text").out
+    assert all(step["step"] in text for step in steps)
+
+
+def test_the_log_is_gits(uwf: Uwf, thread: str, instance: Instance) -> None:
+    log = uwf("thread", "log", thread).json
+    assert [entry["kind"] for entry in log] == ["step"] * 4 + ["start", "workflow"]
+    done = subprocess.run(
+        [
+            "git",
+            "--git-dir",
+            instance.location.git_dir,
+            "log",
+            "--format=%H %s",
+            f"refs/uwf/archive/{thread}",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [f"{entry['commit']} {entry['subject']}" for entry in log] == done.stdout.splitlines()
+    assert log[0]["author"] == "uwf-rehearse"
+
+
+def test_threads_are_listed_newest_first_and_in_pages(uwf: Uwf, thread: str) -> None:
+    ids = [uwf("thread", "start", "pair.yaml", "-p", f"task {number}").json["thread"] for number in range(3)]
+    uwf("workflow", "put", write("other.yaml", PAIR.replace("name: pair", "name: other")))
+    other = uwf("thread", "start", "other", "-p", "x").json["thread"]
+    active = [other, *reversed(ids)]
+
+    def listed(*arguments: str) -> list[str]:
+        return [each["thread"] for each in uwf("thread", "list", *arguments).json]
+
+    assert listed() == active
+    assert listed("--all") == [*active, thread]
+    assert listed("--limit", "2") == active[:2]
+    assert listed("--limit", "2", "--offset", "1") == active[1:3]
+    assert listed("--offset", "9") == listed("--limit", "0") == []
+    assert listed("--workflow", "other") == [other]
+    assert listed("--status", "completed") == [thread]
+    assert listed("--status", "waiting") == []
+    assert "idle" in uwf("thread", "list", "--status", "odd", check=2).error["message"]
+
+    items = uwf("thread", "list", "--all").json
+    assert listed("--workflow", items[0]["workflow"][:6], "--all") == [other]
+    assert items[0].keys() == {"thread", "workflow", "head", "status", "name", "steps", "role", "updated"}
+    assert (items[-1]["name"], items[-1]["steps"], items[-1]["role"]) == ("pair", 4, "critic")
+    text = uwf("thread", "list", "--format", "text").out.splitlines()
+    assert [line.split()[0] for line in text[1:]] == active
+
+
+def test_a_damaged_thread_is_listed_and_keeps_nothing_from_anybody(
+    uwf: Uwf, thread: str, instance: Instance
+) -> None:
+    bad = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    refs = instance.location.git_dir / "refs/uwf/threads"
+    (refs / bad).write_text("not an object id\n")
+    (refs / "01ARZ3NDEKTSV4RRFFQ69G5FAV").write_text("0" * 39 + "1\n")
+    items = {each["thread"]: each for each in uwf("thread", "list", "--all").json}
+    assert items[thread]["status"] == "completed"
+    for damaged in (bad, "01ARZ3NDEKTSV4RRFFQ69G5FAV"):
+        assert items[damaged]["status"] == "corrupt"
+        assert items[damaged]["problem"]
+        assert items[damaged]["head"] is None
+    assert {each["thread"] for each in uwf("thread", "list", "--status", "corrupt").json} == items.keys() - {
+        thread
+    }
+    assert bad in uwf("thread", "list", "--format", "text").out
+
+
+def test_the_beginning_of_an_id_is_enough_if_it_is_one(uwf: Uwf, thread: str) -> None:
+    assert uwf("thread", "show", thread.lower()).json["thread"] == thread
+    assert uwf("thread", "show", thread[:21]).json["thread"] == thread
+    other = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    shared = next(number for number, pair in enumerate(zip(thread, other, strict=True)) if pair[0] != pair[1])
+    ambiguous = uwf("thread", "show", thread[:shared], check=2)
+    assert thread in ambiguous.error["message"] and other in ambiguous.error["message"]
+    for text, status in (("01", 3), ("../../x", 3), ("I" * 26, 1), ("8" * 26, 1)):
+        uwf("thread", "show", text, check=status)

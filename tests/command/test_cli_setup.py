@@ -1,0 +1,209 @@
+"""`uwf setup`, `config` and `doctor`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cli_samples import PAIR, on_terminal, write
+from conftest import Uwf
+from test_faults import obeying_modes
+
+from uwf_git.store.opened import Instance
+from uwf_git.values import yaml12
+
+KEY = "sk-0123456789abcdef"
+
+
+def _config(root: Path) -> object:
+    return yaml12.load((root / "config.yaml").read_bytes(), "config.yaml").data
+
+
+def test_setup_writes_the_key_to_env_alone(uwf: Uwf, root: Path) -> None:
+    done = uwf(
+        *("setup", "--provider", "openai", "--model", "gpt-4o-mini", "--agent", "uwf-llm", "--api-key", KEY)
+    )
+    assert KEY not in done.out + done.err
+    assert done.json == {
+        "provider": "openai",
+        "model": "gpt-4o-mini",
+        "agent": "uwf-llm",
+        "config": str(root / "config.yaml"),
+        "env": str(root / ".env"),
+    }
+    assert _config(root) == {
+        "providers": {"openai": {"baseUrl": "https://api.openai.com/v1", "apiKeyEnv": "OPENAI_API_KEY"}},
+        "models": {"default": {"provider": "openai", "name": "gpt-4o-mini"}},
+        "defaultModel": "default",
+        "defaultAgent": "uwf-llm",
+    }
+    assert (root / ".env").stat().st_mode & 0o777 == 0o600
+    assert (root / ".env").read_text() == f"OPENAI_API_KEY='{KEY}'\n"
+
+    # One thing at a time afterwards, the key from standard input; the rest stays.
+    uwf("setup", "--model", "gpt-4o")
+    uwf("setup", "--provider", "mine", "--base-url", "http://localhost:9/v1", "--api-key", "-", input="abc\n")
+    uwf("setup", "--agent", "my-agent --fast")
+    config = _config(root)
+    assert isinstance(config, dict)
+    assert config["models"]["default"] == {"provider": "openai", "name": "gpt-4o"}
+    assert config["providers"]["mine"] == {"baseUrl": "http://localhost:9/v1", "apiKeyEnv": "MINE_API_KEY"}
+    assert (config["defaultAgent"], config["agents"]) == (
+        "my-agent",
+        {"my-agent": {"command": "my-agent --fast"}},
+    )
+    assert (root / ".env").read_text().splitlines()[1] == "MINE_API_KEY='abc'"
+
+
+def test_setup_asks_on_a_terminal_and_refuses_elsewhere(uwf: Uwf, root: Path) -> None:
+    for arguments in ([], ["--model", "x"], ["--provider", "unheard-of"]):
+        assert uwf("setup", *arguments, check=2).error["code"] == "usage"
+    assert not (root / "config.yaml").exists()
+    answers = [
+        ("Provider", "openrouter"),
+        ("Address", ""),
+        ("API key", KEY),
+        ("Model", "anthropic/claude-sonnet-4"),
+        ("Default agent", ""),
+    ]
+    status, shown = on_terminal("setup", typed=answers)
+    assert status == 0, shown
+    assert KEY not in shown
+    config = _config(root)
+    assert isinstance(config, dict)
+    assert config["providers"]["openrouter"]["baseUrl"] == "https://openrouter.ai/api/v1"
+    assert config["models"]["default"]["name"] == "anthropic/claude-sonnet-4"
+    assert config["defaultAgent"] == "uwf-builtin"
+    assert KEY in (root / ".env").read_text()
+    assert KEY not in (root / "config.yaml").read_text()
+
+
+def test_a_setting_survives_the_round_trip_and_comments_stay(uwf: Uwf, config: Callable[[str], Path]) -> None:
+    path = config("# mine\ndefaultAgent: uwf-human # for now\n")
+    assert uwf("config", "get", "defaultAgent").json == "uwf-human"
+    for key, given, value in (
+        ("agents.mine.command", "my-agent --fast", "my-agent --fast"),
+        ("agents.mine.args", "[--port, '80']", ["--port", "80"]),
+        ("agents.mine.timeout", "10m", "10m"),
+        ("providers.p.baseUrl", "https://example.invalid/v1", "https://example.invalid/v1"),
+        ("models.gpt-4.1.name", "gpt-4.1", "gpt-4.1"),
+        ("agentOverrides.solve-issue.reviewer", "mine", "mine"),
+        ("modelOverrides.extract", "gpt-4.1", "gpt-4.1"),
+        ("defaultAgent", "mine", "mine"),
+    ):
+        assert uwf("config", "set", key, given).json == {"key": key, "value": value}
+    listed = uwf("config", "list").json
+    assert listed["defaultAgent"] == "mine"
+    assert listed["agents.mine.args"] == ["--port", "80"]
+    assert uwf("config", "get", "agents.mine").json["timeout"] == "10m"
+    assert uwf("config", "get", "agents.mine.args", "--format", "text").out == "--port 80\n"
+    assert path.read_text().startswith("# mine\ndefaultAgent: mine # for now\n")
+
+
+def test_an_unknown_key_is_refused_with_the_nearest(
+    uwf: Uwf, config: Callable[[str], Path], root: Path
+) -> None:
+    for arguments in (["get", "defaultAgnt"], ["set", "defaultAgnt", "x"]):
+        refused = uwf("config", *arguments, check=2)
+        assert "defaultAgent" in refused.error["hint"]
+    assert "baseUrl" in uwf("config", "set", "providers.p.baseURL", "x", check=2).error["hint"]
+    assert ".env" in uwf("config", "set", "providers.p.apiKey", KEY, check=2).error["hint"]
+    assert uwf("config", "set", "agents.a.timeout", "soon", check=1).error["code"] == "invalid"
+    assert uwf("config", "get", "defaultModel", check=3).error["code"] == "not_found"
+    assert uwf("config", "list").json == {}
+    assert not (root / "config.yaml").exists()
+
+    config("defaultAgent: uwf-human\nmodls: {}\n")
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x", check=None)
+    assert thread.code == 1
+    assert "config.yaml:2:1" in thread.error["message"]
+    assert "models" in thread.error["hint"]
+
+
+def test_doctor_finds_nothing_in_a_sound_store(uwf: Uwf, root: Path) -> None:
+    fresh = {each["check"]: each["status"] for each in uwf("doctor").json}
+    assert fresh["store"] == "warning"
+    uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x")
+    checks = uwf("doctor").json
+    assert all(each.keys() == {"check", "status", "message", "hint"} for each in checks)
+    assert {each["status"] for each in checks} == {"ok"}
+    names = {each["check"] for each in checks}
+    assert names >= {"uwf", "git", "libgit2", "root", "config", "agents", "store", "refs", "threads", "index"}
+    assert "ok" in uwf("doctor", "--quick", "--format", "text").out
+
+
+def test_doctor_names_what_is_wrong(uwf: Uwf, instance: Instance, config: Callable[[str], Path]) -> None:
+    config("agents:\n  mine: { command: no-such-agent }\ndefaultAgent: main\n")
+    checks = {(each["check"], each["status"]): each for each in uwf("doctor", check=1).json}
+    assert "no-such-agent" in checks["agents", "error"]["message"]
+    assert ":3:" in checks["config", "error"]["message"]
+
+    config("providers:\n  openai: { baseUrl: 'https://example.invalid', apiKeyEnv: SOME_KEY }\n")
+    (instance.location.root / ".env").write_text("OTHER=x\n")
+    (instance.location.root / ".env").chmod(0o644)
+    checks = {(each["check"], each["status"]): each for each in uwf("doctor").json}
+    assert "SOME_KEY" in checks["keys", "warning"]["message"]
+    assert ".env" in checks[".env", "warning"]["message"]
+    assert (".env", "ok") in {(each["check"], each["status"]) for each in uwf("doctor", "--fix").json}
+    assert (instance.location.root / ".env").stat().st_mode & 0o077 == 0
+
+
+def test_doctor_tells_a_damaged_store_by_its_exit_status(uwf: Uwf, instance: Instance) -> None:
+    git_dir = instance.location.git_dir
+    sound = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "sound").json["thread"]
+    hurt = uwf("thread", "start", "pair.yaml", "-p", "hurt").json["thread"]
+    lost = uwf("thread", "start", "pair.yaml", "-p", "lost").json["thread"]
+    commit = subprocess.run(
+        ["git", "--git-dir", git_dir, "rev-parse", f"refs/uwf/threads/{hurt}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    path = git_dir / "objects" / commit[:2] / commit[2:]
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:20])
+    (git_dir / "refs/uwf/threads" / lost).write_text("0" * 39 + "1\n")
+
+    report = uwf("doctor", check=7).json
+    said = " ".join(each["message"] for each in report if each["status"] == "error")
+    assert hurt in said and lost in said and sound not in said
+    listed = {each["thread"]: each["status"] for each in uwf("thread", "list").json}
+    assert listed[sound] == "idle"
+    assert listed[lost] == "corrupt"
+    assert uwf("thread", "show", lost, check=7).error["code"] == "store_damaged"
+    assert uwf("thread", "rm", lost, "--yes").json["removed"] is True
+    assert lost not in {each["thread"] for each in uwf("thread", "list").json}
+
+
+def test_doctor_removes_what_is_left_over(uwf: Uwf, instance: Instance) -> None:
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    ref = instance.location.git_dir / "refs/uwf/threads" / thread
+    commit = ref.read_text()
+    uwf("thread", "kill", thread)
+    ref.write_text(commit)  # as a crash between the two writes leaves it
+    assert uwf("thread", "show", thread).json["status"] == "killed"
+    assert any(thread in each["message"] for each in uwf("doctor").json if each["status"] == "warning")
+    assert ref.exists()
+    uwf("doctor", "--fix")
+    assert not ref.exists()
+
+
+def test_doctor_sees_a_store_that_can_not_be_written(instance: Instance) -> None:
+    objects = instance.location.git_dir / "objects"
+    command = [*obeying_modes(), sys.executable, "-m", "uwf_cli.main", "doctor"]
+    objects.chmod(0o555)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    finally:
+        objects.chmod(0o755)
+    assert done.returncode == 1
+    assert any("not writable" in each["message"] for each in json.loads(done.stdout))
+
+
+def test_an_agent_that_is_neither_known_nor_a_program_is_not_set_up(uwf: Uwf, root: Path) -> None:
+    refused = uwf("setup", "--agent", "uwf-bultin", check=2)
+    assert refused.error["hint"] == 'did you mean "uwf-builtin"?'
+    assert not (root / "config.yaml").exists()

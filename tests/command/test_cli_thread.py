@@ -1,0 +1,320 @@
+"""`uwf thread`, the commands that write: every line of the command table, through the real process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_samples import ASKS, PAIR, REJECTS_ONCE, on_terminal, scripted, write
+from conftest import Uwf
+
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import is_hash, is_thread_id
+
+
+@pytest.fixture
+def pair(uwf: Uwf) -> str:
+    """A registered workflow's hash."""
+    hash_: str = uwf("workflow", "put", write("pair.yaml", PAIR)).json["hash"]
+    return hash_
+
+
+@pytest.fixture
+def thread(uwf: Uwf, pair: str) -> str:
+    """A fresh thread of it."""
+    id_: str = uwf("thread", "start", "pair", "-p", "Write a line").json["thread"]
+    return id_
+
+
+def test_a_run_goes_from_start_to_end_one_line_a_step(uwf: Uwf, pair: str) -> None:
+    started = uwf("thread", "start", "pair", "-p", "Write a line").json
+    assert started.keys() == {"workflow", "thread"}
+    assert started["workflow"] == pair
+    assert is_thread_id(started["thread"])
+
+    agent = scripted(REJECTS_ONCE)
+    step = uwf("thread", "step", started["thread"], "--agent", agent).json
+    assert step.keys() == {"workflow", "thread", "head", "done", "status", "role"}
+    assert (step["done"], step["status"], step["role"]) == (False, "idle", "writer")
+    assert is_hash(step["head"])
+
+    lines = uwf("thread", "run", started["thread"], "--agent", agent).lines
+    assert [(line["role"], line["done"]) for line in lines] == [
+        ("critic", False),
+        ("writer", False),
+        ("critic", True),
+    ]
+    assert all(line.keys() == step.keys() for line in lines)
+    assert lines[-1]["status"] == "completed"
+
+    shown = uwf("thread", "show", started["thread"]).json
+    assert shown == {**lines[-1], "extraction": "native", "next": "$END"}
+    assert uwf("thread", "step", started["thread"], check=1).error["code"] == "invalid"
+
+
+def test_run_stops_at_the_limit_and_refuses_limits_that_are_none(uwf: Uwf, thread: str) -> None:
+    for limit in ("0", "-1", "1.5", "many"):
+        refused = uwf("thread", "run", thread, "--max-steps", limit, check=2)
+        assert refused.error["code"] == "usage"
+        assert refused.out == ""
+    assert uwf("thread", "show", thread).json["role"] is None
+    two = uwf("thread", "run", thread, "--max-steps", "2", "--agent", scripted(REJECTS_ONCE)).lines
+    assert [line["role"] for line in two] == ["writer", "critic"]
+    assert uwf("thread", "show", thread).json["next"] == "writer"
+
+
+def test_a_question_stops_a_run_and_an_answer_lets_it_go_on(uwf: Uwf, thread: str) -> None:
+    asked = uwf("thread", "run", thread, "--agent", scripted(ASKS), check=5)
+    assert [line["status"] for line in asked.lines] == ["waiting"]
+    assert asked.error["code"] == "waiting"
+    assert uwf("thread", "step", thread, check=5).error["code"] == "waiting"
+
+    shown = uwf("thread", "show", thread).json
+    assert shown["next"] == "$USER"
+    assert (shown["asks"], shown["question"]) == ("writer", "Which \x1b[31mcolour\u202e?")
+    assert shown["options"] == ["red", "blue"]
+
+    empty = uwf("thread", "answer", thread, check=2)
+    assert empty.error["code"] == "usage"
+    stale = uwf("thread", "answer", thread, "-m", "red", "--for", "0000000000000", check=None)
+    assert stale.code in (1, 3)
+    answered = uwf("thread", "answer", thread, "--for", shown["head"][:8], "-m", "blue").json
+    assert (answered["role"], answered["status"]) == ("$USER", "idle")
+    assert uwf("thread", "answer", thread, "-m", "again", check=1).error["code"] == "invalid"
+    assert uwf("thread", "run", thread).lines[-1]["status"] == "completed"
+
+
+def test_an_answer_is_asked_for_on_a_terminal(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    status, shown = on_terminal("thread", "answer", thread, typed=[("> ", "2")], env={"NO_COLOR": "1"})
+    assert status == 0
+    assert "writer asks: Which \\x1b[31mcolour\\u202e?\n  1  red\n  2  blue\n" in shown
+    assert uwf("thread", "steps", thread).json[-1]["output"] == {"answer": "blue"}
+
+
+def test_an_answer_for_a_step_that_no_longer_asks_is_refused(uwf: Uwf, thread: str) -> None:
+    twice = scripted(ASKS * 3)
+    first = uwf("thread", "step", thread, "--agent", twice).json
+    assert uwf("thread", "answer", thread, input="piped in\n").json["role"] == "$USER"
+    second = uwf("thread", "step", thread, "--agent", twice).json
+    assert second["status"] == "waiting"
+    refused = uwf("thread", "answer", thread, "--for", first["head"], "-m", "late", check=1)
+    assert second["head"] in refused.error["message"]
+    assert uwf("thread", "show", thread).json["head"] == second["head"]
+
+
+def test_a_failed_step_leaves_the_head_and_says_so(uwf: Uwf, thread: str) -> None:
+    wrong_role = scripted("- { role: critic, output: { approved: true } }\n")
+    failed = uwf("thread", "step", thread, "--agent", wrong_role, check=6)
+    assert failed.error["code"] == "agent_failed"
+    assert failed.out == ""
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["next"], shown["role"]) == ("failed", "writer", None)
+    assert shown["error"]
+    assert uwf("thread", "list", "--status", "failed").json[0]["thread"] == thread
+
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert (attempt["role"], attempt["prev"], attempt["number"]) == ("writer", None, 1)
+    assert is_hash(attempt["attempt"])
+
+    missing = uwf("thread", "run", thread, "--agent", "no-such-agent", check=6)
+    assert "no-such-agent" in missing.error["message"]
+    assert missing.error["hint"]
+
+
+def test_a_fork_shares_the_past_and_goes_its_own_way(uwf: Uwf, thread: str, instance: Instance) -> None:
+    agent = scripted(REJECTS_ONCE)
+    heads = [line["head"] for line in uwf("thread", "run", thread, "--agent", agent).lines]
+    before = len(list((instance.location.git_dir / "objects").rglob("*")))
+
+    cases = [
+        ([heads[0]], heads[0], "critic"),
+        ([heads[1][:6]], heads[1], "writer"),
+        ([thread, "--at", "2"], heads[1], "writer"),
+        ([thread, "--from-role", "critic"], heads[2], "critic"),
+        ([thread[:20]], heads[3], "$END"),
+    ]
+    forks = []
+    for arguments, step, following in cases:
+        made = uwf("thread", "fork", *arguments).json
+        assert made.keys() == {"thread", "forkedFrom"}
+        assert made["forkedFrom"] == {"step": step}
+        shown = uwf("thread", "show", made["thread"]).json
+        assert (shown["head"], shown["next"], shown["done"]) == (step, following, False)
+        forks.append(made["thread"])
+    assert len(list((instance.location.git_dir / "objects").rglob("*"))) == before
+
+    start = uwf("thread", "fork", thread, "--at", "0").json
+    assert uwf("thread", "show", start["thread"]).json["next"] == "writer"
+
+    for arguments, status in (
+        ([thread, "--at", "9"], 3),
+        ([thread, "--from-role", "editor"], 3),
+        ([thread, "--at", "1", "--from-role", "critic"], 2),
+        ([heads[0], "--at", "1"], 2),
+        (["0000000000000"], 3),
+    ):
+        uwf("thread", "fork", *arguments, check=status)
+
+    uwf("thread", "step", forks[0])
+    found = uwf("thread", "diff", thread, forks[0][:20]).json
+    assert found["workflow"]["same"] and found["start"]["same"]
+    assert [step["step"] for step in found["shared"]] == heads[:1]
+    assert [step["step"] for step in found["a"]["steps"]] == heads[1:]
+    assert [step["role"] for step in found["b"]["steps"]] == ["critic"]
+
+
+def test_a_killed_thread_stays_readable_and_a_removed_one_is_gone(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread)
+    assert uwf("thread", "kill", thread, "--reason", "no longer wanted").json == {
+        "thread": thread,
+        "archived": True,
+    }
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["done"], shown["reason"]) == ("killed", True, "no longer wanted")
+    assert "Write a line" in uwf("thread", "read", thread).out
+    assert uwf("thread", "list").json == []
+    assert [each["status"] for each in uwf("thread", "list", "--all").json] == ["killed"]
+    uwf("thread", "kill", thread, check=1)
+    uwf("thread", "step", thread, check=1)
+
+    kept = uwf("thread", "rm", thread, check=2)
+    assert "--yes" in kept.error["hint"]
+    removed = uwf("thread", "rm", thread, "--yes").json
+    assert (removed["thread"], removed["removed"]) == (thread, True)
+    assert uwf("thread", "show", thread, check=3).error["code"] == "not_found"
+
+
+def test_a_running_thread_is_busy_and_kill_ends_its_agent(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    agent = script(
+        "sleeper", "import os, time\nopen('started', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", str(agent)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    pid = _wait_for(Path("started"))
+    assert uwf("thread", "show", thread).json["status"] == "running"
+    assert uwf("thread", "list").json[0]["status"] == "running"
+    assert uwf("thread", "step", thread, check=4).error["code"] == "busy"
+    assert uwf("thread", "rm", thread, "--yes", check=4).error["code"] == "busy"
+    assert uwf("thread", "kill", thread).json["archived"] is True
+    running.communicate(timeout=30)
+    assert running.returncode != 0
+    assert not Path(f"/proc/{pid}").exists()
+    assert uwf("thread", "show", thread).json["status"] == "killed"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_step_ends_its_agent_and_leaves_the_head(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], number: int, status: int
+) -> None:
+    agent = script(
+        "sleeper", "import os, time\nopen('started', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", str(agent)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid = _wait_for(Path("started"))
+    running.send_signal(number)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == status
+    assert out == ""
+    assert json.loads(err.splitlines()[-1])["error"]["code"] == "interrupted"
+    assert not Path(f"/proc/{pid}").exists()
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["role"]) == ("failed", None)
+
+
+def test_the_working_folder_given_at_start_is_remembered(
+    uwf: Uwf, pair: str, script: Callable[[str, str], Path]
+) -> None:
+    agent = script("where", "import os, sys\nprint(os.getcwd(), file=sys.stderr)\nsys.exit(3)\n")
+    Path("project").mkdir()
+    for folder, status in (("nowhere", 3), ("pair.yaml", 1)):
+        uwf("thread", "start", "pair", "-p", "x", "--cwd", folder, check=status)
+    thread = uwf("thread", "start", "pair", "-p", "x", "--cwd", "project").json["thread"]
+    failed = uwf("thread", "step", thread, "--agent", agent, cwd=Path("/"), check=6)
+    assert f"exited with 3: {Path('project').absolute()}" in failed.error["message"]
+
+
+def test_the_prompt_comes_from_an_option_a_file_or_standard_input(uwf: Uwf, pair: str) -> None:
+    text = "Zeile eins\n\nünïcode & <b>markup</b> \x07\n"
+    write("task.md", "\ufeff" + text)
+    for arguments, data in (
+        (["-p", "-"], text),
+        (["--prompt-file", "-"], text),
+        (["--prompt-file", "task.md"], None),
+    ):
+        thread = uwf("thread", "start", "pair", *arguments, input=data).json["thread"]
+        assert uwf("thread", "read", thread, "--format", "json").json["prompt"] == text
+
+
+def test_a_prompt_that_is_none_is_refused(uwf: Uwf, pair: str) -> None:
+    Path("binary").write_bytes(b"\xff\xfe\x00")
+    Path("huge").write_bytes(b"x" * ((32 << 20) + 1))
+    for arguments, status in (
+        (["-p", ""], 2),
+        (["-p", " \n\t"], 2),
+        ([], 2),
+        (["-p", "x", "--prompt-file", "task.md"], 2),
+        (["--prompt-file", "missing"], 3),
+        (["--prompt-file", "."], 1),
+        (["--prompt-file", "binary"], 1),
+        (["--prompt-file", "huge"], 1),
+    ):
+        uwf("thread", "start", "pair", *arguments, check=status)
+    # A lone surrogate, as a shell passes on bytes that are no UTF-8.
+    refused = subprocess.run(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "start", "pair", "-p", b"\xff\xfe"],
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 1
+    assert "surrogate" in json.loads(refused.stderr)["error"]["message"]
+    assert uwf("thread", "list").json == []
+
+
+def test_a_known_secret_never_reaches_a_prompt(uwf: Uwf, pair: str, root: Path) -> None:
+    (root / ".env").write_text("SERVICE_KEY=s3cr3t-and-long-enough\n")
+    started = uwf("thread", "start", "pair", "-p", "use s3cr3t-and-long-enough")
+    assert "1 secret" in started.err
+    assert "s3cr3t" not in uwf("thread", "read", started.json["thread"]).out
+
+
+def test_steps_of_several_threads_at_once_lose_nothing(uwf: Uwf, pair: str) -> None:
+    """Eight starts at once, in a store that the first of them makes."""
+    environ = {**os.environ, "UWF_STORAGE_ROOT": str(Path("fresh").absolute())}
+    command = [sys.executable, "-m", "uwf_cli.main", "thread", "start", "pair.yaml", "-p", "x"]
+    running = [
+        subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(8)
+    ]
+    outcomes = [(*process.communicate(timeout=60), process.returncode) for process in running]
+    assert [status for _out, _err, status in outcomes] == [0] * 8, outcomes
+    listed = uwf("thread", "list", env={"UWF_STORAGE_ROOT": environ["UWF_STORAGE_ROOT"]}).json
+    assert {each["thread"] for each in listed} == {
+        json.loads(out)["thread"] for out, _err, _status in outcomes
+    }
+
+
+def _wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.02)
+    raise AssertionError(f"{path} did not appear")

@@ -1,0 +1,288 @@
+"""`uwf mcp`: the client of the `mcp` package drives the real server over its standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from cli_samples import PAIR, write
+from conftest import Uwf
+
+pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from uwf_cli.mcp.tools import TOOLS
+
+ASKS_ONCE = """\
+- { role: writer, output: { status: needs_input, question: Which colour?, options: [red, blue] } }
+- { role: writer, output: { text: "a red text, token is hunter2hunter2" } }
+- { role: critic, output: { approved: true } }
+"""
+SLEEPS = """\
+import os, pathlib, subprocess, time
+print("this is no hash", flush=True)
+child = subprocess.Popen(["sh", "-c", "echo noise; exec sleep 300"])
+pathlib.Path("pids").write_text(f"{os.getpid()} {child.pid}\\n")
+time.sleep(300)
+"""
+CONFIG = """\
+agents:
+  player: {{ command: uwf-rehearse, args: [--script, {script}] }}
+  sleeper: {{ command: {sleeper} }}
+defaultAgent: player
+agentOverrides: {{ slow: {{ writer: sleeper }} }}
+"""
+
+Scenario = Callable[[Client], Awaitable[None]]
+
+
+def drive(scenario: Scenario, *options: str, mode: str = "legacy") -> None:
+    """Runs a scenario against a server of its own, and looks at what that said on stderr."""
+    with Path("stderr").open("w+") as said:
+
+        async def run() -> None:
+            started = StdioServerParameters(command="uwf", args=["mcp", *options], env=dict(os.environ))
+            with anyio.fail_after(90):
+                async with Client(stdio_client(started, errlog=said), mode=mode) as client:
+                    await scenario(client)
+
+        anyio.run(run)
+        said.seek(0)
+        assert said.read() == ""
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Any:
+    """The result of a tool that does its work."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert json.loads(result.content[0].text) == result.structured_content  # type: ignore[union-attr]
+    return result.structured_content
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The error of a tool that doesn't."""
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    assert result.structured_content["error"]["message"] in result.content[0].text  # type: ignore[union-attr]
+    return dict(result.structured_content["error"])
+
+
+@pytest.fixture
+def configured(config: Callable[[str], Path], script: Callable[[str, str], Path]) -> None:
+    write("pair.yaml", PAIR)
+    write("slow.yaml", PAIR.replace("name: pair", "name: slow"))
+    replies = write("replies.yaml", ASKS_ONCE).absolute()
+    config(CONFIG.format(script=replies, sleeper=script("sleeper", SLEEPS)))
+
+
+def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf: Uwf) -> None:
+    async def scenario(client: Client) -> None:
+        assert (await client.list_resources()).resources == []
+        hints = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
+        writing = {name: hint for name, hint in hints.items() if hint and not hint.read_only_hint}
+        assert {name for name, hint in writing.items() if hint.destructive_hint} == {
+            "step_thread",
+            "kill_thread",
+        }
+        assert {name for name, hint in hints.items() if hint and hint.open_world_hint} == {"step_thread"}
+        await call(client, "rehearse_workflow", workflow="pair.yaml")
+        made = await call(client, "start_thread", workflow="pair.yaml", prompt="-")
+        thread = made["thread"]
+        assert uwf("thread", "read", thread, "--format", "json").json["prompt"] == "-"
+        assert (await call(client, "step_thread", thread=thread[:12]))["status"] == "waiting"
+        asked = await call(client, "show_thread", thread=thread)
+        assert (asked["question"], asked["options"]) == ("Which colour?", ["red", "blue"])
+        assert (await refused(client, "step_thread", thread=thread))["code"] == "waiting"
+        await call(client, "answer_thread", thread=thread, answer="--red", step=asked["head"])
+        await call(client, "step_thread", thread=thread)
+        done = await call(client, "step_thread", thread=thread)
+        assert (done["status"], done["role"]) == ("completed", "critic")
+
+        steps = await call(client, "thread_steps", thread=thread)
+        assert steps["steps"] == uwf("thread", "steps", thread).json
+        assert [step["output"] for step in steps["steps"]][1] == {"answer": "--red"}
+        read = await call(client, "read_thread", thread=thread)
+        assert read == uwf("thread", "read", thread, "--format", "json").json
+        newest = await call(client, "read_thread", thread=thread, quota=1)
+        assert (len(newest["steps"]), newest["omitted"]) == (1, 3)
+        details = await call(client, "step_details", step=steps["steps"][0]["step"])
+        assert details["role"] == "writer"
+        turns = await call(client, "thread_turns", thread=thread, step=steps["steps"][0]["step"])
+        assert "Which colour?" in turns["turns"][0]["text"]
+        forked = await call(client, "fork_thread", origin=thread, at=2)
+        listed = (await call(client, "list_threads", all=True))["threads"]
+        assert {each["thread"] for each in listed} == {thread, forked["thread"]}
+
+        resources = {each.name: each for each in (await client.list_resources()).resources}
+        page = (await client.read_resource(resources[thread].uri)).contents[0]
+        assert page.text == uwf("thread", "read", thread).out  # type: ignore[union-attr]
+        with pytest.raises(MCPError, match="no thread"):
+            await client.read_resource("uwf://thread/01ARZ3NDEKTSV4RRFFQ69G5FAV")
+
+    drive(scenario)
+
+
+def test_what_goes_wrong_is_an_error_with_a_code_a_hint_and_an_exit_status(configured: None) -> None:
+    write("click.py", "raise SystemExit('code of the folder was run')")
+    write("../outside.yaml", PAIR)
+    Path("link.yaml").symlink_to("../outside.yaml")
+
+    async def scenario(client: Client) -> None:
+        assert (await refused(client, "list_threads"))["hint"] == "make one with: uwf init"
+        missing = await refused(client, "start_thread", workflow="pear", prompt="x")
+        assert (missing["code"], missing["exitStatus"]) == ("not_found", 3)
+        made = await call(client, "start_thread", workflow="pair.yaml", prompt="x")
+        assert (await refused(client, "show_thread", thread="--help"))["code"] == "not_found"
+        for wrong in ({}, {"thread": 7}, {"thraed": "x"}, {"thread": "x\0"}, {"thread": "x" * 9999}):
+            assert (await refused(client, "show_thread", **wrong))["code"] == "usage", wrong
+        for file in ("../outside.yaml", "link.yaml", "/etc/passwd"):
+            assert "outside of" in (await refused(client, "validate_workflow", file=file))["message"]
+            assert (await refused(client, "start_thread", workflow=file, prompt="x"))["code"] == "usage"
+        assert (await refused(client, "start_thread", workflow="pair.yaml", prompt="x", cwd=".."))[
+            "exitStatus"
+        ] == 2
+        assert (
+            "no argument 'agent'"
+            in (await refused(client, "step_thread", thread=made["thread"], agent="sh -c id"))["message"]
+        )
+
+        report = await call(client, "validate_workflow", source="name: [x\n")
+        assert (report["valid"], report["file"]) == (False, "workflow.yaml")
+        broken = await refused(
+            client, "rehearse_workflow", source=PAIR.replace("{ role: critic }", "{ role: c }")
+        )
+        assert broken["code"] == "invalid" and broken["findings"]
+        write("replies.yaml", "- { role: critic, output: {} }\n")
+        failed = await refused(client, "step_thread", thread=made["thread"])
+        assert (failed["code"], failed["exitStatus"]) == ("agent_failed", 6)
+        attempts = await call(client, "thread_attempts", thread=made["thread"])
+        assert [each["error"] for each in attempts["attempts"]] == [failed["message"]]
+        with pytest.raises(MCPError, match="no tool"):
+            await client.call_tool("rm_thread", {})
+
+    drive(scenario, mode="auto")
+
+
+def test_a_long_step_reports_progress_holds_nobody_up_and_ends_when_cancelled(configured: None) -> None:
+    told: list[str | None] = []
+
+    async def heard(_progress: float, _total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    async def scenario(client: Client) -> None:
+        thread = (await call(client, "start_thread", workflow="slow.yaml", prompt="x"))["thread"]
+        async with anyio.create_task_group() as group:
+            group.start_soon(
+                partial(client.call_tool, "step_thread", {"thread": thread}, progress_callback=heard)
+            )
+            pids = await agents()
+            assert (await call(client, "show_thread", thread=thread))["status"] == "running"
+            assert (await refused(client, "step_thread", thread=thread))["code"] == "busy"
+            assert told[0] == "writer works, 0 s"
+            group.cancel_scope.cancel()
+        await gone(pids)
+        while (await call(client, "show_thread", thread=thread))["status"] == "running":
+            await anyio.sleep(0.05)
+        attempts = await call(client, "thread_attempts", thread=thread)
+        assert [each["role"] for each in attempts["attempts"]] == ["writer"]
+
+        shown = await call(client, "step_thread", thread=thread, wait=0.5)
+        assert shown["thread"] == thread  # it was asked to wait, and goes on
+        pids = await agents()
+        killed = await call(client, "kill_thread", thread=thread, reason="enough")
+        assert killed["archived"]
+        await gone(pids)
+
+    drive(scenario)
+
+
+async def agents() -> list[int]:
+    """The processes of the agent that works, as soon as it does."""
+    path = Path("pids")
+    while not (path.exists() and path.read_text().endswith("\n")):
+        await anyio.sleep(0.02)
+    pids = [int(word) for word in path.read_text().split()]
+    path.unlink()
+    return pids
+
+
+async def gone(pids: list[int]) -> None:
+    while any(alive(pid) for pid in pids):
+        await anyio.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def test_standard_output_holds_frames_only_and_a_client_that_goes_ends_the_step(
+    configured: None, uwf: Uwf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every step prints, in the process of the step and in a process below it.
+    write(
+        "noise/sitecustomize.py", 'import os, sys\nif "step" in sys.orig_argv: os.system("echo a; echo {")\n'
+    )
+    monkeypatch.setenv("PYTHONPATH", str(Path("noise").absolute()))
+    quick = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    slow = uwf("thread", "start", "slow.yaml", "-p", "x").json["thread"]
+    server = subprocess.Popen(
+        ["uwf", "mcp"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None and server.stdout is not None and server.stderr is not None
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    step = {"name": "step_thread", "arguments": {"thread": quick}}
+    for number, method, params in (
+        (1, "initialize", hello),
+        (None, "notifications/initialized", {}),
+        (2, "tools/call", step),
+        (3, "tools/call", {"name": "step_thread", "arguments": {"thread": slow}}),
+    ):
+        frame = {"jsonrpc": "2.0", "method": method, "params": params}
+        server.stdin.write(json.dumps(frame if number is None else {**frame, "id": number}) + "\nno frame\n")
+        server.stdin.flush()
+    first = [json.loads(server.stdout.readline()) for _ in range(2)]
+    assert [each["id"] for each in first] == [1, 2]
+    assert first[1]["result"]["structuredContent"]["status"] == "waiting"
+    pids = anyio.run(agents)
+    server.stdin.close()
+    rest = server.stdout.read()
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
+    assert server.wait(30) == 0
+    assert not any(alive(pid) for pid in pids)
+    assert uwf("thread", "show", slow).json["status"] == "failed"
+
+
+def test_read_only_offers_only_what_reads(configured: None) -> None:
+    async def scenario(client: Client) -> None:
+        tools = (await client.list_tools()).tools
+        assert {tool.name for tool in tools} == {tool.name for tool in TOOLS if not tool.writes}
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+        with pytest.raises(MCPError, match="no tool"):
+            await client.call_tool("start_thread", {"workflow": "pair.yaml", "prompt": "x"})
+
+    drive(scenario, "--read-only")
+
+
+def test_without_the_package_one_line_says_what_to_install(uwf: Uwf, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("hidden/sitecustomize.py", "import sys\nsys.modules['mcp'] = None\n")
+    monkeypatch.setenv("PYTHONPATH", str(Path("hidden").absolute()))
+    result = uwf("mcp", check=1, env={"UWF_FORMAT": "text"})
+    assert result.err == "uwf: uwf mcp needs the package mcp — pip install 'uwf-git[mcp]'\n"
+    entry = uwf("mcp", "--print-config", "--read-only", "--cwd", ".").json["mcpServers"]["uwf"]
+    root = os.environ["UWF_STORAGE_ROOT"]
+    assert entry["args"] == ["mcp", "--read-only", "--root", root, "--cwd", str(Path.cwd())]
+    assert Path(entry["command"]).is_absolute()

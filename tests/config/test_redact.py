@@ -1,0 +1,331 @@
+"""Secrets, known by their values or by their look, never reach a node."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import subprocess
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from cli_samples import PAIR, scripted, write
+from conftest import Uwf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uwf_git.config.secrets import Redactor, load_secrets, told
+from uwf_git.config.token_shapes import SHAPES
+from uwf_git.errors import Invalid
+from uwf_git.kit.context import Reply
+from uwf_git.kit.extract import extract
+from uwf_git.values.kinds import BUILTIN, META, Role
+from uwf_git.values.node import hash_of
+from uwf_git.values.schema import Schema
+
+KEY = 'sk-Live/4f9a+Zq7"x'
+
+
+def config(*variables: str, secrets: tuple[str, ...] = ()) -> Any:
+    providers = {name: SimpleNamespace(api_key_env=name) for name in variables}
+    return SimpleNamespace(providers=providers, secrets=secrets)
+
+
+def test_secrets_come_from_dotenv_and_from_the_configured_variables(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(
+        'A_KEY=from-dotenv\nexport B_KEY="with $dollar and # sign"\nEMPTY=\n# C=no\n'
+    )
+    environ = {"C_KEY": "from-environment", "DEPLOY": "named-in-secrets", "OTHER": "never-looked-at"}
+    assert load_secrets(tmp_path, config("C_KEY", "D_KEY", "", secrets=("DEPLOY", "ABSENT")), environ) == {
+        "A_KEY": "from-dotenv",
+        "B_KEY": "with $dollar and # sign",
+        "C_KEY": "from-environment",
+        "DEPLOY": "named-in-secrets",
+    }
+
+
+def test_the_real_environment_wins_and_both_values_are_hidden(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A_KEY=value-of-the-file\n")
+    secrets = load_secrets(tmp_path, None, {"A_KEY": "value-of-the-shell"})
+    assert secrets == {"A_KEY": "value-of-the-shell"}
+    text = "value-of-the-file, value-of-the-shell"
+    assert Redactor(secrets).text(text) == ("[redacted:A_KEY], [redacted:A_KEY]", 2)
+
+
+def test_without_a_dotenv_there_is_nothing_to_hide(tmp_path: Path) -> None:
+    redactor = Redactor(load_secrets(tmp_path, None, {}))
+    assert not redactor
+    value = {"a": [KEY]}
+    assert redactor.value(value) == (value, 0)
+    assert redactor.text(KEY) == (KEY, 0)
+
+
+def test_a_dotenv_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"A=\xff\xfe")
+    with pytest.raises(Invalid, match=r"\.env can't be read: not UTF-8"):
+        load_secrets(tmp_path, None, {})
+    (tmp_path / ".env").unlink()
+    (tmp_path / ".env").mkdir()
+    with pytest.raises(Invalid, match=r"\.env can't be read: Is a directory"):
+        load_secrets(tmp_path, None, {})
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        json.dumps({"key": KEY}),
+        json.dumps("Schlüssel " + KEY),
+        f"https://x.example/?key={quote(KEY, safe='')}&a=b",
+        base64.b64encode(KEY.encode()).decode(),
+        base64.urlsafe_b64encode(KEY.encode()).decode(),
+        "Authorization: Basic " + base64.b64encode(f"user:{KEY}".encode()).decode(),
+        "Authorization: Basic " + base64.b64encode(f"me:{KEY}\n".encode()).decode(),
+        "Authorization: Basic " + base64.b64encode(f"a:{KEY}:z".encode()).decode(),
+    ],
+)
+def test_a_secret_is_found_in_every_form(form: str) -> None:
+    clean, count = Redactor({"API_KEY": KEY}).text(f"<{form}>")
+    assert count == 1
+    assert "[redacted:API_KEY]" in clean
+    for part in (KEY, KEY[4:14]):
+        assert part not in clean
+
+
+def test_values_are_cleaned_in_keys_lists_and_below() -> None:
+    value = {"a": [f"x{KEY}y", 3, None, {KEY: True}], "b": "clean"}
+    assert Redactor({"K": KEY}).value(value) == (
+        {"a": ["x[redacted:K]y", 3, None, {"[redacted:K]": True}], "b": "clean"},
+        2,
+    )
+
+
+def test_of_two_secrets_that_begin_alike_the_longer_goes_whole() -> None:
+    redactor = Redactor({"SHORT": "abcdefgh-1", "LONG": "abcdefgh-1-and-more"})
+    assert redactor.text("abcdefgh-1-and-more abcdefgh-1!") == ("[redacted:LONG] [redacted:SHORT]!", 2)
+
+
+def test_lines_of_a_key_are_found_where_json_escapes_them() -> None:
+    key = "-----BEGIN KEY-----\nMIIEvQ8s\n-----END KEY-----"
+    clean, count = Redactor({"PEM": key}).text(json.dumps({"file": key}))
+    assert (clean, count) == ('{"file": "[redacted:PEM]"}', 1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "short",
+        "production",
+        "12345678",
+        "1.25.30.4:80",
+        "https://api.example.com/v1",
+        "/usr/bin",
+        "aaaaaaaaaa",
+        " " * 9,
+    ],
+)
+def test_settings_beside_the_secrets_are_left_alone(value: str) -> None:
+    assert not Redactor({"SETTING": value})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "hunter2hunter2",
+        "https://me:pass@host/x",
+        "https://hooks.example.com/T0/XXabc123456789012345",
+        "123456789012345",
+    ],
+)
+def test_whatever_may_be_a_secret_is_one(value: str) -> None:
+    assert Redactor({"S": value}).text(f"a {value} b") == ("a [redacted:S] b", 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(min_size=12, max_size=30), st.text(max_size=20), st.text(max_size=20))
+def test_no_secret_survives(secret: str, before: str, after: str) -> None:
+    redactor = Redactor({"S": secret})
+    if redactor:
+        for text in (secret, json.dumps(secret)[1:-1], quote(secret, safe="", errors="replace")):
+            clean, count = redactor.text(before + text + after)
+            assert count >= 1
+            assert text not in clean or text in "[redacted:S]"
+
+
+def letters(count: int, seed: int = 3) -> str:
+    return "".join(random.Random(seed).choices("ABCDEFGHIJKLMNPabcdefghijkmnpqrstuvwxyz23456789", k=count))
+
+
+def pem(kind: str = "RSA ") -> str:
+    body = "\n".join(letters(64, seed) for seed in range(8))
+    return f"-----BEGIN {kind}PRIVATE KEY-----\n{body}\n-----END {kind}PRIVATE KEY-----"
+
+
+TOKENS = {  # none of them is anybody's; put together here, so that nobody takes them for one
+    "github-token": ["gh" + f"{kind}_{letters(36)}" for kind in "pousr"] + ["github_" + f"pat_{letters(82)}"],
+    "gitlab-token": ["gl" + f"pat-{letters(20)}", "gl" + f"pat-{letters(27)}.01.{letters(9).lower()}"],
+    "aws-access-key": ["AK" + f"IA{letters(40).upper().replace('8', 'X').replace('9', 'Y')[:16]}"],
+    "anthropic-key": ["sk-" + f"ant-api03-{letters(40)}-{letters(40)}_AA"],
+    "openai-key": [
+        "sk-" + f"proj-{letters(74)}",
+        "sk-" + letters(48),
+        "sk-" + random.Random(1).randbytes(16).hex(),
+    ],
+    "openrouter-key": ["sk-" + "or-v1-" + random.Random(2).randbytes(32).hex()],
+    "google-key": ["AI" + f"za{letters(35)}"],
+    "slack-token": ["xo" + f"xb-123456789012-{letters(24)}"],
+    "stripe-key": ["sk_" + f"live_{letters(24)}"],
+    "npm-token": ["np" + f"m_{letters(36)}"],
+    "pypi-token": ["py" + f"pi-AgEIcHlwaS5vcmc{letters(60)}"],
+    "huggingface-token": ["h" + f"f_{letters(34)}"],
+    "azure-secret": ["abc8" + f"Q~{letters(34)}"],
+    "jwt": [f"eyJhbGciOi{letters(20)}.eyJzdWIi{letters(30)}.{letters(43)}"],
+    "private-key": [pem(), pem(""), pem("OPENSSH ")],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "token"), [(kind, token) for kind, each in TOKENS.items() for token in each]
+)
+def test_a_token_is_known_by_its_look_wherever_it_stands(kind: str, token: str) -> None:
+    redactor = Redactor({})
+    for before, after in (
+        ("", ""),
+        ("it is ", "."),
+        ("KEY=", "\n"),
+        ('{"key": "', '"}'),
+        ("\\n", "\\n"),
+        ("?key=", "&a=b"),
+    ):
+        assert redactor.text(before + token + after) == (f"{before}[redacted:{kind}]{after}", 1)
+    escaped = json.dumps({"out": f"x\n{token}\n"})
+    assert redactor.text(escaped) == (escaped.replace(json.dumps(token)[1:-1], f"[redacted:{kind}]"), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (f"Authorization: Bearer {letters(30)}", "Authorization: Bearer [redacted:authorization]"),
+        (f"-H 'authorization: Basic {letters(20)}=='", "-H 'authorization: Basic [redacted:authorization]'"),
+        (f'{{"Authorization": "token {letters(40)}"}}', '{"Authorization": "token [redacted:authorization]"}'),
+        (f"x-api-key: {letters(32)}\n", "x-api-key: [redacted:api-key]\n"),
+        ("postgres://app:h4rd2gues@db:5432/x", "postgres://app:[redacted:url-password]@db:5432/x"),
+        ("redis://:h4rd2gues@cache", "redis://:[redacted:url-password]@cache"),
+        (f"https://x:{'gh' + 'p_' + letters(36)}@h/r.git", "https://x:[redacted:github-token]@h/r.git"),
+        (f"AWS_SECRET_ACCESS_KEY={letters(40)}", "AWS_SECRET_ACCESS_KEY=[redacted:aws-secret-key]"),
+        (f'"aws_secret_access_key": "{letters(40)}"', '"aws_secret_access_key": "[redacted:aws-secret-key]"'),
+        (f"AccountKey={letters(86)}==;", "AccountKey=[redacted:azure-key];"),
+        (pem()[:300], "[redacted:private-key]"),
+        (f"{'np' + 'm_' + letters(36)} {'np' + 'm_' + letters(36, 4)}", "[redacted:npm-token] [redacted:npm-token]"),
+    ],
+)  # fmt: skip
+def test_only_the_secret_goes_and_what_stands_around_it_stays(text: str, clean: str) -> None:
+    redacted, count = Redactor({}).text(text)
+    assert redacted == clean
+    assert count == clean.count("[redacted:")
+    assert Redactor({}).text(redacted) == (clean, 0)
+
+
+def test_what_merely_looks_random_stays() -> None:
+    chance = random.Random(5)
+    innocent = [
+        chance.randbytes(20).hex(),
+        chance.randbytes(32).hex(),
+        *BUILTIN,
+        *(str(uuid.UUID(bytes=chance.randbytes(16))) for _ in range(50)),
+        f"sha256-{base64.b64encode(chance.randbytes(32)).decode()}",
+        f"data:image/png;base64,{base64.b64encode(chance.randbytes(200_000)).decode()}",
+        base64.urlsafe_b64encode(chance.randbytes(200_000)).decode(),
+        "git clone https://example.com/team/project.git && ssh://git@example.com:22/x",
+        "docker://alpine:3.19.1@sha256:" + chance.randbytes(32).hex(),
+        "http://localhost:8080/@scope/name?at=a:b@c",
+        "https://user:password@example.com, https://${USER}:${PASSWORD}@example.com",
+        "Authorization: Bearer $TOKEN, Authorization: Bearer YOUR_API_KEY, x-api-key: your-key-goes-here",
+        "the bearer authentication-scheme-of-the-service; authorization: required",
+        'if "-----BEGIN PRIVATE KEY-----" in text and "-----END PRIVATE KEY-----" in text: pass',
+        "-----BEGIN CERTIFICATE-----\n" + letters(640) + "\n-----END CERTIFICATE-----",
+        "task-list sk-loading-spinner-with-three-bouncing-dots risk-assessment-of-the-second-quarter",
+        "npm_config_registry=x npm_package_json hf_model_name AIzawa xoxo-hugs-and-kisses-to-you eyJ.eyJ.eyJ",
+        "AKIARA, ASIATIC; secret = os.environ['AWS_SECRET_ACCESS_KEY']",
+    ]
+    for text in innocent:
+        assert Redactor({}).text(text) == (text, 0)
+
+
+@pytest.mark.timeout(60)  # seconds suffice; an expression that gets lost takes hours
+def test_no_text_can_be_made_to_take_long() -> None:
+    """Each shape's own beginnings, repeated, are what an expression could get lost in."""
+    redactor = Redactor({})
+    for mark in {mark for shape in SHAPES for mark in shape.marks}:
+        for filling in ("", "a." * 6, " " * 6 + "=", "A1" * 20):
+            redactor.text((mark + filling) * (25_000 // len(mark + filling)))
+    redactor.text("".join(mark + "a" * 5_000 for shape in SHAPES for mark in shape.marks))
+
+
+def test_it_is_told_how_many_secrets_were_where_and_never_which() -> None:
+    assert told([{"where": "answer", "count": 1}, {"where": "turn 4", "count": 2}]) == (
+        "3 secrets were taken out: answer, turn 4 (2)"
+    )
+    assert told([{"where": "output", "count": 1}]) == "1 secret was taken out: output"
+    assert told(4) == "4 secrets were taken out"  # as older details have it
+    assert (told([]), told(0)) == ("", "")
+
+
+# In a store
+
+KEYED = """\
+- role: writer
+  answer: |
+    ---
+    text: it is {token}
+    ---
+    I used {token} and then {token}.
+- role: critic
+  garbage: "{token} was refused"
+- role: critic
+  output: {{ status: needs_input, question: "Is {token} yours?" }}
+"""
+
+
+def test_no_object_of_a_store_holds_a_token_that_was_said(uwf: Uwf, root: Path) -> None:
+    token = TOKENS["github-token"][0]
+    workflow = write("pair.yaml", PAIR)
+    started = uwf("thread", "start", workflow, "-p", f"Use {token}.")
+    assert "1 secret" in started.err
+    thread = started.json["thread"]
+    agent = scripted(KEYED.format(token=token))
+    first = uwf("thread", "step", thread, "--agent", agent)
+    assert first.err == "uwf: 7 secrets were taken out: output, turn 1 (3), answer (3)\n"
+    assert uwf("thread", "step", thread, "--agent", agent, check=6).error["code"] == "agent_failed"
+    uwf("thread", "step", thread, "--agent", agent)
+    uwf("thread", "answer", thread, "-m", f"No, {TOKENS['npm-token'][0]} is.")
+    command = ["git", "--git-dir", str(root / "store.git"), "cat-file", "--batch", "--batch-all-objects"]
+    objects = subprocess.run(command, capture_output=True, check=True).stdout
+    assert b"[redacted:github-token]" in objects and b"[redacted:npm-token]" in objects
+    assert token.encode() not in objects and TOKENS["npm-token"][0].encode() not in objects
+    uwf("verify", thread)
+
+
+def test_an_output_that_needs_its_secret_to_be_valid_is_corrected() -> None:
+    token = TOKENS["github-token"][0]
+    wide = {"type": "object", "properties": {"id": {"type": "string", "pattern": "^gh"}}, "required": ["id"]}
+    told: list[str] = []
+
+    def again(_session: str, message: str) -> Reply:
+        told.append(message)
+        return Reply("---\nid: ghost\n---\n", "s")
+
+    role = Role("r", "R", hash_of(META, wide))
+
+    def clean(value: Any) -> Any:
+        return Redactor({}).value(value)[0]
+
+    reply = Reply(f"---\nid: {token}\n---\n", "s")
+    found = extract(reply, role, Schema(wide), continue_=again, clean=clean)
+    assert (found.output, found.how) == ({"id": "ghost"}, "correction")
+    assert "a secret" in told[0] and token not in told[0]
+    assert extract(reply, role, Schema(wide)).output == {"id": token}

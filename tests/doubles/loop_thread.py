@@ -1,0 +1,51 @@
+"""A thread of a workflow whose one role comes back until it is done, stepped by the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from uwf_git.engine.step import Outcome, step
+from uwf_git.git.repository import Oid
+from uwf_git.store.opened import Instance
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import parse_source
+
+WORKFLOW = """\
+name: loop
+description: A role that comes back until it is done.
+roles:
+  worker:
+    description: Does the work.
+    systemPrompt: Work.
+    outputSchema:
+      type: object
+      properties: {status: {enum: [again, done]}}
+      required: [status]
+      additionalProperties: false
+TOOLS
+graph:
+  $START: {_: worker}
+  worker: {again: worker, done: $END}
+"""
+AGAIN = "---\nstatus: again\n---\n\nNot yet.\n"
+DONE = "---\nstatus: done\n---\n\nThat is all.\n"
+TASK = "Change the note."
+
+Work = Callable[[str], Outcome]
+
+
+def start_loop(instance: Instance, tools: str = "", task: str = TASK) -> Work:
+    """A new thread; what is returned does a step of it with the agent that it is given. `tools` is what the
+    role's policy says, as YAML."""
+    text = WORKFLOW.replace("TOOLS\n", f"    tools: {tools}\n" if tools else "")
+    version = instance.registry.put(compile_source(parse_source(text.encode(), "loop.yaml", None)))
+    thread = instance.threads.start(Oid(hex=version.commit), version.hash, task)
+    return lambda agent: step(instance, thread, agent, Path.cwd())
+
+
+def detail(instance: Instance, made: Outcome) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A step's detail, and its turns."""
+    node = instance.store.get(instance.store.get(made.head).payload["detail"]).payload
+    return node, [instance.store.get(turn).payload for turn in node["turns"]]

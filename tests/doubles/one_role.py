@@ -1,0 +1,102 @@
+"""A thread of a workflow with one role, and the real command of an agent that does a step of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.git.repository import Oid
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import parse_step
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import parse_source
+
+WORKFLOW = """\
+name: one-role
+description: One role
+roles:
+  worker:
+    description: Does the work.
+    systemPrompt: Work.
+    outputSchema: {schema}
+graph:
+  $START: [{{role: worker}}]
+  worker: [{{role: $END}}]
+"""
+
+
+class Made(NamedTuple):
+    """What a step came to: the output and its type, and the detail with its turns."""
+
+    output: Any
+    type: Hash
+    detail: dict[str, Any]
+    turns: list[dict[str, Any]]
+    agent: str
+
+
+def start(instance: Instance, schema: Any, prompt: str = "Do it.") -> ThreadId:
+    """A thread whose only role, `worker`, has that schema."""
+    text = WORKFLOW.format(schema=json.dumps(schema)).encode()
+    version = instance.registry.put(compile_source(parse_source(text, "one-role.yaml", None)))
+    return instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+
+
+def command(agent: str, args: Sequence[str], thread: ThreadId) -> list[str]:
+    """The agent's command line."""
+    return [sys.executable, "-m", f"uwf_git.agents.{agent}", *args, thread, "worker"]
+
+
+def perform(
+    agent: str,
+    args: Sequence[str],
+    thread: ThreadId,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs the agent's command to its end."""
+    done = subprocess.run(
+        command(agent, args, thread),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def read(instance: Instance, printed: str) -> Made:
+    """The step whose hash an agent printed last."""
+    instance.store.sync()
+    step = parse_step(instance.store.get(Hash(printed.split()[-1])).payload)
+    output = instance.store.get(step.output)
+    detail = instance.store.get(step.detail).payload
+    turns = [instance.store.get(Hash(turn)).payload for turn in detail["turns"]]
+    return Made(output.payload, output.type, detail, turns, step.agent)
+
+
+def worked(instance: Instance, agent: str, args: Sequence[str], schema: Any, **more: Any) -> Made:
+    """The step that an agent makes of a fresh thread."""
+    done = perform(agent, args, start(instance, schema), **more)
+    assert done.returncode == 0, done.stderr
+    return read(instance, done.stdout)
+
+
+def failed(
+    instance: Instance, agent: str, args: Sequence[str], schema: Any, status: int = 6, **more: Any
+) -> str:
+    """The one line on stderr of an agent that fails on a fresh thread."""
+    done = perform(agent, args, start(instance, schema), **more)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.count("\n") == 1
+    return done.stderr

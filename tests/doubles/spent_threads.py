@@ -1,0 +1,128 @@
+"""Threads whose steps say what they spent, written without running an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from uwf_git.git.repository import Oid
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import ANSWER, DETAIL, STEPNODE, TURN, USER, Step
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import parse_source
+
+WORKFLOW = """\
+name: {name}
+description: One writes, one judges, for long.
+{more}
+roles:
+  writer:
+    description: Writes.
+    systemPrompt: Write.
+    outputSchema: {{type: object, properties: {{n: {{type: integer}}}}, required: [n]}}
+  critic:
+    description: Judges.
+    systemPrompt: Judge.
+    outputSchema: {{type: object, properties: {{n: {{type: integer}}}}, required: [n]}}
+conditions:
+  enough: {{description: It is enough., expression: "steps[-1].output.n > 1000"}}
+graph:
+  $START: [{{role: writer}}]
+  writer: [{{role: critic}}]
+  critic: [{{role: $END, condition: enough}}, {{role: writer}}]
+"""
+
+
+def start(
+    instance: Instance, budget: dict[str, float] | None = None, more: str = "", name: str = "pair"
+) -> ThreadId:
+    """A thread of a workflow in which writer and critic take turns; `more` stands at the top of its YAML."""
+    text = WORKFLOW.format(name=name, more=more).encode()
+    version = instance.registry.put(compile_source(parse_source(text, "pair.yaml", None)))
+    return instance.threads.start(Oid(hex=version.commit), version.hash, "Do it.", budget)
+
+
+def usage(input: int, output: int, cached: int = 0) -> dict[str, int]:
+    return {"input": input, "output": output, "cached": cached}
+
+
+def assistant(input: int, output: int, model: str | None = None, ms: int = 0) -> dict[str, Any]:
+    """The payload of a model's turn."""
+    turn = {"role": "assistant", "text": "said", "usage": usage(input, output), "durationMs": ms}
+    return {**turn, "model": model} if model else turn
+
+
+def tool(name: str, ms: int = 0, failed: bool = False) -> dict[str, Any]:
+    """The payload of a tool's turn."""
+    turn = {
+        "role": "tool",
+        "text": "",
+        "tool": name,
+        "arguments": {"path": "x"},
+        "result": {"ok": not failed},
+    }
+    return {**turn, "durationMs": ms, "call": f"call-{name}", "failed": failed}
+
+
+def extracted(model: str, input: int, output: int) -> dict[str, Any]:
+    """The payload of the turn in which a model read the output out of an answer."""
+    turn = {"role": "tool", "text": "{}", "tool": "extract", "arguments": {"model": model}, "result": None}
+    return {**turn, "usage": usage(input, output)}
+
+
+def detail(instance: Instance, turns: Sequence[dict[str, Any]] = (), **fields: Any) -> Hash:
+    """A Detail node."""
+    payload = {
+        "answer": "The answer.",
+        "turns": [instance.store.put(TURN, turn) for turn in turns],
+        "session": None,
+        "model": None,
+        "usage": None,
+        "durationMs": 0,
+        "instruction": None,
+        "context": None,
+        "extraction": "native",
+        **fields,
+    }
+    return instance.store.put(DETAIL, payload)
+
+
+def step(
+    instance: Instance,
+    thread: ThreadId,
+    turns: Sequence[dict[str, Any]] = (),
+    agent: str = "by-hand",
+    role: str = "",
+    made: Hash | None = None,
+    **fields: Any,
+) -> Hash:
+    """The thread's next step, by whoever's turn it is. `made` stands for the detail."""
+    head = instance.threads.head(thread)
+    history = instance.threads.history(head)
+    role = role or ("writer", "critic")[len(history.steps) % 2]
+    schema = ANSWER if role == USER else history.workflow.roles[role].schema
+    output = {"answer": "yes"} if role == USER else {"n": len(history.steps)}
+    how = made or detail(instance, turns, **fields)
+    put = Step(history.start_hash, history.prev, role, instance.store.put(schema, output), how, agent)
+    node = instance.store.put(STEPNODE, put.payload())
+    merge = instance.threads.commit_of(made) if made else None
+    instance.threads.append(head, node, [each.hash for each in history.steps], merge, "native")
+    return node
+
+
+def attempt(
+    instance: Instance, thread: ThreadId, turns: Sequence[dict[str, Any]] | None = None, **fields: Any
+) -> None:
+    """A failed attempt at the thread's next step; with `turns` None there is no detail of it."""
+    head = instance.threads.head(thread)
+    history = instance.threads.history(head)
+    payload = {
+        "start": history.start_hash,
+        "prev": history.prev,
+        "role": ("writer", "critic")[len(history.steps) % 2],
+        "agent": "by-hand",
+        "error": "it broke",
+        "detail": None if turns is None else detail(instance, turns, **{"extraction": "failed", **fields}),
+    }
+    instance.attempts.record(head, payload)

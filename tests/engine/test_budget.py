@@ -1,0 +1,204 @@
+"""A thread whose budget is used up waits for a human, who alone can raise it, and whose word travels with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Uwf
+from spent_threads import assistant, attempt, detail, start, step, usage
+
+from uwf_git.config.settings import Price
+from uwf_git.engine.budget import Limit, amount, limits, more, parse_option, use, used_up
+from uwf_git.engine.ledger import Budgets, pending, raise_limits
+from uwf_git.engine.spending import spent, together
+from uwf_git.engine.status import IDLE, WAITING, status_of
+from uwf_git.engine.step import answer
+from uwf_git.engine.step import step as do_step
+from uwf_git.errors import AgentFailed, Usage, Waiting
+from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import STEPNODE, Step
+
+Config = Callable[[str], Path]
+
+
+def test_the_tightest_limit_counts_and_a_raised_one_before_all() -> None:
+    sources = [
+        ("config.yaml", {"maxSteps": 50, "maxCost": 2.0}),
+        ("workflow", {"maxSteps": 10, "maxTokens": 9}),
+        ("thread", {"maxSteps": 20}),
+    ]
+    assert limits(sources, {}) == {
+        "maxSteps": Limit("maxSteps", 10, "workflow"),
+        "maxTokens": Limit("maxTokens", 9, "workflow"),
+        "maxCost": Limit("maxCost", 2.0, "config.yaml"),
+    }
+    held = limits(sources, {"maxSteps": 30, "maxWallTime": 60})
+    assert (held["maxSteps"].value, "maxWallTime" in held) == (30, False)
+
+
+def test_a_limit_is_reached_when_all_of_it_is_used() -> None:
+    run = {"usage": usage(70, 30), "model": "m", "durationMs": 60_000}
+    used = use(together([spent(run, [], False), spent(run, [], True)]), {"m": Price(0, 10_000)})
+    assert used == {"maxSteps": 1, "maxTokens": 200, "maxCost": pytest.approx(0.6), "maxWallTime": 120}
+    for key, value in used.items():
+        assert used_up({key: Limit(key, value, "")}, used) == Limit(key, value, "")
+        assert used_up({key: Limit(key, value * 1.01, "")}, used) is None
+
+
+def test_limits_are_read_as_people_write_them() -> None:
+    held = {"maxWallTime": Limit("maxWallTime", 3600, ""), "maxTokens": Limit("maxTokens", 1000, "")}
+    assert parse_option("maxWallTime", "2h") == parse_option("maxWallTime", "7200") == 7200
+    assert parse_option("maxWallTime", "+30m", held) == 5400
+    assert parse_option("maxTokens", "+500", held) == 1500
+    assert parse_option("maxCost", "2.50") == 2.5
+    wrong = {"maxSteps": ("0", "nan"), "maxTokens": ("1.5",), "maxCost": ("-1",), "maxWallTime": ("soon",)}
+    for key, text in ((key, text) for key, texts in wrong.items() for text in texts):
+        with pytest.raises(Usage):
+            parse_option(key, text)
+    with pytest.raises(Usage, match="no maxSteps to add to"):
+        parse_option("maxSteps", "+5", held)
+    assert [amount("maxTokens", 2_000_000), amount("maxSteps", 1)] == ["2,000,000 tokens", "1 step"]
+    assert [amount("maxCost", 2.5), amount("maxWallTime", 5400)] == ["$2.50", "1h 30m"]
+    assert more(Limit("maxTokens", 2_000_000, ""), 0) == "--max-tokens +2000000"
+
+
+def test_a_thread_that_used_up_its_budget_waits_until_somebody_raises_it(
+    uwf: Uwf, instance: Instance
+) -> None:
+    thread = start(instance, {"maxSteps": 1, "maxTokens": 1000}, more="budget: {maxCost: 5}")
+    assert status_of(instance, instance.threads.head(thread)) == IDLE
+    ran = uwf("thread", "run", thread, check=5)
+    assert [line["status"] for line in ran.lines] == ["waiting"]
+    assert ran.error == {
+        "code": "waiting",
+        "message": f"thread {thread} waits: maxSteps is used up, 1 of 1 step (set by its thread)",
+        "hint": f"uwf thread budget {thread} --max-steps +1",
+    }
+    with pytest.raises(Waiting):
+        do_step(instance, thread)
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["next"]) == ("waiting", "critic")
+    assert "maxSteps is used up" in shown["reason"]
+    assert [each["status"] for each in uwf("thread", "list").json] == ["waiting"]
+
+    assert uwf("thread", "budget", thread, "--max-steps", "+1").json["budget"] == [
+        {"limit": "maxSteps", "most": 2, "used": 1, "source": "raised"},
+        {"limit": "maxTokens", "most": 1000, "used": 0, "source": "thread"},
+        {"limit": "maxCost", "most": 5, "used": 0, "source": "workflow"},
+    ]
+    assert status_of(instance, instance.threads.head(thread)) == IDLE
+    done = do_step(instance, thread)
+    assert (done.role, done.status) == ("critic", WAITING)
+    assert pending(instance, thread) == {}
+    told = uwf("thread", "budget", thread).json["budget"][0]
+    assert told == {
+        "limit": "maxSteps",
+        "most": 2,
+        "used": 2,
+        "source": "raised",
+        "step": done.head,
+        "by": "Ada Example",
+    }
+    uwf("verify", thread)
+
+
+def test_limits_come_from_the_thread_its_workflow_and_the_configuration(
+    instance: Instance, config: Config
+) -> None:
+    config(
+        "models: {m: {provider: p, name: m, price: {input: 1000000, output: 0}}}\n"
+        "budgets: {default: {maxCost: 5, maxSteps: 9}, workflows: {pair: {maxCost: 3}, other: {maxCost: 1}}}\n"
+    )
+    thread = start(instance, {"maxWallTime": 60}, more="budget: {maxSteps: 3, maxWallTime: 2m}")
+    standing = Budgets(instance).standing(instance.threads.head(thread))
+    assert standing is not None
+    assert {key: (limit.value, limit.source) for key, limit in standing.limits.items()} == {
+        "maxSteps": (3, "workflow"),
+        "maxCost": (3, "config.yaml for pair"),
+        "maxWallTime": (60, "thread"),
+    }
+    attempt(instance, thread, [], usage=usage(2, 0), model="m")
+    step(instance, thread, usage=usage(1, 0), model="m", durationMs=59_999)
+    assert "maxCost is used up, $3.00 of $3.00" in Budgets(instance).reached(instance.threads.head(thread))
+    with pytest.raises(Waiting, match=r"config\.yaml for pair"):
+        do_step(instance, thread)
+
+
+def test_a_thread_without_a_budget_is_not_looked_through(instance: Instance, config: Config) -> None:
+    config("this: [is broken")
+    thread = start(instance)
+    step(instance, thread, usage=usage(10**9, 0), durationMs=10**9)
+    head = instance.threads.head(thread)
+    assert Budgets(instance).standing(head) is None
+    assert status_of(instance, head) == IDLE
+    assert instance.store.index.spent(head.node) is None
+
+
+def test_a_raise_overrides_what_it_is_lower_than_and_the_latest_counts(instance: Instance) -> None:
+    thread = start(instance, {"maxTokens": 100})
+    step(instance, thread, [assistant(60, 0)], usage=usage(60, 0), budget={"maxTokens": 500})
+    step(instance, thread, [assistant(60, 0)], usage=usage(60, 0), budget={"maxTokens": 110})
+    head = instance.threads.head(thread)
+    assert "120 of 110 tokens (raised before)" in Budgets(instance).reached(head)
+    raise_limits(instance, thread, {"maxTokens": 121})
+    assert Budgets(instance).reached(head) == ""
+
+
+def test_an_agent_cannot_raise_its_own_budget(instance: Instance, script: Callable[[str, str], Path]) -> None:
+    thread = start(instance, {"maxTokens": 100})
+    history = instance.threads.history(instance.threads.head(thread))
+    output = instance.store.put(history.workflow.roles["writer"].schema, {"n": 1})
+    greedy = detail(instance, budget={"maxTokens": 10**9})
+    made = Step(history.start_hash, None, "writer", output, greedy, "greedy")
+    node = instance.store.put(STEPNODE, made.payload())
+    with pytest.raises(AgentFailed, match="raises its own budget"):
+        do_step(instance, thread, agent=str(script("greedy", f"print('{node}')")))
+    raise_limits(instance, thread, {"maxTokens": 200})
+    with pytest.raises(AgentFailed, match="raises its own budget"):
+        do_step(instance, thread, agent=str(script("greedy", f"print('{node}')")))
+    assert pending(instance, thread) == {"maxTokens": 200}
+
+
+def test_a_humans_answer_records_a_raise_and_is_no_step_of_an_agent(instance: Instance) -> None:
+    thread = start(instance, {"maxSteps": 1})
+    Path("ask.yaml").write_text("- {role: writer, output: {status: needs_input, question: Which?}}\n")
+    do_step(instance, thread, agent=f"uwf-rehearse --script {Path('ask.yaml').absolute()}")
+    raise_limits(instance, thread, {"maxSteps": 2})
+    answer(instance, thread, "this one")
+    assert pending(instance, thread) == {}
+    standing = Budgets(instance).standing(instance.threads.head(thread))
+    assert standing is not None
+    assert (standing.limits["maxSteps"].value, standing.used["maxSteps"]) == (2, 1)
+
+
+def test_bad_budgets_are_refused_before_anything_starts(uwf: Uwf, instance: Instance) -> None:
+    thread = start(instance)
+    assert "has no maxCost" in uwf("thread", "budget", thread, "--max-cost", "3", check=2).error["message"]
+    Path("w.yaml").write_text("name: w\n")
+    assert (
+        "no limit"
+        in uwf("thread", "start", "w.yaml", "-p", "x", "--max-steps", "many", check=2).error["message"]
+    )
+
+
+def test_a_raise_from_elsewhere_does_not_lift_the_limits_of_this_machine(
+    instance: Instance, config: Config
+) -> None:
+    config("budgets: {default: {maxSteps: 1}}")
+    thread = start(instance, {"maxTokens": 100})
+    step(instance, thread, usage=usage(60, 0), budget={"maxSteps": 1000, "maxTokens": 500})  # as pulled
+
+    def held() -> dict[str, tuple[float, str]]:
+        standing = Budgets(instance).standing(instance.threads.head(thread))
+        assert standing is not None
+        return {key: (limit.value, limit.source) for key, limit in standing.limits.items()}
+
+    assert held() == {"maxSteps": (1, "config.yaml"), "maxTokens": (500, "raised")}
+    raise_limits(instance, thread, {"maxSteps": 2})
+    do_step(instance, thread)
+    assert pending(instance, thread) == {}
+    assert held() == {"maxSteps": (2, "raised"), "maxTokens": (500, "raised")}
+    with pytest.raises(Waiting, match="raised before"):
+        do_step(instance, thread)

@@ -1,0 +1,231 @@
+"""Turns while a step is made and afterwards, and what an agent would be told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import one_role
+import pytest
+from conftest import Uwf
+
+from uwf_git.store.opened import Instance
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+# Says one thing, waits until somebody lets it go on, and says another.
+TALKER = """\
+import os, sys, time
+from pathlib import Path
+from uwf_git.kit import Reply, TurnRecord, Usage, create_agent
+
+def wait(name):
+    while not Path(name).exists():
+        time.sleep(0.02)
+
+def run(ctx):
+    ctx.in_session("s-1")
+    turns = [TurnRecord("assistant", "I look.", usage=Usage(10, 2), model="m")]
+    ctx.record(turns[0])
+    if ctx.resume:
+        wait("never")
+    wait("go")
+    turns.append(TurnRecord("tool", "", "read_file", {"path": "a"}, {"ok": True}, call="c1"))
+    ctx.record(turns[1])
+    return Reply("---\\ntext: done\\n---\\n", session="s-1", turns=tuple(turns), usage=Usage(10, 2))
+
+def continue_(ctx, session, message):
+    Path("resumed").write_text(session + "\\n" + str([e.turns[0].text for e in ctx.resume.exchanges()]))
+    return Reply("---\\ntext: done\\n---\\n", session=session)
+
+create_agent("talker", run, continue_).main()
+"""
+
+
+def looping(uwf: Uwf, folder: Path) -> str:
+    """A thread whose only role goes again and again."""
+    workflow = one_role.WORKFLOW.format(schema=json.dumps(SCHEMA)).replace(
+        "worker: [{role: $END}]",
+        "worker: [{role: $END, condition: stop}, {role: worker}]\n"
+        "conditions: {stop: {expression: \"steps[-1].output.text = 'stop'\"}}",
+    )
+    (folder / "loop.yaml").write_text(workflow)
+    return str(uwf("thread", "start", folder / "loop.yaml", "-p", "x").json["thread"])
+
+
+@pytest.fixture
+def talker(script: Callable[[str, str], Path]) -> str:
+    return str(script("talker", TALKER))
+
+
+@pytest.fixture
+def thread(instance: Instance) -> str:
+    return one_role.start(instance, SCHEMA)
+
+
+@pytest.fixture
+def stepping(talker: str, thread: str) -> Iterator[subprocess.Popen[str]]:
+    """A step that waits in the middle."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", talker],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_turns_are_shown_as_they_happen_and_all_of_them_afterwards(
+    uwf: Uwf, thread: str, stepping: subprocess.Popen[str], instance: Instance
+) -> None:
+    while not instance.runs.notes(thread):
+        assert stepping.poll() is None
+    live = subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "thread", "turns", thread, "--live"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert live.stdout is not None
+    first = json.loads(live.stdout.readline())
+    assert (first["role"], first["text"], first["usage"]["input"]) == ("assistant", "I look.", 10)
+    assert [turn["text"] for turn in uwf("thread", "turns", thread).json] == ["I look."]
+    Path("go").touch()
+    assert stepping.wait(30) == 0
+    rest = [json.loads(line) for line in live.stdout.read().splitlines()]
+    assert [turn["tool"] for turn in rest] == ["read_file"]
+    assert live.wait() == 0
+    after = uwf("thread", "turns", thread).json
+    assert [(turn["role"], turn["text"]) for turn in after] == [("assistant", "I look."), ("tool", "")]
+    assert "read_file" in uwf("thread", "turns", thread, "--format", "text").out
+    assert uwf("thread", "turns", thread, "--live", check=1).error["message"].endswith("is not running")
+
+
+def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resumes_the_session(
+    uwf: Uwf, thread: str, talker: str, stepping: subprocess.Popen[str], instance: Instance
+) -> None:
+    while not any("turn" in note for note in instance.runs.notes(thread)):
+        assert stepping.poll() is None
+    subprocess.run(["pkill", "-KILL", "-f", f"^{sys.executable} {talker}"], check=True)
+    os.kill(stepping.pid, signal.SIGKILL)
+    stepping.wait()
+    done = uwf("thread", "step", thread, "--agent", talker).json
+    assert done["status"] == "completed"
+    assert Path("resumed").read_text() == "s-1\n['I look.']"
+    [attempt] = uwf("thread", "attempts", thread).json
+    turns = uwf("thread", "turns", thread, "--step", attempt["attempt"]).json
+    assert [turn["text"] for turn in turns] == ["I look."]
+
+
+def test_the_prompt_is_the_one_that_the_agent_gets(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    echo = script(
+        "echo-agent",
+        "from pathlib import Path\nfrom uwf_git.kit import create_agent\n"
+        "def run(ctx):\n    Path('told').write_text(ctx.prompt)\n    return '---\\ntext: x\\n---\\n'\n"
+        "create_agent('echo', run).main()\n",
+    )
+    shown = uwf("thread", "prompt", thread)
+    assert shown.out.startswith("# Deliverable format\n")
+    data = uwf("thread", "prompt", thread, "--format", "json").json
+    assert (data["role"], data["prompt"]) == ("worker", shown.out)
+    uwf("thread", "step", thread, "--agent", str(echo))
+    assert Path("told").read_text() == shown.out
+    assert uwf("thread", "prompt", thread, check=1).error["hint"] == "name one with --role"
+    assert "You have spoken once before" in uwf("thread", "prompt", thread, "--role", "worker").out
+
+
+def test_a_fork_does_not_speak_in_the_sessions_of_its_origin(
+    uwf: Uwf, hermetic: Path, script: Callable[[str, str], Path], instance: Instance
+) -> None:
+    talker = script(
+        "sessions",
+        "import secrets\nfrom pathlib import Path\nfrom uwf_git.kit import Reply, create_agent\n"
+        "def run(ctx):\n"
+        "    Path('heard').write_text(str(ctx.previous_session))\n"
+        "    session = ctx.previous_session or secrets.token_hex(4)\n"
+        "    Path('said').write_text(session)\n"
+        "    return Reply('---\\ntext: x\\n---\\n', session=session)\n"
+        "create_agent('sessions', run).main()\n",
+    )
+
+    def step(thread: str) -> tuple[str, str]:
+        uwf("thread", "step", thread, "--agent", str(talker))
+        return Path("heard").read_text(), Path("said").read_text()
+
+    thread = looping(uwf, hermetic)
+    _, first = step(thread)
+    assert step(thread) == (first, first)
+    fork = uwf("thread", "fork", thread).json["thread"]
+    heard, other = step(fork)
+    assert heard == "None" and other != first
+    assert step(fork) == (other, other)
+    assert step(thread) == (first, first)
+    uwf("gc")
+    uwf("thread", "rm", fork, "--yes")
+    kept = {path.read_text() for path in (instance.location.git_dir / "uwf" / "sessions").iterdir()}
+    assert kept == {thread}
+
+
+def test_a_session_that_is_no_id_is_never_handed_to_an_agent(
+    uwf: Uwf, hermetic: Path, script: Callable[[str, str], Path]
+) -> None:
+    hostile = script(
+        "hostile",
+        "from pathlib import Path\nfrom uwf_git.kit import Reply, create_agent\n"
+        "def run(ctx):\n"
+        "    with Path('heard').open('a') as file:\n        file.write(f'{ctx.previous_session} ')\n"
+        "    return Reply('---\\ntext: x\\n---\\n', session='--dangerously-skip-permissions')\n"
+        "create_agent('hostile', run).main()\n",
+    )
+    thread = looping(uwf, hermetic)
+    for _ in range(2):
+        uwf("thread", "step", thread, "--agent", str(hostile))
+    assert Path("heard").read_text() == "None None "
+
+
+@pytest.mark.parametrize("lie", ["turns", "context"])
+def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, lie: str
+) -> None:
+    liar = script(
+        "liar",
+        "import sys\nfrom uwf_git.store.opened import Instance\n"
+        "from uwf_git.values.kinds import DETAIL, STEPNODE, TEXT, Step\nfrom uwf_git.values.ids import ThreadId\n"
+        "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
+        "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
+        "other = i.store.put(TEXT, 'no turn')\n"
+        f"turns, context = ([other], head.node) if {lie!r} == 'turns' else ([], other)\n"
+        "detail = i.store.put(DETAIL, {'answer': 'x', 'turns': turns, 'session': None, 'model': None,\n"
+        "  'usage': None, 'durationMs': 0, 'instruction': None, 'context': context, 'extraction': 'native'})\n"
+        "print(i.store.put(STEPNODE, Step(h.start_hash, h.prev, 'worker', output, detail, 'liar').payload()))\n",
+    )
+    failed = uwf("thread", "step", thread, "--agent", str(liar), check=6)
+    assert {"turns": "as a turn, which is none", "context": "as its detail says"}[lie] in failed.err
+    assert uwf("thread", "show", thread).json["status"] == "failed"
+    uwf("thread", "turns", thread)
+    uwf("thread", "step", thread)
+
+
+def test_an_error_that_holds_a_token_is_printed_without_it(uwf: Uwf, thread: str) -> None:
+    token = "ghp_" + "a1B2" * 9
+    failed = uwf("thread", "step", thread, "--agent", f"sh -c 'echo {token} >&2; exit 3'", check=6)
+    assert "[redacted:github-token]" in failed.error["message"]
+    assert token not in failed.error["message"]
+
+
+def test_an_assistant_that_calls_without_a_word_takes_no_line() -> None:
+    from uwf_cli.commands.conversation import _lines
+
+    call = {"role": "tool", "text": "", "tool": "ls", "arguments": {}, "result": "a", "failed": False}
+    silent = {"role": "assistant", "text": "", "usage": None}
+    spent = {**silent, "usage": {"input": 7, "output": 1}}
+    assert _lines([silent, call, spent, {**spent, "text": "Done.\n"}]).splitlines() == [
+        *("  ls {}", "  → a", "assistant (7 in, 1 out)", "assistant (7 in, 1 out): Done.")
+    ]

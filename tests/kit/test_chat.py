@@ -1,0 +1,264 @@
+"""The chat client against real servers on loopback, well-behaved and otherwise."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from chat_server import Behaviour, Handler, Server, says, serving, status
+
+from uwf_git.errors import AgentFailed, Invalid
+from uwf_git.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
+from uwf_git.kit.context import TurnRecord, Usage
+
+KEY = "sk-secret-0123456789"
+MESSAGES = [{"role": "user", "content": "Hello"}]
+FAST = Limits(pause=0.001, attempts=3, bytes=200_000)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+def ask(server: Server, *behaviours: Behaviour, limits: Limits = FAST, **more: Any) -> Completion:
+    server.behaviours[:] = behaviours
+    with Chat(Endpoint("local", server.url, "small", KEY), limits) as chat:
+        return chat.complete(MESSAGES, **more)
+
+
+def test_a_completion_is_read_with_its_usage(server: Server) -> None:
+    usage = {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 100}}
+    done = ask(server, says("Hi — there", usage=usage), extra={"temperature": 0})
+    assert (done.text, done.model, done.finish) == ("Hi — there", "small-2024", "stop")
+    assert done.usage == Usage(120, 7, 100)
+    assert done.message == {"role": "assistant", "content": "Hi — there"}
+    assert json.loads(server.bodies[0]) == {"model": "small", "messages": MESSAGES, "temperature": 0}
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    reply = done.reply("s")
+    assert (reply.text, reply.session, reply.model, reply.usage) == (
+        "Hi — there",
+        "s",
+        "small-2024",
+        done.usage,
+    )
+    assert reply.turns == (
+        TurnRecord("assistant", "Hi — there", usage=done.usage, duration_ms=done.duration_ms),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}], "ab"),
+        (None, ""),
+        ("half a \ud83d pair", "half a \ufffd pair"),
+    ],
+)
+def test_content_is_text_in_whatever_form_it_comes(server: Server, content: Any, text: str) -> None:
+    assert ask(server, says(content)).text == text
+
+
+@pytest.mark.parametrize(
+    ("usage", "read"),
+    [
+        (None, None),
+        ({}, None),
+        ({"prompt_tokens": "many"}, None),
+        ({"prompt_tokens": 3, "completion_tokens": 0, "prompt_cache_hit_tokens": 2}, Usage(3, 0, 2)),
+        ({"prompt_tokens": 3, "prompt_tokens_details": None}, Usage(3, 0, 0)),
+    ],
+)
+def test_usage_that_is_missing_is_unknown_not_zero(server: Server, usage: Any, read: Usage | None) -> None:
+    assert ask(server, says("x", usage=usage)).usage == read
+
+
+def test_what_may_pass_is_tried_again(server: Server) -> None:
+    assert ask(server, status(500, "oops"), status(429), says("third")).text == "third"
+    assert len(server.bodies) == 3
+    assert len(set(server.bodies)) == 1
+
+
+def test_attempts_are_counted_and_the_last_problem_is_told(server: Server) -> None:
+    with pytest.raises(AgentFailed) as caught:
+        ask(server, status(500, "one"), status(502, "two"), status(503, '{"error": "three"}'))
+    assert caught.value.message == (
+        f'local ({server.url}) answered 503 Service Unavailable: {{"error": "three"}} (3 attempts)'
+    )
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize("number", [400, 401, 403, 404, 422])
+def test_what_cannot_pass_is_not_tried_again(server: Server, number: int) -> None:
+    with pytest.raises(AgentFailed, match=f"answered {number} ") as caught:
+        ask(server, status(number, '{"error": {"message": "no"}}'))
+    assert len(server.bodies) == 1
+    assert caught.value.hint or number in (400, 422)
+
+
+def test_an_account_without_credit_is_not_tried_again(server: Server) -> None:
+    with pytest.raises(AgentFailed, match="insufficient_quota"):
+        ask(server, status(429, '{"error": {"code": "insufficient_quota"}}'))
+    assert len(server.bodies) == 1
+
+
+def test_the_key_never_stands_in_an_error(server: Server) -> None:
+    for behaviour in (
+        status(401, f"bad key {KEY}"),
+        status(401, "x" * 190 + KEY),
+        says("", error={"message": f"{KEY} is wrong"}),
+        status(302, "", Location=f"/?key={KEY}"),
+    ):
+        with pytest.raises(AgentFailed) as caught:
+            ask(server, behaviour)
+        assert KEY[:8] not in caught.value.message
+        assert "\n" not in caught.value.message
+    assert KEY not in repr(Endpoint("a", "b", "c", KEY))
+
+
+def test_retry_after_is_obeyed_within_limits(server: Server) -> None:
+    assert ask(server, status(429, Retry_After="0"), says("ok")).text == "ok"
+    assert ask(server, status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"), says("ok")).text == "ok"
+    assert ask(server, status(503, Retry_After="soon"), says("ok")).text == "ok"
+    with pytest.raises(AgentFailed, match="it asks to wait 3600 s"):
+        ask(server, status(429, Retry_After="3600"), says("never"))
+    with pytest.raises(AgentFailed, match="no time is left for another attempt"):
+        ask(server, status(429, Retry_After="50"), says("never"), deadline=time.monotonic() + 20)
+
+
+def test_a_server_that_hangs_is_left_at_the_deadline(server: Server) -> None:
+    with pytest.raises(AgentFailed, match=r"no answer within 0\.\d+ s") as caught:
+        ask(server, lambda handler: handler.server.over.wait(), deadline=time.monotonic() + 0.2)
+    assert caught.value.hint == "raise the agent's timeout in config.yaml"
+    assert len(server.bodies) == 1
+    with pytest.raises(AgentFailed, match="no time left to ask"):
+        ask(server, says("x"), deadline=time.monotonic() - 1)
+
+
+def test_a_server_that_drips_is_left_at_the_deadline(server: Server) -> None:
+    def drip(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "100000")
+        handler.end_headers()
+        while not handler.server.over.wait(0.02):
+            handler.wfile.write(b" ")
+
+    with pytest.raises(AgentFailed, match="still answering when the time was up"):
+        ask(server, drip, deadline=time.monotonic() + 0.3)
+
+
+def test_a_server_that_drips_its_headers_is_left_a_second_after_the_deadline(server: Server) -> None:
+    def drip(handler: Handler) -> None:
+        while not handler.server.over.wait(0.02):
+            handler.wfile.write(b"H")
+            handler.wfile.flush()
+
+    with pytest.raises(AgentFailed, match="still answering when the time was up"):
+        ask(server, drip, deadline=time.monotonic() + 0.3)
+
+
+def test_a_dropped_connection_is_tried_again(server: Server) -> None:
+    def drop(handler: Handler) -> None:
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
+
+    def stop_short(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "1000")
+        handler.end_headers()
+        handler.wfile.write(b'{"choices"')
+        drop(handler)
+
+    assert ask(server, drop, stop_short, says("here")).text == "here"
+    with pytest.raises(AgentFailed, match=r"dropped the connection: .* \(3 attempts\)"):
+        ask(server, drop)
+
+
+def test_nobody_there_is_told_as_such() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1/chat/completions"
+        with Chat(Endpoint("local", url, "small", ""), FAST) as chat, pytest.raises(AgentFailed) as caught:
+            chat.complete(MESSAGES)
+    assert caught.value.message.startswith(f"local ({url}) can't be reached: ")
+    assert caught.value.hint == "is the address right, and is the server up?"
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("<!doctype html><p>Hello", "answered a web page, not JSON: <!doctype html><p>Hello"),
+        ("\x00\x1b[31m garbage", "answered what is not JSON: [31m garbage"),
+        ("[" * 100_000, "answered what is not JSON: [[["),
+        ("[]", r"answered without choices: []"),
+        ('{"choices": []}', "answered without choices"),
+        ('{"choices": [{"text": "old"}]}', "answered without choices"),
+        ('{"error": "overloaded"}', "answered an error: overloaded"),
+        ("", "answered nothing (3 attempts)"),
+        ("9" * 300_000, "answered more than 1 MB"),
+    ],
+)
+def test_what_is_no_completion_is_told_in_one_line(server: Server, body: str, problem: str) -> None:
+    with pytest.raises(AgentFailed) as caught:
+        ask(server, status(200, body))
+    assert f"local ({server.url}) {problem}" in caught.value.message
+    assert caught.value.message.isprintable()
+    assert len(caught.value.message) < 400
+
+
+def test_an_endless_body_is_cut_off(server: Server) -> None:
+    def pour(handler: Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        while True:  # until the client hangs up
+            handler.wfile.write(b" " * 65536)
+
+    with pytest.raises(AgentFailed, match="answered more than"):
+        ask(server, pour)
+
+
+@pytest.mark.parametrize("url", ["ftp://x/y", "nonsense", "http://", "http://[::1", ""])
+def test_an_unusable_address_is_named(url: str) -> None:
+    with pytest.raises(Invalid, match="provider local has no usable baseUrl"):
+        Chat(Endpoint("local", url, "m", ""))
+
+
+def test_credentials_in_the_address_are_not_shown() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://me:hidden@127.0.0.1:{free.getsockname()[1]}/v1?token=hidden"
+        with Chat(Endpoint("local", url, "m", ""), FAST) as chat, pytest.raises(AgentFailed) as caught:
+            chat.complete(MESSAGES)
+    assert "hidden" not in caught.value.message
+
+
+def test_an_endpoint_is_put_together_from_the_configuration(tmp_path: Any) -> None:
+    config: Any = SimpleNamespace(
+        providers={
+            "router": SimpleNamespace(name="router", base_url="https://r.example/v1/", api_key_env="R_KEY"),
+            "home": SimpleNamespace(name="home", base_url="http://localhost:1", api_key_env=""),
+        },
+        models={
+            "big": SimpleNamespace(alias="big", provider="router", name="vendor/big-4"),
+            "own": SimpleNamespace(alias="own", provider="home", name="own"),
+            "lost": SimpleNamespace(alias="lost", provider="gone", name="x"),
+        },
+        path=tmp_path / "config.yaml",
+    )
+    assert resolve_endpoint(config, "big", {"R_KEY": KEY}) == Endpoint(
+        "router", "https://r.example/v1/chat/completions", "vendor/big-4", KEY
+    )
+    assert resolve_endpoint(config, "own", {}).key == ""
+    with pytest.raises(AgentFailed, match="R_KEY, the key of provider router, is not set"):
+        resolve_endpoint(config, "big", {})
+    with pytest.raises(Invalid, match="model 'small' is not configured"):
+        resolve_endpoint(config, "small", {})
+    with pytest.raises(Invalid, match="names the provider 'gone'"):
+        resolve_endpoint(config, "lost", {})

@@ -1,0 +1,235 @@
+"""From replies to a valid output: corrections in the same session, then a model, and nothing said is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from uwf_git.errors import AgentFailed
+from uwf_git.kit.context import Reply, TurnRecord, Usage
+from uwf_git.kit.extract import Extraction, ExtractionFailed, correction, extract, sum_usage
+from uwf_git.values.kinds import META, QUESTION, Role
+from uwf_git.values.node import hash_of
+from uwf_git.values.schema import Schema
+
+PAYLOAD = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "comments": {"type": "string"}},
+    "required": ["approved"],
+    "additionalProperties": False,
+}
+SCHEMA = Schema(PAYLOAD)
+ROLE = Role("reviewer", "Reviews", hash_of(META, PAYLOAD))
+GOOD = "---\napproved: yes\n---\n\nAll well.\n"
+BAD = "---\napproved: perhaps\n---\n\nI looked at everything.\n"
+
+
+class Session:
+    """An agent's session that answers from a list, and remembers what it was told."""
+
+    def __init__(self, *answers: str | Reply | Exception) -> None:
+        self.answers = list(answers)
+        self.told: list[tuple[str, str]] = []
+
+    def __call__(self, session: str, message: str) -> Reply:
+        self.told.append((session, message))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, Reply) else Reply(answer, session)
+
+
+def model(*answers: str | Exception) -> Callable[[Sequence[Mapping[str, Any]]], Reply]:
+    left = list(answers)
+
+    def ask(messages: Sequence[Mapping[str, Any]]) -> Reply:
+        asked.append([dict(message) for message in messages])
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return Reply(answer, model="small-1", usage=Usage(50, 5))
+
+    asked: list[list[dict[str, Any]]] = []
+    ask.asked = asked  # type: ignore[attr-defined]
+    return ask
+
+
+def test_a_good_answer_needs_nobody() -> None:
+    session = Session()
+    reply = Reply(GOOD, "s1", usage=Usage(10, 2))
+    found = extract(reply, ROLE, SCHEMA, continue_=session)
+    assert found == Extraction(
+        {"approved": True},
+        ROLE.schema,
+        "frontmatter",
+        GOOD,
+        (reply,),
+        (TurnRecord("assistant", GOOD, usage=Usage(10, 2)),),
+        Usage(10, 2),
+    )
+    assert session.told == []
+
+
+def test_a_native_output_is_checked_but_not_coerced() -> None:
+    found = extract(Reply("done", output={"approved": True}), ROLE, SCHEMA)
+    assert (found.output, found.how, found.answer) == ({"approved": True}, "native", "done")
+    with pytest.raises(ExtractionFailed, match="'yes' is not of type 'boolean'"):
+        extract(Reply(GOOD, output={"approved": "yes"}), ROLE, SCHEMA)
+
+
+def test_a_correction_names_the_exact_problems_in_the_same_session() -> None:
+    session = Session(GOOD)
+    found = extract(Reply("---\napproved: perhaps\nscore: 3\n---", "s1"), ROLE, SCHEMA, continue_=session)
+    assert (found.output, found.how) == ({"approved": True}, "correction")
+    ((told, message),) = session.told
+    assert told == "s1"
+    assert "- /approved: 'perhaps' is not of type 'boolean'\n" in message
+    assert "- (whole value): Additional properties are not allowed ('score' was unexpected)\n" in message
+
+
+def test_replies_turns_and_usage_add_up_over_corrections() -> None:
+    turns = (TurnRecord("tool", "", "read"), TurnRecord("assistant", BAD))
+    first = Reply(BAD, "s1", usage=Usage(100, 20, 60), turns=turns)
+    second = Reply("what?", "s2", usage=None)
+    third = Reply(GOOD, None, usage=Usage(130, 8, 100))
+    session = Session(second, third)
+    found = extract(first, ROLE, SCHEMA, continue_=session)
+    assert found.replies == (first, second, third._replace(session="s2"))
+    assert found.usage == Usage(230, 28, 160)
+    assert [turn.role for turn in found.turns] == [
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert found.turns[2].text == session.told[0][1]
+    assert [told for told, _ in session.told] == ["s1", "s2"]
+
+
+def test_a_correction_that_is_only_the_block_keeps_the_report() -> None:
+    found = extract(Reply(BAD, "s"), ROLE, SCHEMA, continue_=Session("---\napproved: true\n---"))
+    assert found.answer == "---\napproved: true\n---\n\nI looked at everything.\n"
+    found = extract(Reply(BAD, "s"), ROLE, SCHEMA, continue_=Session(GOOD))
+    assert found.answer == GOOD
+
+
+def test_after_two_corrections_it_fails_with_all_that_was_said() -> None:
+    session = Session("no", "still no")
+    with pytest.raises(ExtractionFailed) as caught:
+        extract(Reply(BAD, "s", usage=Usage(1, 1)), ROLE, SCHEMA, continue_=session)
+    error = caught.value
+    assert len(session.told) == 2
+    assert [reply.text for reply in error.replies] == [BAD, "no", "still no"]
+    assert error.usage == Usage(1, 1)
+    assert [turn.role for turn in error.turns] == ["assistant", "user"] * 2 + ["assistant"]
+    assert error.message == (
+        "role reviewer gave 3 answers without a valid output: "
+        "the answer does not begin with a block of fields between two lines of ---"
+    )
+    assert error.exit_status == 6
+
+
+def test_without_a_session_nobody_is_asked_again() -> None:
+    session = Session(GOOD)
+    with pytest.raises(ExtractionFailed, match="gave an answer without"):
+        extract(Reply(BAD), ROLE, SCHEMA, continue_=session)
+    assert session.told == []
+
+
+def test_a_correction_that_fails_keeps_the_first_reply() -> None:
+    session = Session(AgentFailed("the line is dead", "call again"))
+    with pytest.raises(ExtractionFailed) as caught:
+        extract(Reply(BAD, "s"), ROLE, SCHEMA, continue_=session)
+    assert [reply.text for reply in caught.value.replies] == [BAD]
+    assert caught.value.problems[-1].endswith("; asking again failed: the line is dead")
+    assert caught.value.hint == "call again"
+
+
+def test_a_model_reads_the_fields_last() -> None:
+    ask = model('{"approved": "yes", "comments": "fine"}')
+    found = extract(
+        Reply("It is fine.", "s"), ROLE, SCHEMA, continue_=Session("As I said.", "Fine!"), model=ask
+    )
+    assert (found.output, found.how) == ({"approved": True, "comments": "fine"}, "model:small-1")
+    assert found.answer == "Fine!"
+    assert found.usage == Usage(50, 5)
+    assert [reply.text for reply in found.replies] == ["It is fine.", "As I said.", "Fine!"]
+    assert found.turns[-1].tool == "extract"
+    assert found.turns[-1].arguments == {"model": "small-1"}
+    ((system, user),) = ask.asked  # type: ignore[attr-defined]
+    assert '"additionalProperties": false' in system["content"]
+    assert user["content"] == "Answer 1:\n\nIt is fine.\n\nAnswer 2:\n\nAs I said.\n\nAnswer 3:\n\nFine!"
+
+
+def test_a_model_may_correct_itself_once() -> None:
+    ask = model("I think so.", '{"approved": true}')
+    assert extract(Reply("Fine."), ROLE, SCHEMA, model=ask).output == {"approved": True}
+    assert [message["role"] for message in ask.asked[1]] == ["system", "user", "assistant", "user"]  # type: ignore[attr-defined]
+    with pytest.raises(ExtractionFailed, match="'maybe' is not of type 'boolean'"):
+        extract(Reply("Fine."), ROLE, SCHEMA, model=model("no", '{"approved": "maybe"}'))
+    with pytest.raises(ExtractionFailed) as caught:
+        extract(Reply("Fine."), ROLE, SCHEMA, model=model("no", AgentFailed("no such model")))
+    assert caught.value.usage == Usage(50, 5)
+    assert [reply.text for reply in caught.value.replies] == ["Fine."]
+    assert caught.value.problems[-1].endswith("; extraction by a model failed: no such model")
+
+
+def test_asking_a_human_needs_no_place_in_the_schema() -> None:
+    text = "---\n$status: $SUSPEND\nquestion: Which branch?\noptions: main\n---\n"
+    found = extract(Reply(text), ROLE, SCHEMA)
+    assert found.type == QUESTION
+    assert found.output == {"$status": "$SUSPEND", "question": "Which branch?", "options": ["main"]}
+    assert extract(Reply("---\nstatus: needs_input\nquestion: Why?\n---"), ROLE, SCHEMA).type == QUESTION
+
+
+def test_a_question_is_checked_against_the_reserved_schema() -> None:
+    session = Session("---\n$status: $SUSPEND\nquestion: Which?\n---")
+    found = extract(Reply("---\n$status: $SUSPEND\n---", "s"), ROLE, SCHEMA, continue_=session)
+    assert found.output == {"$status": "$SUSPEND", "question": "Which?"}
+    assert "'question' is a required property" in session.told[0][1]
+
+
+def test_a_role_may_have_a_needs_input_of_its_own() -> None:
+    payload = {
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["done", "needs_input"]},
+            "question": {"type": "string"},
+            "left": {},
+        },
+        "required": ["status", "left"],
+    }
+    role = Role("planner", "Plans", hash_of(META, payload))
+    found = extract(Reply("---\nstatus: needs_input\nquestion: Why?\nleft: 3\n---"), role, Schema(payload))
+    assert (found.type, found.output["left"]) == (role.schema, 3)
+
+
+def test_a_schema_that_cannot_be_applied_asks_nobody() -> None:
+    session = Session(GOOD)
+    with pytest.raises(ExtractionFailed, match="does not hold"):
+        extract(Reply(GOOD, "s"), ROLE, Schema({"$ref": "#/nowhere"}), continue_=session)
+    assert session.told == []
+
+
+def test_what_has_no_hash_is_a_problem_to_correct() -> None:
+    session = Session(GOOD)
+    reply = Reply('{"approved": true, "comments": "\\ud800"}', "s")
+    assert extract(reply, ROLE, SCHEMA, continue_=session).output == {"approved": True}
+    assert "- text holds a lone surrogate\n" in session.told[0][1]
+
+
+def test_usage_is_unknown_only_where_nobody_counted() -> None:
+    assert sum_usage([Reply("a"), Reply("b")]) is None
+    assert sum_usage([Reply("a"), Reply("b", usage=Usage(0, 0))]) == Usage(0, 0)
+
+
+def test_the_correction_reads_as_a_message() -> None:
+    assert correction(["one", "two"]) == (
+        "Your answer can't be taken yet:\n\n- one\n- two\n\n"
+        "Answer again. Begin with the corrected block of fields between two lines of `---`, with nothing "
+        "before it, and write your whole report below it: this answer takes the place of the last one."
+    )

@@ -1,0 +1,400 @@
+"""Reading the fields out of what agents write, and giving them the types that the schema wants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from uwf_git.kit.coerce import coerce, natural
+from uwf_git.kit.format import render_frontmatter
+from uwf_git.kit.frontmatter import Answer, parse_answer
+from uwf_git.values.cbor import normalise
+from uwf_git.values.schema import Schema
+
+REVIEW = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "approved": {"type": "boolean"},
+            "comments": {"type": "string"},
+            "files": {"type": "array", "items": {"type": "string"}},
+            "score": {"type": "integer"},
+        },
+        "required": ["approved"],
+        "additionalProperties": False,
+    }
+)
+ANYTHING = Schema({"type": "object"})
+NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
+
+
+def read(text: str, schema: Schema = REVIEW) -> Any:
+    """The output in an answer, which must be valid."""
+    answer = parse_answer(text, lambda fields: schema.is_valid(coerce(fields, schema)))
+    assert answer.fields is not None, answer.problem
+    output = coerce(answer.fields, schema)
+    assert schema.problems(output) == []
+    return output
+
+
+def body(text: str, schema: Schema = REVIEW) -> str:
+    return parse_answer(text, lambda fields: schema.is_valid(coerce(fields, schema))).body
+
+
+REGULAR = "---\napproved: true\ncomments: fine\n---\n\nThe report.\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        REGULAR,
+        "\ufeff" + REGULAR,
+        "\n\n  \n" + REGULAR,
+        REGULAR.replace("\n", "\r\n"),
+        REGULAR.replace("\n", "\r"),
+        REGULAR.replace("---\n", "---  \t\n"),
+        REGULAR.replace("fine\n---", "fine\n..."),
+        "Sure, here is my review:\n\n" + REGULAR,
+        "```yaml\n---\napproved: true\ncomments: fine\n---\n```\n\nThe report.\n",
+        "```\n---\napproved: true\ncomments: fine\n---\n```\nThe report.",
+        "```yaml\n---\napproved: true\ncomments: fine\n```\nThe report.",
+        "~~~~\n---\napproved: true\ncomments: fine\n---\n~~~~\nThe report.",
+        "Here you are:\n\n```markdown\n" + REGULAR + "```\n",
+        "```markdown\n" + REGULAR + "\n\n```",
+        "```yaml\napproved: true\ncomments: fine\n```\nThe report.",
+        "approved: true\ncomments: fine\n---\nThe report.",
+        "---\napproved: true\ncomments: fine\n\nThe report.",
+    ],
+)
+def test_a_block_is_found_however_it_is_dressed(text: str) -> None:
+    assert read(text) == {"approved": True, "comments": "fine"}
+    assert body(text) == "The report."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"approved": true, "comments": "fine"}',
+        '\n{"approved": true,\n "comments": "fine"}\n',
+        '```json\n{"approved": true, "comments": "fine"}\n```',
+        'Here is the result:\n\n```\n{"approved": true, "comments": "fine"}\n```\nDone.',
+    ],
+)
+def test_one_json_object_is_as_good_as_a_block(text: str) -> None:
+    assert read(text) == {"approved": True, "comments": "fine"}
+
+
+def test_a_body_is_not_needed() -> None:
+    assert read("---\napproved: no\n---") == {"approved": False}
+    assert body("---\napproved: no\n---") == ""
+    assert read("---\napproved: no") == {"approved": False}
+
+
+def test_a_body_keeps_its_own_rules_and_fences() -> None:
+    report = "One\n\n---\n\nTwo\n\n```yaml\n---\napproved: false\n---\n```\n\n{x}"
+    assert body("---\napproved: true\n---\n" + report) == report
+    assert read("---\napproved: true\n---\n" + report) == {"approved": True}
+
+
+def test_a_fence_around_the_whole_answer_goes_and_those_inside_stay() -> None:
+    report = "Run this:\n\n```sh\nmake\n```\n\nDone."
+    assert (
+        body(f"```markdown\n---\napproved: true\n---\n{report}\n```\nGood luck!") == f"{report}\nGood luck!"
+    )
+
+
+def test_a_fence_that_is_never_closed_takes_none_of_the_report_with_it() -> None:
+    report = "Run this:\n\n```sh\nmake\n```"
+    assert body(f"```markdown\n---\napproved: true\n---\n{report}\n") == report
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Intro\n\n---\n\nA paragraph between two rules.\n\n---\n\nEnd",
+        "---\n\nJust prose: with a colon, and more.\nAnd a second line.\n\n---\n\nEnd",
+        "---\n- one\n- two\n---\nA list is no fields",
+        "Nothing at all",
+        "---",
+        "```python\nprint({})\n```",
+    ],
+)
+def test_rules_and_fences_in_prose_are_no_block(text: str) -> None:
+    assert parse_answer(text) == Answer(None, text, NO_BLOCK)
+
+
+def test_prose_between_rules_does_not_hide_the_block() -> None:
+    text = "---\n\nLet me think: is it right?\n\n---\napproved: true\n---\nYes."
+    assert read(text) == {"approved": True}
+    assert body(text) == "Yes."
+
+
+def test_of_several_blocks_the_one_that_fits_is_taken() -> None:
+    text = "A draft:\n\n---\napproved: maybe\n---\n\nNow for real:\n\n---\napproved: false\n---\nNo."
+    assert read(text) == {"approved": False}
+    assert parse_answer(text).fields == {"approved": "maybe"}
+
+
+def test_where_none_fits_the_first_block_is_the_one_to_complain_about() -> None:
+    answer = parse_answer("---\napproved: maybe\n---\nHm.", lambda fields: False)
+    assert answer == Answer({"approved": "maybe"}, "Hm.")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("comments: Fixed: the login", "Fixed: the login"),
+        ("comments: @alice should look", "@alice should look"),
+        ("comments: `make test` fails", "`make test` fails"),
+        ("comments: *bold* words", "*bold* words"),
+        ("comments: [WIP] add a test", "[WIP] add a test"),
+        ('comments: "He said "no" twice"', 'He said "no" twice'),
+    ],
+)
+def test_a_sentence_that_yaml_cannot_read_is_taken_as_it_stands(line: str, value: str) -> None:
+    assert read(f"---\napproved: true\n{line}\n---\n") == {"approved": True, "comments": value}
+
+
+@pytest.mark.parametrize(
+    ("block", "problem"),
+    [
+        ("approved: [", "line 3 of the answer"),
+        ("approved: true\napproved: false", 'key "approved" is already in line'),
+        ("approved: !!python/object x", "tag !!python/object is not known"),
+        ("approved: true\ncomments: &a [*a]", "anchor &a holds itself"),
+        ("approved: true\ncomments: \x1b[31mred", "control character U+001B"),
+    ],
+)
+def test_a_broken_block_says_where_it_breaks(block: str, problem: str) -> None:
+    answer = parse_answer(f"---\n{block}\n---\nreport")
+    assert answer.fields is None
+    assert problem in answer.problem
+
+
+def test_an_empty_answer_says_so() -> None:
+    assert parse_answer("") == parse_answer(" \n\ufeff") == Answer(None, "", "the answer is empty")
+
+
+@pytest.mark.parametrize("word", ["yes", "Yes", "on", "TRUE", '"true"', "'yes'"])
+def test_a_word_is_true_where_a_boolean_is_wanted(word: str) -> None:
+    assert read(f"---\napproved: {word}\n---") == {"approved": True}
+
+
+@pytest.mark.parametrize(
+    "word", ["yes", "no", "on", "2024-01-01", "1:30", "0o17", "007", "1.10", "1e3", "true"]
+)
+def test_a_word_stays_text_where_text_is_wanted(word: str) -> None:
+    assert read(f"---\napproved: true\ncomments: {word}\n---")["comments"] == word
+    assert (
+        read(
+            f'{{"approved": true, "comments": {word if word in ("1.10", "true") else chr(34) + word + chr(34)}}}'
+        )["comments"]
+        == word
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("yes", "yes"), ("2024-01-01", "2024-01-01"), ("7", 7), ("null", None)]
+)
+def test_without_a_wish_yaml_1_2_decides(word: str, value: object) -> None:
+    assert read(f"---\nx: {word}\n---", ANYTHING) == {"x": value}
+
+
+def test_a_number_json_cannot_hold_stays_text() -> None:
+    output = read("---\na: 12345678901234567890\nb: .inf\nc: 1e999\n---", ANYTHING)
+    assert output == {"a": "12345678901234567890", "b": ".inf", "c": "1e999"}
+    assert normalise(output) == output
+
+
+def test_single_values_become_lists_and_empty_ones_empty_lists() -> None:
+    assert read("---\napproved: true\nfiles: a.py\n---")["files"] == ["a.py"]
+    assert read("---\napproved: true\nfiles:\n---")["files"] == []
+    assert read("---\napproved: true\nfiles: [1, yes]\n---")["files"] == ["1", "yes"]
+
+
+def test_an_optional_null_is_left_out_and_an_empty_text_is_text() -> None:
+    assert read("---\napproved: true\nscore: null\ncomments:\n---") == {"approved": True, "comments": ""}
+
+
+def test_a_required_null_is_not_invented() -> None:
+    schema = Schema({"type": "object", "properties": {"plan": {"type": "string"}}, "required": ["plan"]})
+    assert coerce(parse_answer("---\nplan: null\n---").fields, schema) == {"plan": None}
+
+
+def test_choices_are_matched_but_for_their_case() -> None:
+    schema = Schema(
+        {"type": "object", "properties": {"status": {"enum": ["approved", "Not_Approved", "1", 2, True]}}}
+    )
+    for written, meant in [
+        ("APPROVED", "approved"),
+        ("not_approved", "Not_Approved"),
+        ("1", "1"),
+        ('"2"', 2),
+    ]:
+        assert read(f"---\nstatus: {written}\n---", schema) == {"status": meant}
+    assert read("---\nstatus: yes\n---", schema) == {"status": True}
+    two = Schema({"type": "object", "properties": {"status": {"enum": ["ok", "OK"]}}})
+    assert coerce({"status": "Ok"}, two) == {"status": "Ok"}
+
+
+def test_the_variant_that_fits_decides() -> None:
+    schema = Schema(
+        {
+            "type": "object",
+            "oneOf": [
+                {
+                    "properties": {"status": {"const": "done"}, "version": {"type": "string"}},
+                    "required": ["status", "version"],
+                },
+                {
+                    "properties": {"status": {"const": "failed"}, "version": {"$ref": "#/$defs/number"}},
+                    "required": ["status", "version"],
+                },
+            ],
+            "$defs": {"number": {"type": "integer"}},
+        }
+    )
+    assert read("---\nstatus: done\nversion: 10\n---", schema) == {"status": "done", "version": "10"}
+    assert read('---\nstatus: failed\nversion: "10"\n---', schema) == {"status": "failed", "version": 10}
+
+
+def test_a_union_keeps_the_natural_reading_where_it_may() -> None:
+    schema = Schema({"properties": {"x": {"type": ["string", "integer", "boolean", "null"]}}})
+    for written, value in [("7", 7), ('"7"', "7"), ("yes", "yes"), ("true", True), ("~", None)]:
+        assert read(f"---\nx: {written}\n---", schema) == {"x": value}
+
+
+def test_if_then_else_and_nested_lists_are_followed() -> None:
+    schema = Schema(
+        {
+            "allOf": [{"properties": {"kind": {"enum": ["flag", "text"]}}}],
+            "if": {"properties": {"kind": {"const": "flag"}}},
+            "then": {"properties": {"values": {"type": "array", "items": {"type": "boolean"}}}},
+            "else": {"properties": {"values": {"type": "array", "prefixItems": [{"type": "string"}]}}},
+        }
+    )
+    assert read("---\nkind: flag\nvalues: [yes, off]\n---", schema) == {
+        "kind": "flag",
+        "values": [True, False],
+    }
+    assert read("---\nkind: text\nvalues: [1, 2]\n---", schema) == {"kind": "text", "values": ["1", 2]}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"$ref": "#/nowhere"},
+        {"$ref": "#"},
+        {"properties": {"x": {"pattern": "["}}},
+        {"anyOf": [{"$ref": "#/anyOf/0"}]},
+    ],
+)
+def test_a_schema_that_cannot_be_applied_breaks_nothing(payload: Any) -> None:
+    assert coerce({"x": "1"}, Schema(payload)) == {"x": "1"}
+
+
+names = st.text(max_size=12)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=40)
+    | st.sampled_from(
+        ["yes", "null", "~", "1:30", "a: b", "x #y", "---", "\n---\n", "a\nb\n", " \n x", "- a", "007"]
+    )
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+    max_leaves=12,
+)
+objects = st.dictionaries(names, values, max_size=5)
+
+
+def schema_of(value: Any) -> dict[str, Any]:
+    """A schema that the value obeys, as strict as it gets without listing it."""
+    if isinstance(value, dict):
+        properties = {key: schema_of(item) for key, item in value.items()}
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(properties),
+            "additionalProperties": False,
+        }
+    if isinstance(value, list):
+        return {"type": "array", "prefixItems": [schema_of(item) for item in value], "items": False}
+    kinds = {type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string"}
+    return {"type": kinds[type(value)]}
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects, st.booleans(), st.text(max_size=60))
+@example({"a": [[], {}, [{"b": "c\nd"}]], "e": {}}, True, "x")
+@example({"k k": "v", "~": "\ud7ff\u2028\x85\x7f"}, True, "```\n---")
+def test_what_is_rendered_reads_back_as_it_was(value: dict[str, Any], strict: bool, report: str) -> None:
+    value = normalise(value)
+    schema = Schema(schema_of(value) if strict else {"type": "object"})
+    answer = parse_answer(render_frontmatter(value, report), lambda fields: coerce(fields, schema) == value)
+    assert answer.fields is not None, answer.problem
+    assert coerce(answer.fields, schema) == value
+    assert normalise(coerce(answer.fields, schema)) == value
+
+
+@settings(max_examples=150, deadline=None)
+@given(objects)
+def test_what_is_valid_is_not_changed(value: dict[str, Any]) -> None:
+    value = normalise(value)
+    assert coerce(value, Schema(schema_of(value))) == value
+
+
+pieces = st.sampled_from(
+    [
+        "---",
+        "...",
+        "```",
+        "```yaml",
+        "~~~",
+        "\n",
+        "\r\n",
+        ": ",
+        "a: b\n",
+        "- ",
+        "{",
+        "}",
+        "[",
+        "&a ",
+        "*a",
+        "!!",
+        "|",
+        "\t",
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(pieces | st.text(max_size=8), max_size=25).map("".join))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    answer = parse_answer(text)
+    assert (answer.fields is None) == bool(answer.problem)
+    if answer.fields is not None:
+        assert natural(coerce(answer.fields, REVIEW)) == coerce(answer.fields, REVIEW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\na: x" + " " * 300_000 + "y: z\n---",
+        "```" + " " * 300_000 + "!",
+        "---\na: " + "[" * 300_000 + "\n---",
+        "---\nb: 1\n" * 50_000,
+        "---\na: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n"
+        "d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d]\n---",
+    ],
+)
+@pytest.mark.timeout(30)
+def test_hostile_answers_take_no_time(text: str) -> None:
+    assert parse_answer(text, lambda fields: False).problem or text.startswith("---\nb")

@@ -1,0 +1,166 @@
+"""Whatever three people do to the same threads, in any order, with one remote between them: after a full
+exchange every step that was ever made is reachable in every store, and all stores verify."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from test_pull_cases import LOOP
+
+from uwf_git.engine.status import WAITING
+from uwf_git.engine.step import kill, step
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid
+from uwf_git.sharing.pull import pull
+from uwf_git.sharing.push import plan, push
+from uwf_git.store.location import Location, init
+from uwf_git.store.nodes import Store
+from uwf_git.store.opened import Instance
+from uwf_git.store.overlay import Overlay
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.verify.refs import verify_ref
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import parse_source
+
+WHO = st.integers(0, 2)
+WHICH = st.integers(0, 999)
+# Few texts, so that two people often make the same output.
+TEXTS = st.sampled_from(["one", "two", "three"])
+
+
+class Exchange(RuleBasedStateMachine):
+    """Three stores and a remote; `made` are the steps that anybody made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="uwf-exchange-"))
+        self.made: set[Hash] = set()
+        self.stores: list[Instance] = []
+
+    @initialize()
+    def begin(self) -> None:
+        shared = self.folder / "shared.git"
+        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(shared)], check=True)
+        for name in ("ada", "bob", "carol"):
+            location = Location(self.folder / name, self.folder / name / "store.git")
+            init(location)
+            instance = Instance(location, {})
+            instance.remotes.add("origin", str(shared))
+            self.stores.append(instance)
+        compiled = compile_source(parse_source(LOOP.encode(), "loop.yaml", None))
+        self.stores[0].registry.put(compiled)
+        self.start(0)
+        self.pushes(0)
+        self.pulls(1)
+
+    @rule(who=WHO)
+    def start(self, who: int) -> None:
+        instance = self.stores[who]
+        version = instance.registry.put(compile_source(parse_source(LOOP.encode(), "loop.yaml", None)))
+        instance.threads.start(Oid(hex=version.commit), version.hash, f"Task of {who}")
+
+    @rule(who=WHO, which=WHICH, text=TEXTS, ends=st.booleans())
+    def steps(self, who: int, which: int, text: str, ends: bool) -> None:
+        thread = self.one_of(who, which, active=True)
+        if thread is not None:
+            status = "done" if ends and which % 3 == 0 else "more"
+            agent = f"""uwf-exec echo '{{"text": "{text}", "status": "{status}"}}'"""
+            outcome = step(self.stores[who], thread, agent, self.folder)
+            assert outcome.status != WAITING
+            self.made.add(outcome.head)
+
+    @rule(who=WHO, which=WHICH)
+    def forks(self, who: int, which: int) -> None:
+        thread = self.one_of(who, which, active=False)
+        if thread is not None:
+            threads = self.stores[who].threads
+            threads.fork(threads.head(thread).commit)
+
+    @rule(who=WHO, which=WHICH)
+    def kills(self, who: int, which: int) -> None:
+        thread = self.one_of(who, which, active=True)
+        if thread is not None:
+            kill(self.stores[who], thread, f"by {who}")
+
+    @rule(who=WHO)
+    def pulls(self, who: int) -> None:
+        instance = self.stores[who]
+        pulled = pull(instance, Git(instance.store.repository.path), instance.remotes.get("origin"))
+        assert pulled.refused == ()
+
+    @rule(who=WHO)
+    def pushes(self, who: int) -> None:
+        instance = self.stores[who]
+        remote = instance.remotes.get("origin")
+        report = push(instance, Git(instance.store.repository.path), remote, plan(instance, remote))
+        assert all(each.lost for each in report.rejected)
+
+    def one_of(self, who: int, which: int, active: bool) -> ThreadId | None:
+        heads = [head for head in self.stores[who].threads.all(archived=not active) if isinstance(head, Head)]
+        return heads[which % len(heads)].thread if heads else None
+
+    def teardown(self) -> None:
+        try:
+            if self.stores:
+                self.everybody_exchanges_everything()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def everybody_exchanges_everything(self) -> None:
+        for _ in range(2):
+            for who in range(3):
+                self.pulls(who)
+                self.pushes(who)
+        for who in range(3):
+            self.pulls(who)
+        threads = [self.threads_of(instance) for instance in self.stores]
+        assert threads[0] == threads[1] == threads[2]
+        for instance in self.stores:
+            reached = {
+                row.node
+                for head in instance.threads.all(archived=True)
+                for row in self.steps_of(instance, head)
+            }
+            assert self.made <= reached
+            self.verifies(instance)
+
+    def threads_of(self, instance: Instance) -> dict[str, tuple[Any, ...]]:
+        heads = instance.threads.all(archived=True)
+        assert all(isinstance(head, Head) for head in heads)
+        return {
+            head.thread: (head.commit, head.archive.status if head.archive else None)
+            for head in heads
+            if isinstance(head, Head)
+        }
+
+    def steps_of(self, instance: Instance, head: Any) -> list[Any]:
+        rows = [head.row]
+        while rows[-1].kind == "step":
+            rows.append(instance.store.take_in(Oid(raw=rows[-1].parent)))
+        return rows
+
+    def verifies(self, instance: Instance) -> None:
+        repository = instance.store.repository
+        store = Store(repository, Overlay())
+        for name, oid in repository.refs(without="refs/uwf/remotes/").items():
+            if not name.startswith("refs/uwf/proposals/"):
+                assert verify_ref(store, name, oid, lambda _: False) == []
+
+
+TestExchange = pytest.mark.timeout(900)(Exchange.TestCase)
+TestExchange.settings = settings(
+    max_examples=int(os.environ.get("UWF_TEST_EXAMPLES", "6")),
+    stateful_step_count=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)

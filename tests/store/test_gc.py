@@ -1,0 +1,123 @@
+"""`uwf gc` packs the store, keeps what is young, and folds old archives when it is asked to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from cli_samples import ONE
+from conftest import Uwf
+
+from uwf_git.store import layout
+from uwf_git.store.location import locate
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import TEXT
+
+DAY = 24 * 60 * 60
+
+
+def opened() -> Instance:
+    return Instance(locate(None, os.environ, Path.cwd()))
+
+
+@pytest.fixture
+def thread(uwf: Uwf, hermetic: Path) -> str:
+    """A thread that has ended."""
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("workflow", "put", hermetic / "one.yaml")
+    made = str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+    assert uwf("thread", "step", made).json["done"]
+    return made
+
+
+def age(root: Path, days: int) -> None:
+    """Makes every object look that many days old."""
+    then = time.time() - days * DAY
+    for path in (root / "store.git" / "objects").rglob("*"):
+        if path.is_file():
+            os.utime(path, (then, then))
+
+
+def test_the_store_is_packed_and_says_what_it_was_and_is(uwf: Uwf, thread: str) -> None:
+    before = uwf("thread", "read", thread).out
+    value = uwf("gc").json
+    assert value["folded"] == {}
+    assert value["before"]["packs"] == 0 < value["before"]["loose"]
+    assert value["after"]["loose"] <= 1 <= value["after"]["packs"]  # a tree that was only on the way
+    assert value["after"]["refs"] == value["before"]["refs"] == 2
+    assert 0 < value["after"]["bytes"] < value["before"]["bytes"]
+    repository = opened().store.repository
+    assert not [path for path in (repository.path / "refs" / "uwf").rglob("*") if path.is_file()]
+    assert uwf("thread", "read", thread).out == before
+    text = uwf("gc", "--format", "text").out
+    assert "before" in text and "loose" in text
+
+
+def test_what_nothing_refers_to_is_kept_two_weeks_and_then_forgotten(
+    uwf: Uwf, root: Path, thread: str
+) -> None:
+    store = opened().store
+    node = store.put(TEXT, "nobody refers to me")
+    uwf("gc")
+    age(root, 13)
+    uwf("gc")
+    assert uwf("cas", "has", node).json["exists"]
+    age(root, 15)
+    uwf("gc")
+    assert not opened().store.repository.has(store.blob_of(node))
+    uwf("cas", "get", node, check=3)
+    again = opened().store
+    assert again.put(TEXT, "nobody refers to me") == node
+    assert again.get(Hash(node)).payload == "nobody refers to me"
+
+
+def test_in_a_repository_shared_with_code_the_settings_of_its_user_count(
+    uwf: Uwf, hermetic: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    project = hermetic / "project"
+    subprocess.run(["git", "init", "--quiet", str(project)], check=True)
+    uwf("init", "--here", cwd=project)
+    blob = subprocess.run(
+        ["git", "-C", str(project), "hash-object", "-w", "--stdin"],
+        input=b"code", capture_output=True, check=True,
+    ).stdout.decode().strip()  # fmt: skip
+    loose = project / ".git" / "objects" / blob[:2] / blob[2:]
+    os.utime(loose, (time.time() - 30 * DAY,) * 2)
+    subprocess.run(["git", "-C", str(project), "config", "gc.pruneExpire", "never"], check=True)
+    uwf("gc", cwd=project)
+    assert subprocess.run(["git", "-C", str(project), "cat-file", "-e", blob], check=False).returncode == 0
+
+
+def test_only_who_asks_folds_and_only_what_is_old_enough(uwf: Uwf, thread: str) -> None:
+    assert uwf("gc", "--fold-before", "1d").json["folded"] == {}
+    assert uwf("gc", "--fold-before", "2020-01-01").json["folded"] == {}
+    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 2 * DAY))
+    folded = uwf("gc", "--fold-before", tomorrow).json["folded"]
+    assert list(folded.values()) == [1]
+    names = opened().store.repository.ref_names(layout.FOLDED)
+    assert names == [layout.FOLDED + month for month in folded]
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+
+
+@pytest.mark.parametrize("text", ["yesterday", "30", "2025-13-01", "-1d", "d", ""])
+def test_a_day_that_is_none_is_refused(text: str, uwf: Uwf, thread: str) -> None:
+    assert "--fold-before" in uwf("gc", "--fold-before", text, check=2).error["message"]
+
+
+def test_a_second_gc_at_the_same_time_is_busy(uwf: Uwf, root: Path, thread: str) -> None:
+    host = subprocess.run(["uname", "-n"], capture_output=True, text=True, check=True).stdout.strip()
+    (root / "store.git" / "gc.pid").write_text(f"{os.getpid()} {host}")
+    assert uwf("gc", check=4).error["code"] == "busy"
+
+
+def test_without_git_it_says_so(uwf: Uwf, thread: str, tmp_path: Path) -> None:
+    assert "git" in uwf("gc", env={"PATH": str(tmp_path)}, check=8).error["message"]
+
+
+def test_there_must_be_a_store(uwf: Uwf) -> None:
+    uwf("gc", check=3)

@@ -1,0 +1,78 @@
+"""One function decides where everything is, and whoever is handed the result finds the same place."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from uwf_git.errors import Invalid, NotFound
+from uwf_git.store.location import ROOT_VARIABLES, Location, check_format, init, locate
+from uwf_git.store.opened import Instance
+
+
+@pytest.fixture
+def project(hermetic: Path) -> Path:
+    """A repository that holds a store."""
+    folder = hermetic / "project"
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    init(Location(hermetic / "root", folder / ".git", here=True))
+    (folder / "a" / "b").mkdir(parents=True)
+    return folder
+
+
+def test_the_root_is_named_by_the_option_then_the_variables_in_order_then_the_home(hermetic: Path) -> None:
+    environ = {name: str(hermetic / name) for name in ROOT_VARIABLES} | {"HOME": str(hermetic)}
+    assert locate("/given", environ, hermetic).root == Path("/given")
+    for name in ROOT_VARIABLES:
+        found = locate(None, environ, hermetic)
+        assert (found.root, found.git_dir) == (hermetic / name, hermetic / name / "store.git")
+        environ[name] = ""  # set to nothing is not set
+    assert locate(None, environ, hermetic).root == hermetic / ".uncaged" / "workflow"
+
+
+def test_a_project_is_found_from_below_unless_a_root_is_named(hermetic: Path, project: Path) -> None:
+    home = {"HOME": str(hermetic)}
+    found = locate(None, home, project / "a" / "b")
+    assert (found.git_dir, found.here) == (project / ".git", True)
+    assert found.root == hermetic / ".uncaged" / "workflow"
+    assert not locate("/given", home, project).here
+    for name in ROOT_VARIABLES:
+        assert not locate(None, {**home, name: "/named"}, project).here
+
+
+def test_a_project_without_a_store_is_passed_over(hermetic: Path) -> None:
+    plain = hermetic / "plain"
+    subprocess.run(["git", "init", "-q", str(plain)], check=True)
+    assert not locate(None, {"HOME": str(hermetic)}, plain).here
+
+
+def test_a_worktree_shares_the_store_of_its_repository(hermetic: Path, project: Path) -> None:
+    git = ["git", "-C", str(project)]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(hermetic / "tree")], check=True)
+    found = locate(None, {"HOME": str(hermetic)}, hermetic / "tree")
+    assert found.git_dir == (project / ".git").resolve()
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_a_child_finds_the_store_that_its_engine_uses(hermetic: Path, project: Path, explicit: bool) -> None:
+    home = {"HOME": str(hermetic)}
+    mine = locate(str(hermetic / "given") if explicit else None, home, project)
+    handed = locate(None, {**home, **mine.environment()}, Path("/"))
+    assert (handed.root, handed.git_dir) == (mine.root, mine.git_dir)
+
+
+def test_a_store_of_a_later_format_is_refused_before_anything_is_read(hermetic: Path, project: Path) -> None:
+    (project / ".git" / "uwf" / "format").write_text("2\n")
+    with pytest.raises(Invalid, match="'2'"):
+        check_format(project / ".git")
+    with pytest.raises(Invalid):
+        Instance(Location(hermetic, project / ".git", here=True))
+
+
+def test_a_store_that_is_not_there_is_told_with_a_remedy(hermetic: Path) -> None:
+    with pytest.raises(NotFound) as caught:
+        Instance(Location(hermetic, hermetic / "none.git"))
+    assert "uwf init" in caught.value.hint

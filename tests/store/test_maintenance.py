@@ -1,0 +1,46 @@
+"""Loose objects are packed in the background, by git, and nothing notices."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from uwf_git.store.maintenance import loose_objects, maintain
+from uwf_git.store.opened import Instance
+from uwf_git.store.pins import pin
+from uwf_git.values.kinds import TEXT
+
+
+def counted(instance: Instance) -> dict[str, int]:
+    command = ["git", "--git-dir", str(instance.store.repository.path), "count-objects", "-v"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {key: int(value) for key, value in (line.split(": ") for line in lines)}
+
+
+def test_a_heap_of_loose_objects_is_packed_and_every_node_still_read(instance: Instance) -> None:
+    store = instance.store
+    nodes = [store.put(TEXT, f"text {number}") for number in range(2500)]
+    for node in nodes[:20]:
+        pin(store, node)
+    assert loose_objects(store.repository) > 100
+    assert maintain(store.repository, shared=False, limit=100)
+    deadline = time.monotonic() + 60
+    while counted(instance)["in-pack"] < 20:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    fresh = Instance(instance.location)
+    assert fresh.store.get_many(nodes) == store.get_many(nodes)
+    assert fresh.store.repository.refs() == store.repository.refs()
+
+
+def test_nothing_is_started_below_the_limit_or_without_git(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert not maintain(instance.store.repository, shared=False)
+    for number in range(2500):
+        instance.store.put(TEXT, f"text {number}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not maintain(instance.store.repository, shared=False, limit=10)

@@ -1,0 +1,388 @@
+"""Threads are refs on commits that plain git understands, and nothing that git brings breaks them."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from uwf_git.errors import HeadMoved, Invalid, NotFound
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout, pages
+from uwf_git.store.location import Location, init
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Damaged, Head, History
+from uwf_git.store.versions import walk_tree
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import STEPNODE, TEXT, Step
+from uwf_git.workflow.compile import Compiled, compile_source
+from uwf_git.workflow.source import parse_source
+
+LOOP = b"""\
+name: loop
+description: Counts
+roles:
+  counter:
+    description: Counts
+    systemPrompt: Count.
+    outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}
+conditions:
+  small: {description: few, expression: "steps[-1].output.n < 1000000"}
+graph:
+  $START: [{role: counter}]
+  counter: [{role: counter, condition: small}, {role: $END}]
+"""
+
+
+def loop() -> Compiled:
+    return compile_source(parse_source(LOOP, "loop.yaml", None))
+
+
+def start(instance: Instance, prompt: str = "Count to three\n\nand no further") -> ThreadId:
+    version = instance.registry.put(loop())
+    return instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+
+
+def make_step(instance: Instance, history: History, number: int, answer: str = "") -> Hash:
+    role = history.workflow.roles["counter"]
+    output = instance.store.put(role.schema, {"n": number})
+    detail = instance.store.put(TEXT, answer or f"I count {number}.")
+    step = Step(history.start_hash, history.prev, "counter", output, detail, "uwf-test")
+    return instance.store.put(STEPNODE, step.payload())
+
+
+def append(instance: Instance, head: Head, number: int, answer: str = "") -> Head:
+    history = instance.threads.history(head)
+    node = make_step(instance, history, number, answer)
+    return instance.threads.append(head, node, [step.hash for step in history.steps])
+
+
+def git(instance: Instance, *args: str) -> str:
+    command = ["git", "--git-dir", str(instance.store.repository.path), *args]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_step_is_a_commit_that_adds_exactly_that_step(instance: Instance) -> None:
+    thread = start(instance)
+    head = append(instance, append(instance, instance.threads.head(thread), 1), 2, "The *second*, verbatim")
+    changed = git(
+        instance, "diff-tree", "-r", "--name-status", "--no-commit-id", str(head.commit)
+    ).splitlines()
+    assert all(line.startswith("A\tsteps/0002-counter/") for line in changed)
+    assert sorted(line.rsplit("/", 1)[-1][-5:] for line in changed) == [".json", ".json", ".json", "ME.md"]
+    assert git(instance, "show", f"{head.commit}:steps/0002-counter/README.md") == "The *second*, verbatim"
+    subject, author, committer = git(
+        instance, "log", "-1", "--format=%s%n%an%n%cn", str(head.commit)
+    ).splitlines()
+    assert (subject, author, committer) == ("0002 counter", "uwf-test", "Ada Example")
+    trailers = git(instance, "log", "-1", "--format=%(trailers:only)", str(head.commit)).split("\n")
+    assert trailers[:3] == [f"Uwf-Step: {head.node}", "Uwf-Role: counter", "Uwf-Agent: uwf-test"]
+    assert "error" not in git(instance, "fsck", "--strict")
+
+
+def test_the_first_commit_stands_on_the_workflow_version_it_is_pinned_to(instance: Instance) -> None:
+    thread = start(instance)
+    version = instance.registry.current("loop")
+    assert git(instance, "log", "--format=%H", f"refs/uwf/threads/{thread}").split()[1:] == [version.commit]
+    paths = {path for path, _entry in walk_tree(instance.store.repository, _tree(instance, thread))}
+    assert {"README.md", "start/README.md", "workflow.yaml", "workflow/README.md", ".gitattributes"} <= paths
+    assert (
+        git(instance, "show", f"refs/uwf/threads/{thread}:start/README.md")
+        == "Count to three\n\nand no further"
+    )
+    assert git(instance, "show", f"refs/uwf/threads/{thread}:workflow.yaml").encode() == LOOP
+
+
+def _tree(instance: Instance, thread: ThreadId) -> Oid:
+    return instance.store.repository.commit(instance.threads.head(thread).commit).tree
+
+
+def test_the_pages_of_a_thread_are_made_of_its_nodes_alone(instance: Instance) -> None:
+    thread = start(instance)
+    append(instance, instance.threads.head(thread), 1)
+    history = instance.threads.history(instance.threads.head(thread))
+    tree = _tree(instance, thread)
+    repository = instance.store.repository
+
+    def page(path: str) -> bytes:
+        blob = repository.file(tree, path)
+        assert blob
+        return repository.blob(blob)
+
+    assert page("README.md") == pages.thread_readme(history.start.prompt, "loop")
+    assert page("start/README.md") == pages.start_readme(history.start.prompt)
+    assert page("steps/0001-counter/README.md").decode() == instance.threads.answer(history.steps[0])
+
+
+def test_every_tree_holds_the_closure_of_its_thread(instance: Instance) -> None:
+    thread = start(instance)
+    head = append(instance, append(instance, instance.threads.head(thread), 1), 2)
+    files = (
+        layout.node_in_path(path)
+        for path, _entry in walk_tree(instance.store.repository, _tree(instance, thread))
+    )
+    inside = {node for node in files if node}
+    closure = {node for node, _content in instance.store.walk(head.node)}
+    assert closure <= inside
+
+
+def test_steps_from_one_hundred_on_stand_in_centuries() -> None:
+    assert layout.step_folder(99, "r") == ("steps", "0099-r")
+    assert layout.step_folder(100, "r") == ("steps", "01xx", "0100-r")
+    assert layout.step_folder(1234, "developer") == ("steps", "12xx", "1234-developer")
+    assert layout.step_folder(12345, "$USER") == ("steps", "123xx", "12345-user")
+
+
+@pytest.mark.parametrize("role", ["a/b", "..", "", ".git", "a\0b", "x" * 300, "é小", "$USER", "-rf"])
+def test_a_role_of_any_name_makes_a_harmless_folder(role: str) -> None:
+    name = layout.step_folder(1, role)[-1]
+    assert name.startswith("0001-") and "/" not in name and "\0" not in name and len(name) <= 45
+
+
+def test_a_lost_race_keeps_the_first_step_and_says_so(instance: Instance) -> None:
+    thread = start(instance)
+    stale = instance.threads.head(thread)
+    first = append(instance, stale, 1)
+    with pytest.raises(HeadMoved, match=thread):
+        append(instance, stale, 2)
+    assert instance.threads.head(thread).node == first.node
+
+
+def test_a_fork_is_one_ref_and_copies_no_object(instance: Instance) -> None:
+    thread = start(instance)
+    head = append(instance, instance.threads.head(thread), 1)
+    before = git(instance, "count-objects")
+    fork = instance.threads.fork(head.commit)
+    assert git(instance, "count-objects") == before
+    append(instance, instance.threads.head(fork), 7)
+    assert instance.threads.head(thread).node == head.node
+    assert instance.threads.history(instance.threads.head(fork)).steps[0].hash == head.node
+
+
+def test_an_archived_thread_is_still_read_and_goes_no_further(instance: Instance) -> None:
+    thread = start(instance)
+    head = append(instance, instance.threads.head(thread), 1)
+    instance.threads.archive(head, "killed", "no use\nany more")
+    assert instance.store.repository.ref(layout.THREADS + thread) is None
+    again = instance.threads.head(thread)
+    assert again.archive and (again.archive.status, again.archive.reason) == ("killed", "no use any more")
+    assert len(instance.threads.history(again).steps) == 1
+    assert instance.threads.all() == [] and len(instance.threads.all(archived=True)) == 1
+    with pytest.raises(Invalid, match="is killed"):
+        instance.threads.active_head(thread)
+
+
+def test_where_both_refs_exist_the_archive_wins(instance: Instance) -> None:
+    thread = start(instance)
+    head = instance.threads.head(thread)
+    instance.threads.archive(head, "completed")
+    instance.store.repository.create_ref(layout.THREADS + thread, head.commit)  # a crash between the two
+    assert instance.threads.head(thread).archive
+    assert instance.threads.all() == []
+
+
+@pytest.mark.parametrize(
+    "damage", ["missing commit", "truncated commit", "a tree", "garbage", "a missing node"]
+)
+def test_a_damaged_thread_is_listed_and_the_others_work(instance: Instance, damage: str) -> None:
+    good = start(instance)
+    bad = start(instance, "doomed")
+    head = append(instance, instance.threads.head(bad), 1)
+    repository = instance.store.repository
+    ref = repository.path / layout.THREADS / bad
+    if damage == "missing commit":
+        ref.write_text("1" * 40 + "\n")
+    elif damage == "garbage":
+        ref.write_text("what is this\n")
+    elif damage == "a tree":
+        ref.write_text(f"{repository.commit(head.commit).tree}\n")
+    else:
+        oid = head.commit if damage == "truncated commit" else instance.store.blob_of(head.node)
+        name = str(oid)
+        path = repository.path / "objects" / name[:2] / name[2:]
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes()[:20])
+    for file in repository.private.glob("index.db*"):
+        file.unlink()
+    fresh = Instance(instance.location)
+    listed = {head.thread: head for head in fresh.threads.all()}
+    assert isinstance(listed[bad], Damaged) and isinstance(listed[good], Head)
+    assert append(fresh, fresh.threads.head(good), 1).row.number == 1
+
+
+def test_a_thread_is_found_by_a_prefix_and_a_missing_one_is_named(instance: Instance) -> None:
+    thread = start(instance)
+    assert instance.threads.find(thread[:20].lower()) == thread
+    for nothing in ("01ZZZZ", "zz", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "../../x"):
+        with pytest.raises((NotFound, Invalid)):
+            instance.threads.find(nothing)
+
+
+FOLDERS = [str(Path(__file__).parent), str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "doubles")]
+
+APPENDER = """
+import random, sys, time
+sys.path[:0] = {folders!r}
+from test_thread import make_step
+from uwf_git.errors import Busy, HeadMoved
+from uwf_git.store.opened import Instance
+instance = Instance.open()
+thread, number = sys.argv[1], int(sys.argv[2])
+for count in range(25):
+    while True:
+        try:
+            head = instance.threads.head(thread)
+            history = instance.threads.history(head)
+            node = make_step(instance, history, number * 1000 + count)
+            instance.threads.append(head, node, [step.hash for step in history.steps])
+            break
+        except (Busy, HeadMoved):
+            time.sleep(random.uniform(0, 0.005))
+"""
+
+
+def test_eight_processes_append_25_steps_each_and_none_is_lost_or_doubled(instance: Instance) -> None:
+    thread = start(instance)
+    program = APPENDER.format(folders=FOLDERS)
+    workers = [subprocess.Popen([sys.executable, "-c", program, thread, str(n)]) for n in range(8)]
+    assert [worker.wait() for worker in workers] == [0] * 8
+    history = instance.threads.history(instance.threads.head(thread))
+    numbers = [step.output["n"] for step in history.steps]
+    assert sorted(numbers) == sorted(n * 1000 + count for n in range(8) for count in range(25))
+    for n in range(8):
+        assert [x for x in numbers if x // 1000 == n] == [n * 1000 + count for count in range(25)]
+    assert int(git(instance, "rev-list", "--count", "--first-parent", f"refs/uwf/threads/{thread}")) == 202
+
+
+STARTER = (
+    "from test_thread import start; from uwf_git.store.opened import Instance; print(start(Instance.open()))"
+)
+
+
+def test_eight_starts_at_once_make_eight_threads(instance: Instance) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS)}
+    workers = [
+        subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True, env=env)
+        for _ in range(8)
+    ]
+    made = {worker.communicate()[0].strip() for worker in workers}
+    assert len(made) == 8
+    assert {head.thread for head in instance.threads.all()} == made
+
+
+def test_workflow_versions_form_a_history_and_a_rollback_is_a_new_commit(instance: Instance) -> None:
+    first = instance.registry.put(loop())
+    assert instance.registry.put(loop()) == first
+    changed = compile_source(parse_source(LOOP.replace(b"Counts", b"Counts up"), "loop.yaml", None))
+    second = instance.registry.put(changed)
+    assert [v.hash for v in instance.registry.history("loop")] == [second.hash, first.hash]
+    back = instance.registry.rollback("loop")
+    assert (back.hash, instance.registry.current("loop").hash) == (first.hash, first.hash)
+    assert len(instance.registry.history("loop")) == 3
+    assert instance.registry.source(Oid(hex=back.commit)) == LOOP
+    with pytest.raises(NotFound, match="lopo") as caught:
+        instance.registry.current("lopo")
+    assert "loop" in caught.value.hint
+    instance.registry.remove("loop")
+    assert instance.registry.names() == []
+
+
+class Chain(RuleBasedStateMachine):
+    """Threads behave as lists of numbers in a dictionary do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(os.environ["HOME"]) / f"chain-{random.getrandbits(64):x}"
+        location = Location(self.folder, self.folder / "store.git")
+        init(location)
+        self.instance = Instance(location)
+        self.model: dict[ThreadId, list[int]] = {}
+        self.ended: set[ThreadId] = set()
+
+    @rule()
+    def start(self) -> None:
+        self.model[start(self.instance)] = []
+
+    def pick(self, data: st.DataObject, active: bool = False) -> ThreadId:
+        choice = sorted(self.model.keys() - self.ended if active else self.model)
+        return data.draw(st.sampled_from(choice))
+
+    @precondition(lambda self: self.model.keys() - self.ended)
+    @rule(data=st.data(), number=st.integers(0, 3))
+    def append(self, data: st.DataObject, number: int) -> None:
+        thread = self.pick(data, active=True)
+        append(self.instance, self.instance.threads.head(thread), number)
+        self.model[thread].append(number)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def fork(self, data: st.DataObject) -> None:
+        thread = self.pick(data)
+        at = data.draw(st.integers(0, len(self.model[thread])))
+        history = self.instance.threads.history(self.instance.threads.head(thread))
+        node = history.steps[at - 1].hash if at else history.start_hash
+        self.model[self.instance.threads.fork(self.instance.threads.commit_of(node))] = self.model[thread][
+            :at
+        ]
+
+    @precondition(lambda self: self.model.keys() - self.ended)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        thread = self.pick(data, active=True)
+        self.instance.threads.archive(self.instance.threads.head(thread), "killed")
+        self.ended.add(thread)
+
+    @rule()
+    def reopen(self) -> None:
+        self.instance = Instance(self.instance.location)
+
+    @rule()
+    def lose_the_index(self) -> None:
+        self.instance.store.index.close()
+        for file in self.instance.store.repository.private.glob("index.db*"):
+            file.unlink()
+        self.instance = Instance(self.instance.location)
+
+    @rule()
+    def pack(self) -> None:
+        git(self.instance, "gc", "-q")
+
+    @invariant()
+    def reads_as_the_model(self) -> None:
+        for thread, numbers in self.model.items():
+            head = self.instance.threads.head(thread)
+            history = self.instance.threads.history(head)
+            assert [step.output["n"] for step in history.steps] == numbers
+            assert head.row.number == len(numbers)
+            assert (head.archive is not None) == (thread in self.ended)
+        assert {head.thread for head in self.instance.threads.all()} == self.model.keys() - self.ended
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+Chain.TestCase.settings = settings(
+    max_examples=12, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestChain = Chain.TestCase
+
+
+def test_node_files_are_readable_json(instance: Instance) -> None:
+    thread = start(instance)
+    for path, entry in walk_tree(instance.store.repository, _tree(instance, thread)):
+        if layout.node_in_path(path):
+            assert json.loads(instance.store.repository.blob(entry.oid)).keys() == {
+                "type",
+                "payload",
+                "timestamp",
+            }

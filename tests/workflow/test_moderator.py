@@ -1,0 +1,265 @@
+"""Who is next: routing by condition and by status, human turns, prompts, and what can't be decided."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from uwf_git.errors import Invalid, NoTransition
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
+from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, decide
+
+HASH = Hash("0000000000000")
+START = Start(HASH, "Fix the <login> & logout")
+
+
+def workflow(
+    graph: dict[str, Any], conditions: dict[str, str] | None = None, roles: str = "a b c"
+) -> Workflow:
+    return parse_workflow(
+        {
+            "name": "sample",
+            "description": "",
+            "roles": {
+                name: {"description": "", "systemPrompt": "", "outputSchema": HASH} for name in roles.split()
+            },
+            "conditions": {
+                name: {"description": "", "expression": text} for name, text in (conditions or {}).items()
+            },
+            "graph": graph,
+        }
+    )
+
+
+def step(role: str, output: Any) -> StepContext:
+    return StepContext(HASH, role, output, HASH, "uwf-rehearse")
+
+
+def to(role: str, condition: str | None = None, **more: str) -> dict[str, Any]:
+    return {"role": role, "condition": condition, **more}
+
+
+def after(flow: Workflow, *steps: StepContext) -> Decision:
+    return decide(flow, START, steps)
+
+
+SOLVE = workflow(
+    {
+        "$START": [to("a")],
+        "a": [to("b", "unclear"), to("c")],
+        "b": [to("c")],
+        "c": [to("b", "rejected"), to("$END")],
+    },
+    {"unclear": "$exists(steps[-1].output.question)", "rejected": "steps[-1].output.approved = false"},
+)
+
+
+def test_the_first_role_is_the_one_start_leads_to() -> None:
+    assert after(SOLVE) == Next("a", None, None)
+
+
+def test_the_first_condition_that_holds_wins_and_no_condition_is_the_fallback() -> None:
+    assert after(SOLVE, step("a", {"question": "?"})) == Next("b")
+    assert after(SOLVE, step("a", {"plan": "x"})) == Next("c")
+    assert after(SOLVE, step("c", {"approved": False})) == Next("b")
+    assert after(SOLVE, step("c", {"approved": True})) == Ended()
+
+
+def test_a_condition_can_count_over_the_history() -> None:
+    flow = workflow(
+        {"$START": [to("a")], "a": [to("$END", "enough"), to("a")]},
+        {"enough": '$count(steps[role="a"]) >= 3'},
+    )
+    turns = [step("a", {"idea": n}) for n in range(4)]
+    decisions = [after(flow, *turns[:n]) for n in range(1, 5)]
+    assert decisions == [Next("a"), Next("a"), Ended(), Ended()]
+
+
+def test_conditions_see_the_prompt_the_roles_and_the_agents() -> None:
+    flow = workflow(
+        {"$START": [to("b", "urgent"), to("a")], "a": [to("$END", "mine"), to("c")]},
+        {
+            "urgent": '$contains(start.prompt, "URGENT")',
+            "mine": f'steps[0].agent = "uwf-rehearse" and steps[0].detail = "{HASH}" and start.workflow = "{HASH}"',
+        },
+    )
+    assert after(flow) == Next("a")
+    assert decide(flow, Start(HASH, "URGENT: x"), []) == Next("b")
+    assert after(flow, step("a", {})) == Ended()
+
+
+def test_status_routing_takes_the_named_edge_before_the_default() -> None:
+    flow = workflow(
+        {
+            "$START": {"_": {"role": "a"}},
+            "a": {"_": {"role": "c"}, "done": {"role": "$END"}, "again": {"role": "b"}},
+        }
+    )
+    assert after(flow) == Next("a")
+    assert after(flow, step("a", {"status": "done"})) == Ended()
+    assert after(flow, step("a", {"status": "again"})) == Next("b")
+    assert after(flow, step("a", {"$status": "again", "status": "done"})) == Next("b")
+    for other in ({"status": "else"}, {"status": 7}, {}, [], None, "done"):
+        assert after(flow, step("a", other)) == Next("c")
+
+
+def test_an_edge_renders_its_prompt_and_location_exactly() -> None:
+    flow = workflow(
+        {
+            "$START": {"_": {"role": "a", "prompt": "Task: {{ prompt }}/{{ start.prompt }}"}},
+            "a": {
+                "bad": {
+                    "role": "b",
+                    "prompt": "Fix {{ comments }} for {{ start.prompt }}\n",
+                    "location": "{{ repo }}/src",
+                }
+            },
+        }
+    )
+    assert after(flow) == Next("a", "Task: Fix the <login> & logout/Fix the <login> & logout", None)
+    output = {"status": "bad", "comments": "a < b\r\n& c", "repo": "/srv/x", "start": "hidden"}
+    expected = Next("b", "Fix a < b\r\n& c for Fix the <login> & logout\n", "/srv/x/src")
+    assert after(flow, step("a", output)) == expected
+
+
+@pytest.mark.parametrize("what", ["prompt", "location"])
+def test_an_empty_instruction_is_an_error_that_names_the_edge(what: str) -> None:
+    flow = workflow({"a": {"bad": {"role": "b", what: " {{ text }}\n"}}})
+    assert after(flow, step("a", {"status": "bad", "text": "x"})) != Next("b")
+    with pytest.raises(Invalid, match=rf"{what} of the edge a -> b \(status bad\) is empty") as caught:
+        after(flow, step("a", {"status": "bad", "text": "\t"}))
+    assert caught.value.hint
+
+
+def test_a_variable_the_output_lacks_is_an_error_that_names_edge_and_variable() -> None:
+    flow = workflow({"a": [to("b", prompt="do {{ task }}")], "b": [to("c", prompt="{{ prompt }}")]})
+    with pytest.raises(Invalid, match=r"prompt of the edge a -> b.*variable task"):
+        after(flow, step("a", {"other": 1}))
+    with pytest.raises(Invalid, match="variable task"):
+        after(flow, step("a", "just text"))
+    with pytest.raises(Invalid, match="variable prompt"):  # the start's is start.prompt by now
+        after(flow, step("b", {}))
+
+
+def test_a_prompt_on_the_way_to_the_end_is_nobodys() -> None:
+    assert after(workflow({"a": [to("$END", prompt="{{ missing }}")]}), step("a", {})) == Ended()
+
+
+@pytest.mark.parametrize("key", [{"$status": "$SUSPEND"}, {"status": "needs_input"}])
+def test_an_output_that_asks_a_human_waits(key: dict[str, str]) -> None:
+    output = {**key, "question": "which?", "options": ["x", "y"], "reason": "two ways"}
+    assert after(SOLVE, step("a", output)) == Asking("a", "which?", ("x", "y"), "two ways")
+    assert after(SOLVE, step("a", {**key, "question": "q"})) == Asking("a", "q", (), "")
+
+
+def test_the_answer_goes_to_the_role_that_asked() -> None:
+    question = step("b", {"$status": "$SUSPEND", "question": "which?"})
+    answer = step("$USER", {"answer": "the <left> one"})
+    assert after(SOLVE, step("a", {}), question, answer) == Next("b", "the <left> one", None)
+    assert after(SOLVE, question, answer, step("$USER", {"answer": "no, right"})) == Next(
+        "b", "no, right", None
+    )
+    assert after(SOLVE, question, answer, step("b", {"ok": 1})) == Next("c")
+
+
+def test_an_answer_to_nobody_is_an_error() -> None:
+    with pytest.raises(Invalid, match="before any role asked"):
+        after(SOLVE, step("$USER", {"answer": "x"}))
+    with pytest.raises(Invalid, match="answer"):
+        after(SOLVE, step("a", {"$status": "$SUSPEND", "question": "?"}), step("$USER", {"text": "x"}))
+
+
+def test_no_matching_edge_names_role_output_and_what_was_tried() -> None:
+    flow = workflow(
+        {
+            "$START": [to("a", "never")],
+            "a": [to("b", "never"), to("c", "nope")],
+            "b": {"done": {"role": "$END"}, "again": {"role": "a"}},
+        },
+        {"never": "false", "nope": "steps[-1].output.x = 2"},
+    )
+    with pytest.raises(NoTransition) as caught:
+        after(flow, step("a", {"x": 1, "long": "z" * 5000}))
+    assert "sample" in caught.value.message
+    assert 'from a with the output {"x": 1' in caught.value.message
+    assert "condition never; condition nope" in caught.value.message
+    assert len(caught.value.message) < 500
+    with pytest.raises(NoTransition, match="status done, again"):
+        after(flow, step("b", {"status": "lost"}))
+    with pytest.raises(NoTransition, match=r"START.*condition never"):
+        after(flow)
+    with pytest.raises(NoTransition, match="the graph has none for it"):
+        after(flow, step("c", {}))
+
+
+def test_an_old_workflow_with_a_role_or_condition_that_is_not_defined_is_told_apart() -> None:
+    flow = workflow(
+        {"$START": [to("reviewr")], "a": [to("b", "aproved")]}, {"approved": "true"}, "reviewer a b"
+    )
+    with pytest.raises(Invalid, match=r"edge of \$START leads to reviewr") as caught:
+        after(flow)
+    assert "reviewer" in caught.value.hint
+    with pytest.raises(Invalid, match="condition aproved, which is not defined") as caught:
+        after(flow, step("a", {}))
+    assert "approved" in caught.value.hint
+
+
+def test_a_condition_that_fails_is_named_with_the_reason() -> None:
+    flow = workflow({"a": [to("b", "broken")]}, {"broken": "1 / 0"})
+    with pytest.raises(Invalid, match=r"workflow sample: condition broken: .*1 / 0.*divides by zero"):
+        after(flow, step("a", {}))
+
+
+def test_conditions_after_the_one_that_holds_are_not_evaluated() -> None:
+    flow = workflow({"a": [to("b", "yes"), to("c", "broken")]}, {"yes": "true", "broken": "1 / 0"})
+    assert after(flow, step("a", {})) == Next("b")
+
+
+def test_status_routing_loads_neither_expressions_nor_templates() -> None:
+    program = (
+        "import sys\n"
+        "from uwf_git.workflow.moderator import Next, decide\n"
+        "from uwf_git.values.kinds import Role, Start, StepContext, Transition, Workflow\n"
+        "edges = {'a': (Transition('b', None, 'x', 'do {{ y }}'), Transition('$END'))}\n"
+        "flow = Workflow('w', '', {'b': Role('b', '', 'H')}, {}, edges)\n"
+        "step = StepContext('H', 'a', {'status': 'x', 'y': 'it'}, 'H', 'agent')\n"
+        "assert decide(flow, Start('H', 'p'), [step]) == Next('b', 'do it', None)\n"
+        "heavy = {'jsonata', 'liquid', 'jsonschema', 'pygit2', 'httpx', 'sqlite3', 'yaml'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+roles = st.sampled_from(["a", "b", "c"])
+statuses = st.sampled_from(["x", "y", "_"])
+graphs = st.dictionaries(
+    st.sampled_from(["$START", "a", "b", "c"]),
+    st.dictionaries(statuses, st.fixed_dictionaries({"role": roles | st.just("$END")}), max_size=3),
+)
+outputs = st.fixed_dictionaries({}, optional={"status": st.sampled_from(["x", "y", "z", "needs_input"])})
+
+
+@settings(deadline=None)
+@given(graphs, st.lists(st.tuples(roles | st.just("$USER"), outputs), max_size=4))
+def test_the_same_history_always_leads_to_the_same_decision(
+    graph: dict[str, Any], history: list[tuple[str, dict[str, str]]]
+) -> None:
+    flow = workflow(graph)
+    steps = [step(role, {"answer": "a", **output}) for role, output in history]
+
+    def outcome() -> object:
+        try:
+            return after(flow, *steps)
+        except (Invalid, NoTransition) as error:
+            return type(error), error.message
+
+    first = outcome()
+    assert first == outcome()
+    if isinstance(first, Next):
+        assert first.role in flow.roles

@@ -1,0 +1,240 @@
+"""`uwf-acp`: a role is done by an agent that speaks the Agent Client Protocol.
+
+The agent is a command of the user's configuration, started for a step and ended with it. What it says and
+does is recorded as it happens. A session that the agent can load again goes on in this role's next step;
+where that fails, or the session turns out to be empty, a fresh one is told everything. What it asks leave for
+is granted by `tools.permissions`, else by the person at the terminal, else denied; what the policy forbids it is
+kept from, or the step fails. It reads and writes files
+through its client in the working directory alone. Terminals are not offered: what an agent runs, it runs by
+its own means and under its own settings.
+
+--mode and --model choose among what the agent offers; --auth is one of its ways to log in. With --no-files it isn't
+offered to read and write files through its client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from uwf_git.errors import AgentFailed, Usage
+from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.arguments import read_options
+from uwf_git.kit.extract import failed_with, judge
+
+if TYPE_CHECKING:
+    from uwf_git.agents.acp.session import Said, Session, Settings
+    from uwf_git.store.threads import Head
+    from uwf_git.values.ids import Hash, ThreadId
+
+USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
+
+# The live session of each thread, from a step's first prompt to the step's end.
+_live: dict[ThreadId, Session] = {}
+
+_UNFINISHED = {
+    "max_tokens": "the answer was cut off at the model's limit of tokens",
+    "max_turn_requests": "the agent stopped at its own limit of requests",
+}
+
+
+_LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
+
+
+class Options(NamedTuple):
+    """The agent's arguments."""
+
+    command: tuple[str, ...] = ()
+    mode: str | None = None
+    model: str | None = None
+    auth: str | None = None
+    files: bool = True
+
+
+def parse_args(args: Sequence[str]) -> Options:
+    """Raises Usage."""
+    given, command = read_options("uwf-acp", USAGE, args, ("--mode", "--model", "--auth"), ("--no-files",))
+    if not command:
+        raise Usage("uwf-acp has no command to run", f"{USAGE}, as in: uwf-acp opencode acp")
+    options: dict[str, Any] = {name.removeprefix("--"): value for name, value in given}
+    return Options(command, files=options.pop("no-files", None) is None, **options)
+
+
+def run(ctx: Context) -> Reply:
+    """Tells the agent the task, in this role's last session where there is one. Raises AgentFailed."""
+    previous = ctx.previous_session
+    session, notes = _opened(ctx, previous)
+    prompt = ctx.prompt_for_resumed_session if previous and not notes else ctx.prompt
+    return _say(ctx, session, prompt, notes)
+
+
+def continue_(ctx: Context, session: str, message: str) -> Reply:
+    """One more message in the session: the live one, or one that is loaded. A fresh one gets everything."""
+    live = _live.get(ctx.thread)
+    if live is not None and live.id == session and live.alive:
+        return _say(ctx, live, message, ())
+    opened, notes = _opened(ctx, session)
+    return _say(ctx, opened, _told_anew(ctx, session, message) if notes else message, notes)
+
+
+def _told_anew(ctx: Context, session: str, message: str) -> str:
+    """For an agent that remembers nothing of what `message` goes on from."""
+    if ctx.resume is None or ctx.resume.session != session:
+        return f"{ctx.prompt}\n\n{message}"
+    return (
+        f"{ctx.prompt}\n\nAn earlier attempt at this step did not count: {ctx.resume.error}. "
+        "What it did in the working directory may be there already."
+    )
+
+
+def _opened(ctx: Context, wanted: str | None) -> tuple[Session, tuple[str, ...]]:
+    """An agent with an open session. There are notes when `wanted` could not be taken up again and the
+    session is a fresh one."""
+    from uwf_git.agents.acp.session import LoadFailed, Session
+
+    _close(ctx.thread)
+    settings = _settings(ctx)
+    session = _live[ctx.thread] = Session(settings, ctx.deadline)
+    notes: tuple[str, ...] = ()
+    if wanted is not None:
+        try:
+            session.load(wanted, ctx.deadline)
+            return session, ()
+        except LoadFailed as error:
+            notes = (
+                f"session {wanted} could not be taken up again: {error}; a fresh one was told everything",
+            )
+        if not session.alive:
+            _close(ctx.thread)
+            session = _live[ctx.thread] = Session(settings, ctx.deadline)
+    session.create(ctx.deadline)
+    return session, notes
+
+
+def _settings(ctx: Context) -> Settings:
+    from uwf_git.agents.acp.session import Settings
+    from uwf_git.agents.builtin.surroundings import effective_policy
+    from uwf_git.agents.cli.rows import NESTED
+    from uwf_git.agents.exec import held_lock
+
+    options: Options = ctx.options
+    store = ctx.store.repository
+    environ = {**ctx.secrets, **os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
+    return Settings(
+        options.command,
+        ctx.cwd,
+        {name: value for name, value in environ.items() if name not in NESTED},
+        effective_policy(ctx),
+        ctx.record,
+        hidden=(ctx.config.path, ctx.config.path.parent / ".env", store.private),
+        mode=options.mode,
+        model=options.model,
+        auth=options.auth,
+        files=options.files,
+        pass_fds=held_lock(ctx),
+    )
+
+
+def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Reply:
+    ctx.in_session(session.id)
+    try:
+        said = session.prompt(text, ctx.deadline)
+    except AgentFailed as error:
+        heard = _reply(ctx, session, session.heard(), notes)
+        raise failed_with(heard, error.message, error.hint) from None
+    reply = _reply(ctx, session, said, notes)
+    name = Path(ctx.options.command[0]).name
+    if said.stop in ("refusal", "cancelled"):
+        how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
+        raise failed_with(reply, f"{name} {how}", "see what it said: uwf thread attempts ID")
+    if said.failure and judge(reply, ctx.role, ctx.schema).problems:
+        raise failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
+    if not reply.text.strip():
+        why = _UNFINISHED.get(said.stop, session.complaint() or "it printed no error either")
+        raise failed_with(reply, f"{name} ended its turn without an answer: {why}", "try it by hand")
+    return reply
+
+
+def _told(failure: str) -> str:
+    """A failure in one line; of an answer of the model's service, its message."""
+    from uwf_git.agents.acp.complaints import printable
+
+    with contextlib.suppress(ValueError, RecursionError):
+        body = json.loads(failure)
+        error = body.get("error", body) if isinstance(body, dict) else None
+        if isinstance(error, dict) and isinstance(error.get("message"), str):
+            failure = error["message"]
+    return printable(failure)
+
+
+def _reply(ctx: Context, session: Session, said: Said, notes: Sequence[str]) -> Reply:
+    unfinished = [_UNFINISHED[said.stop]] if said.stop in _UNFINISHED else []
+    return Reply(
+        _deliverable(ctx, [turn.text for turn in said.turns if turn.role == "assistant"]),
+        session=session.id,
+        model=said.model,
+        usage=said.usage,
+        turns=said.turns,
+        cost=said.cost,
+        notes=(*notes, *said.notes, *unfinished),
+    )
+
+
+def _deliverable(ctx: Context, texts: Sequence[str]) -> str:
+    """The last message that holds a valid output: some say a word more after it. Else the last one."""
+    for text in reversed(texts):
+        if not judge(Reply(text), ctx.role, ctx.schema).problems:
+            return text
+    return texts[-1] if texts else ""
+
+
+def _close(thread: ThreadId) -> None:
+    session = _live.pop(thread, None)
+    if session is not None:
+        session.close()
+
+
+class _AcpAgent(Agent):
+    """Ends the live session with the step."""
+
+    def perform(self, instance: Any, head: Head, *args: Any, **more: Any) -> Hash:
+        try:
+            return super().perform(instance, head, *args, **more)
+        finally:
+            _close(head.thread)
+
+
+def named(options: Options) -> str:
+    """The name of an agent's steps: uwf-acp/ and its program's. Of one that is started by npx or the like, it is that
+    of the package."""
+    program, *words = options.command
+    name = Path(program).name
+    if name in _LAUNCHERS:
+        package = next((word for word in words if not word.startswith("-")), name)
+        name = package.rpartition("/")[2].partition("@")[0] or name
+    return f"uwf-acp/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
+
+
+agent = _AcpAgent("uwf-acp", run, continue_, parse_args, USAGE, named)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command. Exits. When it is terminated, the agent is too, which has a session of its own."""
+
+    def end(_number: int, _frame: Any) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
+    agent.main(argv)
+
+
+if __name__ == "__main__":
+    main()

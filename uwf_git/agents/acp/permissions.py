@@ -1,0 +1,206 @@
+"""Who says yes when an agent asks leave for something: the policy, or the person at the terminal.
+
+`tools.permissions` in the configuration lists what is granted without asking:
+
+    read                 requests of this kind (read, edit, delete, move, search, execute, think, fetch,
+                         switch_mode, other; globs too), as far as the files they name are in the workspace
+    edit:src/*           with a glob over the files' paths, below the workspace's folder or absolute
+    execute:make *       over the command
+    fetch:*example.org*  over the request's title, where there are neither files nor a command
+
+What the role or the configuration denies by a tool's name is refused without asking: a `deny` of run_command
+refuses every execute, one of write_file or edit_file every edit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from uwf_git.config.policy import FETCH, RUN, ToolPolicy
+
+By = Literal["policy", "terminal", "nobody"]
+
+# What a kind of request would be among the tools that policies name.
+_TOOLS: Mapping[str, tuple[str, ...]] = {
+    "read": ("read_file",),
+    "edit": ("edit_file", "write_file"),
+    "delete": ("write_file",),
+    "move": ("write_file",),
+    "search": ("grep",),
+    "execute": (RUN,),
+    "fetch": (FETCH,),
+}
+_SHELLS = ("sh", "bash", "zsh", "dash", "ash", "fish")
+_GRANTS = ("allow_once",)  # what is granted for ever, an agent may even write into its own settings
+_REFUSALS = ("reject_once", "reject_always")
+# With these a command is more than it looks like.
+_STEERING = re.compile(r"[;&|<>$`(){}\\\n\r]")
+
+
+class Option(NamedTuple):
+    """An answer that the agent offers. `kind` is allow_once, allow_always, reject_once or reject_always."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class Request(NamedTuple):
+    """What an agent asks leave for. `command` is None where there is none; `paths` are absolute."""
+
+    kind: str
+    title: str
+    command: str | None
+    paths: tuple[str, ...]
+    options: tuple[Option, ...]
+
+    @property
+    def shown(self) -> str:
+        """In one line."""
+        what = self.command if self.command is not None else self.title or ", ".join(self.paths)
+        line = f"{self.kind}: {' '.join(what.split())}"
+        return line if len(line) <= 200 else line[:199] + "…"
+
+
+class Decision(NamedTuple):
+    """`option` is the id of the chosen answer; None where the agent offers none that fits, which cancels."""
+
+    granted: bool
+    by: By
+    option: str | None
+
+
+def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
+    """A request from what is known of its tool call."""
+    raw = call.get("rawInput")
+    kind = call.get("kind")
+    title = call.get("title")
+    return Request(
+        kind if isinstance(kind, str) and kind else "other",
+        title.strip() if isinstance(title, str) else "",
+        _command(raw.get("command"), raw.get("args")) if isinstance(raw, Mapping) else None,
+        tuple(dict.fromkeys(os.path.normpath(folder / path) for path in _paths(call, raw))),
+        tuple(_options(options)),
+    )
+
+
+def decide(request: Request, policy: ToolPolicy, folder: Path) -> Decision | None:
+    """The policy's decision; None where it has none, so that somebody has to be asked."""
+    if _refused(request.kind, policy):
+        return answer(request, False, "policy")
+    layers = policy.permissions
+    if layers and all(any(_covers(entry, request, folder) for entry in globs) for globs in layers):
+        return answer(request, True, "policy")
+    return None
+
+
+def answer(request: Request, granted: bool, by: By) -> Decision:
+    """Yes or no in the words of the request's options: yes for this once, no for this once if there is such a no."""
+    for wanted in _GRANTS if granted else _REFUSALS:
+        for option in request.options:
+            if option.kind == wanted:
+                return Decision(granted, by, option.id)
+    return Decision(False, by, None)
+
+
+def once(request: Request) -> list[Option]:
+    """The answers that hold for this request alone."""
+    return [option for option in request.options if option.kind in ("allow_once", "reject_once")]
+
+
+def question(request: Request, name: str) -> str:
+    """What a person is asked."""
+    lines = [f"{name} asks for leave to {request.shown}"]
+    if request.command is not None and request.title and request.title.strip("`") != request.command:
+        lines.append(f"  {request.title}")
+    lines += [f"  {path}" for path in request.paths[:10]]
+    lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(once(request), 1)]
+    if not any(option.kind in _GRANTS for option in request.options):
+        lines.append("  It offers no yes for this once.")
+    return "\n".join(lines)
+
+
+def forbidden(policy: ToolPolicy) -> frozenset[str]:
+    """The kinds of requests that are refused whatever is asked."""
+    return frozenset(kind for kind in _TOOLS if _refused(kind, policy))
+
+
+def _refused(kind: str, policy: ToolPolicy) -> bool:
+    if kind == "switch_mode":  # to one in which it wouldn't ask any more
+        return _refused("edit", policy) or _refused("execute", policy)
+    tools = _TOOLS.get(kind, ())
+    if RUN in tools:
+        # That run_command isn't switched on is said of our own agent; that it is switched off counts here.
+        policy = policy._replace(run_command=policy.run_command is not False)
+    return not all(policy.permits(tool) for tool in tools)
+
+
+def _covers(entry: str, request: Request, folder: Path) -> bool:
+    kind, colon, what = entry.partition(":")
+    if not fnmatchcase(request.kind, kind):
+        return False
+    if not colon:
+        return all(_inside(path, folder) for path in request.paths)
+    if request.command is not None:
+        return _command_matches(request.command, what)
+    if request.paths:
+        return all(_path_matches(path, what, folder) for path in request.paths)
+    return fnmatchcase(request.title.strip("`"), what)
+
+
+def _command_matches(command: str, glob: str) -> bool:
+    """`make *` covers `make test` but not `make test; rm -r .`: what steers a shell has to stand in the glob
+    itself, in as many places."""
+    if not fnmatchcase(command, glob):
+        return False
+    return sorted(_STEERING.findall(command)) == sorted(_STEERING.findall(glob))
+
+
+def _path_matches(path: str, glob: str, folder: Path) -> bool:
+    if glob.startswith("/"):
+        return fnmatchcase(os.path.realpath(path), glob)
+    if not _inside(path, folder):
+        return False
+    return fnmatchcase(os.path.relpath(os.path.realpath(path), os.path.realpath(folder)), glob)
+
+
+def _inside(path: str, folder: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def _command(value: Any, args: Any) -> str | None:
+    """A command line; of a shell that is given one, that."""
+    if isinstance(value, str):
+        words = [word for word in args if isinstance(word, str)] if isinstance(args, list) else []
+        return " ".join((value.strip(), *map(shlex.quote, words)))
+    if not isinstance(value, Sequence) or not value or not all(isinstance(word, str) for word in value):
+        return None
+    if len(value) == 3 and os.path.basename(value[0]) in _SHELLS and value[1] in ("-c", "-lc"):  # noqa: PTH119
+        return str(value[2]).strip()
+    return shlex.join(value)
+
+
+def _paths(call: Mapping[str, Any], raw: Any) -> list[str]:
+    found: list[Any] = []
+    for key in ("locations", "content"):
+        items = call.get(key)
+        found += [item.get("path") for item in items or () if isinstance(item, Mapping)] if items else []
+    if isinstance(raw, Mapping):
+        found += [raw.get(key) for key in ("file_path", "path", "filePath", "notebook_path")]
+        changes = raw.get("changes")
+        found += list(changes) if isinstance(changes, Mapping) else []
+    return [path for path in found if isinstance(path, str) and path and "\0" not in path]
+
+
+def _options(options: Any) -> list[Option]:
+    return [
+        Option(item["optionId"], " ".join(str(item.get("name") or "").split()), str(item.get("kind")))
+        for item in (options if isinstance(options, list) else ())
+        if isinstance(item, Mapping) and isinstance(item.get("optionId"), str)
+    ]

@@ -1,0 +1,207 @@
+"""A conversation with a model: messages from turns, the same ones whenever they are made.
+
+    system · prompt · assistant, its tool calls · their results · … · answer · next prompt · …
+
+A provider's cache holds the beginning of a request, so a conversation only grows: what is sent next begins
+with what was sent last, within a step and, made again from the turns of earlier steps, across steps. For
+that everything is written from what a turn's node holds, in one spelling. Where it outgrows its room, the
+oldest results of tools make way, half of the room at once, so that this doesn't happen with every request;
+the same turns lose the same results every time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.errors import Invalid
+from uwf_git.kit.context import Exchange, TurnRecord
+from uwf_git.kit.record import sound
+from uwf_git.values.cbor import normalise
+
+ROOM = 400_000  # characters, about 100,000 tokens
+LEFT_OUT = "[This result was left out to save room. Call the tool again if you need it.]"
+SILENT = "(no answer)"
+
+_LONGEST_ID = 64
+_LONGEST_NAME = 64
+_LONGEST_KEPT = 100_000  # characters of arguments that are no object
+_SHOWN = 2000
+_EXTRACT = "extract"  # the kit's own turn, of a model that nobody in the conversation heard
+
+Message = dict[str, Any]
+
+
+class Call(NamedTuple):
+    """A tool call of a model. `text` are the arguments as they came; `arguments` what is kept of them: the
+    object they are, or the text where they are none. `extra` goes back to the endpoint as it came."""
+
+    id: str
+    name: str
+    text: str
+    arguments: Any
+    extra: Mapping[str, Any] | None = None
+
+
+class Conversation:
+    """Messages that only grow, but for results that make way. `room` is in characters."""
+
+    def __init__(self, system: str, room: int = ROOM) -> None:
+        self.messages: list[Message] = [{"role": "system", "content": system}]
+        self._room = room
+        self._size = len(system)
+        self._ids: set[str] = set()
+        self._results: list[tuple[int, int]] = []  # those that have not made way: where, and how long
+        self._newest = 0  # where the messages since the last request begin
+
+    def tell(self, text: str) -> None:
+        """Something is said to the model. Some endpoints want it to answer the results of its tools first,
+        and never to be told two things at once: then this is added to what it is told anyhow."""
+        last = self.messages[-1]
+        if last["role"] == "tool":
+            last["content"] += f"\n\n[Not from the tool, but from the one who gave you your task:] {text}"
+        elif last["role"] == "user":
+            last["content"] += f"\n\n{text}"
+        else:
+            self.messages.append({"role": "user", "content": text})
+        self._size += len(text)
+
+    def heard(self, text: str, calls: Sequence[Call], reasoning: str | None = None) -> None:
+        """The model's answer. Some endpoints insist on being told again what the model thought when it
+        called tools."""
+        if calls:
+            message: Message = {"role": "assistant", "content": text or None}
+            if reasoning:
+                message["reasoning_content"] = reasoning
+            message["tool_calls"] = [_call_message(call) for call in calls]
+            self._size += sum(len(json.dumps(each)) for each in message["tool_calls"])
+        else:
+            message = {"role": "assistant", "content": text or SILENT}
+        self._size += len(text)
+        self.messages.append(message)
+        self._newest = len(self.messages)
+
+    def result(self, call: str, value: Any) -> None:
+        """What a tool call came to."""
+        content = _json(value)
+        self._results.append((len(self.messages), len(content)))
+        self.messages.append({"role": "tool", "tool_call_id": call, "content": content})
+        self._size += len(content)
+
+    def calls(self, message: Mapping[str, Any]) -> list[Call]:
+        """The tool calls in a model's message, each with an id that no other call of this conversation
+        has."""
+        listed = message.get("tool_calls")
+        found = []
+        for each in listed if isinstance(listed, list) else ():
+            function = each.get("function") if isinstance(each, Mapping) else None
+            if not isinstance(function, Mapping):
+                continue
+            name, text = function.get("name"), function.get("arguments")
+            if not isinstance(text, str):
+                text = "" if text is None else json.dumps(text)
+            name = sound(name)[:200] if isinstance(name, str) and name else "unnamed"
+            extra = each.get("extra_content")
+            extra = extra if isinstance(extra, Mapping) else None
+            found.append(Call(self._fresh_id(each.get("id")), name, text, kept_arguments(text), extra))
+        return found
+
+    def replay(self, exchanges: Iterable[Exchange]) -> None:
+        """Earlier runs of the same agent: what it was told, and what it did then."""
+        for exchange in exchanges:
+            self.tell(exchange.prompt)
+            self._replay(exchange.turns)
+
+    def fit(self) -> None:
+        """Before each request: makes room where there is too little."""
+        if self._size > self._room:
+            self._make_way(self._room // 2)
+
+    def shrink(self) -> bool:
+        """Lets all results make way that the model has seen already; False where there are none."""
+        before = len(self._results)
+        self._make_way(0)
+        return len(self._results) < before
+
+    def _make_way(self, goal: int) -> None:
+        while self._size > goal and self._results and self._results[0][0] < self._newest:
+            place, length = self._results.pop(0)
+            message = self.messages[place]
+            # What was told after it stays.
+            message["content"] = LEFT_OUT + message["content"][length:]
+            self._size += len(LEFT_OUT) - length
+
+    def _replay(self, turns: Sequence[TurnRecord]) -> None:
+        number = 0
+        while number < len(turns):
+            turn = turns[number]
+            number += 1
+            if turn.role == "user":
+                self.tell(turn.text)
+                continue
+            following = number
+            while following < len(turns) and turns[following].role == "tool":
+                following += 1
+            tools = turns[number - (turn.role == "tool") : following]
+            called = [each for each in tools if each.call is not None or each.tool != _EXTRACT]
+            number = following
+            if turn.role == "assistant" or called:
+                self.fit()
+                self._again(turn.text if turn.role == "assistant" else "", called)
+
+    def _again(self, text: str, tools: Sequence[TurnRecord]) -> None:
+        calls = [
+            Call(self._fresh_id(each.call), each.tool or "unnamed", "", each.arguments) for each in tools
+        ]
+        self.heard(text, calls)
+        for call, turn in zip(calls, tools, strict=True):
+            self.result(call.id, turn.result)
+
+    def _fresh_id(self, wanted: Any) -> str:
+        sure = isinstance(wanted, str) and 0 < len(wanted) <= _LONGEST_ID and wanted.isascii()
+        if not sure or wanted in self._ids:
+            # Of a form that the strictest of endpoints take: nine letters and digits.
+            number = len(self._ids)
+            while (wanted := f"call{number:05d}") in self._ids:
+                number += 1
+        self._ids.add(wanted)
+        return str(wanted)
+
+
+def kept_arguments(text: str) -> Any:
+    """What is kept of a call's arguments: the object, as a node can hold it, or the text."""
+    try:
+        value = json.loads(text) if text.strip() else {}
+        if isinstance(value, dict):
+            return kept(value)
+    except (ValueError, RecursionError, Invalid):
+        pass
+    cut = sound(text[:_LONGEST_KEPT])
+    return (
+        cut if len(text) <= _LONGEST_KEPT else f"{cut}[… {len(text) - _LONGEST_KEPT} characters left out …]"
+    )
+
+
+def kept(value: Any) -> Any:
+    """A JSON value as a node holds it. Raises Invalid, RecursionError for what none can hold."""
+    return normalise(sound(value))
+
+
+def _call_message(call: Call) -> Message:
+    arguments = call.arguments
+    if not isinstance(arguments, dict):
+        # Templates of models read arguments as an object, and fail where they are none.
+        arguments = {"unreadable": arguments[:_SHOWN] if isinstance(arguments, str) else arguments}
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:_LONGEST_NAME]
+    message = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": name, "arguments": _json(arguments)},
+    }
+    return message | {"extra_content": call.extra} if call.extra else message
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,231 @@
+"""fetch_url: one public page or file as text.
+
+A host is resolved here, its address is looked at, and the connection is made to that very address, so a
+name that resolves to something else a moment later changes nothing. Redirects are followed by hand, and
+each is held to the same. No proxy, no cookies, no credentials. An address that isn't public is asked only
+where the policy names the host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import time
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urljoin
+
+from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.files import object_schema
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.timelimit import TimeExceeded, time_limit
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+SECONDS = 30.0
+BYTES = 5_000_000
+REDIRECTS = 5
+_CONNECT = 10.0
+_TEXT = re.compile(
+    r"text/|application/(.*\+)?(json|xml|javascript|yaml|x-yaml|toml|x-sh|ecmascript|graphql)|image/svg"
+)
+_CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([A-Za-z0-9_-]{1,40})", re.IGNORECASE)
+
+
+class _Answer(NamedTuple):
+    url: str
+    status: int
+    content_type: str
+    charset: str
+    data: bytes
+    cut: bool
+
+
+def fetch_url(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    seconds = context.seconds(SECONDS)
+    try:
+        with time_limit(seconds):
+            answer = _follow(arguments["url"], context, time.monotonic() + seconds)
+            title, text = _read(answer)
+    except TimeExceeded:
+        raise _late(seconds) from None
+    short, more = context.outputs.shorten(text)
+    result: dict[str, Any] = {"url": answer.url, "status": answer.status, "contentType": answer.content_type}
+    if title:
+        result["title"] = title
+    if answer.cut:
+        result["cut"] = f"only the first {BYTES} bytes were read"
+    return {**result, "text": short, **more}
+
+
+def _follow(url: str, context: ToolContext, deadline: float) -> _Answer:
+    for _ in range(REDIRECTS + 1):
+        answer = _ask(url, context, deadline)
+        if isinstance(answer, _Answer):
+            return answer
+        url = answer
+    raise ToolFailure("network", f"more than {REDIRECTS} redirects")
+
+
+def _ask(url: str, context: ToolContext, deadline: float) -> _Answer | str:
+    """What an address answers, or where it redirects to."""
+    import httpx
+
+    parsed = _parsed(url)
+    port = parsed.port or (443 if parsed.scheme == "https" else 80)
+    host = parsed.raw_host.decode("ascii")
+    address = _address(host, port, context)
+    pinned = parsed.copy_with(host=address)
+    headers = {
+        "Host": parsed.netloc.decode("ascii"),
+        "User-Agent": "uwf",
+        "Accept": "text/html,text/*,application/json;q=0.9,*/*;q=0.5",
+        "Accept-Encoding": "identity",
+    }
+    timeout = httpx.Timeout(max(deadline - time.monotonic(), 0.01), connect=_CONNECT)
+    try:
+        with (
+            # Without the environment's proxies: behind one, nothing here would know who is asked.
+            httpx.Client(trust_env=False, verify=_trust(parsed), timeout=timeout) as client,
+            client.stream("GET", pinned, headers=headers, extensions={"sni_hostname": host}) as response,
+        ):
+            target = response.headers.get("location")
+            if 300 <= response.status_code < 400 and target:
+                return str(urljoin(url, target))
+            return _taken(response, url, deadline)
+    except httpx.TimeoutException:
+        raise ToolFailure("timeout", f"{shown(host)} did not answer in time") from None
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
+        reason = shown(str(error)) or type(error).__name__
+        raise ToolFailure("network", f"{shown(host)}: {reason}") from None
+
+
+def _trust(url: httpx.URL) -> ssl.SSLContext | bool:
+    """The certificates to believe; loading them takes a while, so only where they are needed."""
+    import httpx
+
+    return httpx.create_ssl_context() if url.scheme == "https" else False
+
+
+def _parsed(url: str) -> httpx.URL:
+    import httpx
+
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError, TypeError):
+        raise ToolFailure("invalid_arguments", f"{shown(url)} is no address") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise ToolFailure("invalid_arguments", f"{shown(url)} is no http or https address")
+    if parsed.userinfo:
+        raise ToolFailure("denied", "an address with a name or a password in it is not asked")
+    return parsed.copy_with(fragment=None)
+
+
+def _address(host: str, port: int, context: ToolContext) -> str:
+    """The address to connect to. Raises ToolFailure, denied, where any that the host has is not allowed."""
+    asked = f"[{host}]" if ":" in host else host.rstrip(".")
+    if not context.policy.reaches(asked, port, True):
+        raise ToolFailure("denied", f"{shown(host)} is not among the hosts that may be asked")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ToolFailure("network", f"there is no host {shown(host)}") from None
+    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+    if not addresses:
+        raise ToolFailure("network", f"{shown(host)} has no address")
+    for address in addresses:
+        if not is_public(address) and not context.policy.reaches(asked, port, False):
+            raise ToolFailure(
+                "denied", f"{shown(host)} is at {address}, which is no public address; allowHosts can name it"
+            )
+    return next((address for address in addresses if ":" not in address), addresses[0])
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address belongs to the public internet, and not to this machine, its network or a
+    range that leads back there (mapped and translated addresses of IPv6)."""
+    try:
+        ip = ipaddress.ip_address(address.split("%")[0])
+    except ValueError:
+        return False
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
+        if inner is None and ip in ipaddress.ip_network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+def _taken(response: httpx.Response, url: str, deadline: float) -> _Answer:
+    content_type = response.headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type and not _TEXT.match(content_type):
+        raise ToolFailure("binary", f"it is {shown(content_type)}, no text")
+    data = bytearray()
+    for chunk in _decoded(response):
+        data += chunk
+        if time.monotonic() > deadline:
+            raise _late(SECONDS)
+        if len(data) > BYTES:
+            break
+    cut = len(data) > BYTES
+    charset = response.charset_encoding or ""
+    return _Answer(url, response.status_code, content_type, charset, bytes(data[:BYTES]), cut)
+
+
+def _decoded(response: httpx.Response) -> Iterator[bytes]:
+    """The body's bytes. Nothing compressed is asked for; where it comes so all the same, it is unpacked in
+    small pieces, for a few bytes can stand for gigabytes."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        yield from response.iter_raw(1 << 16)
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ToolFailure("network", f"it answers in {shown(encoding, 40)}, which was not asked for")
+    unpack = zlib.decompressobj(47 if encoding != "deflate" else 15)
+    for chunk in response.iter_raw(1 << 16):
+        while chunk:
+            try:
+                yield unpack.decompress(chunk, 1 << 20)
+            except zlib.error:
+                raise ToolFailure("network", "its compressed answer is broken") from None
+            chunk = unpack.unconsumed_tail
+
+
+def _read(answer: _Answer) -> tuple[str, str]:
+    """The title, "" where there is none, and the text of an answer."""
+    data = answer.data
+    if b"\0" in data[:8192] and not answer.charset.lower().startswith("utf-16"):
+        raise ToolFailure("binary", "it is no text")
+    named = _CHARSET.search(data[:4096])
+    charset = answer.charset or (named[1].decode("ascii") if named else "") or "utf-8"
+    try:
+        text = data.decode(charset, "replace")
+    except (LookupError, UnicodeError):
+        text = data.decode("utf-8", "replace")
+    if answer.content_type in ("text/html", "application/xhtml+xml") or (
+        not answer.content_type and text.lstrip()[:9].lower() == "<!doctype"
+    ):
+        from uwf_git.agents.builtin.tools.page import page_text
+
+        return page_text(text, answer.url)
+    return "", text
+
+
+def _late(seconds: float) -> ToolFailure:
+    return ToolFailure("timeout", f"it took over {seconds:.3g} s")
+
+
+FETCH = (
+    Tool(
+        "fetch_url",
+        "Gets a page or a text file over http or https, as text: of a web page, what can be read on it.",
+        object_schema(("url",), url={"type": "string", "minLength": 1, "maxLength": 8000}),
+        fetch_url,
+    ),
+)

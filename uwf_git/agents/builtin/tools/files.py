@@ -1,0 +1,225 @@
+"""read_file, write_file, edit_file, list_dir."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.outputs import SHOWN
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.agents.builtin.tools.workspace import Change
+
+READ = 64_000_000  # bytes of a file that is read in ranges
+EDITED = 10_000_000  # bytes of a file that is edited
+LINES = 2000
+ENTRIES = 500
+_PATH = {
+    "type": "string",
+    "minLength": 1,
+    "description": "as in src/a.py, @project/src/a.py or @workflow/notes.md",
+}
+
+
+def object_schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def counted(description: str, least: int = 1, most: int = 2**31) -> dict[str, Any]:
+    """The JSON Schema of a number of things."""
+    return {"type": "integer", "minimum": least, "maximum": most, "description": description}
+
+
+def text_of(data: bytes, where: str) -> str:
+    """A file's text. Raises ToolFailure, binary, for what is no UTF-8."""
+    try:
+        if b"\0" not in data:
+            return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    raise ToolFailure("binary", f"{shown(where)} is no UTF-8 text")
+
+
+def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    first = arguments.get("offset", 1)
+    column = arguments.get("column", 1)
+    most = arguments.get("limit", LINES)
+    with context.workspace.open_file(arguments["path"]) as (file, spot):
+        size = os.fstat(file.fileno()).st_size
+        if size > READ:
+            raise ToolFailure("too_large", f"{shown(spot.shown)} has {size} bytes, over {READ}; use grep")
+        if b"\0" in file.read(8192):
+            raise ToolFailure("binary", f"{shown(spot.shown)} is a binary file of {size} bytes")
+        file.seek(0)
+        return {"path": spot.shown, "bytes": size, **_range(file, first, column, most, context.outputs.clean)}
+
+
+def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[str], str]) -> dict[str, Any]:
+    """Lines of a file from one on (counted from 1, as the columns of the first of them), as many as fit."""
+    taken: list[str] = []
+    room = SHOWN
+    total = 0
+    lossy = False
+    rest = ""
+    for line in file:
+        total += 1
+        if total < first or rest:
+            continue
+        if len(taken) == most:
+            rest = f"use offset={total}"
+            continue
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            text, lossy = line.decode("utf-8", "replace"), True
+        begin = column - 1 if total == first else 0
+        text = clean(text)[begin:] if begin or len(text) > SHOWN else text
+        if len(text) > room:
+            # A line that fits into a result of its own waits for it; a longer one is cut.
+            if taken and len(text) <= SHOWN:
+                rest = f"use offset={total}"
+                continue
+            rest = f"use offset={total} column={begin + room + 1}"
+            text = text[:room]
+        taken.append(text)
+        room -= len(text)
+        if not room and not rest:
+            rest = f"use offset={total + 1}"
+    if first > max(total, 1):
+        raise ToolFailure("invalid_arguments", f"offset {first} is after the last line, {total}")
+    result: dict[str, Any] = {
+        "content": "".join(taken),
+        "lines": [first, first + max(len(taken), 1) - 1],
+        "totalLines": total,
+    }
+    if rest and (rest != f"use offset={total + 1}"):
+        result |= {"truncated": True, "rest": rest}
+    if lossy:
+        result["lossy"] = "not all of it is UTF-8: � stands for what isn't"
+    return result
+
+
+def write_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    data = arguments["content"].encode("utf-8")
+    (made,) = context.workspace.change([Change(arguments["path"], data)])
+    return {"path": made.path, "bytes": len(data), "created": made.kind == "created"}
+
+
+def edit_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    path, old, new = arguments["path"], arguments["old"], arguments["new"]
+    if old == new:
+        raise ToolFailure("invalid_arguments", "old and new are the same")
+    text = text_of(context.workspace.read(path, EDITED)[0], path)
+    if old not in text and "\r\n" in text:
+        old, new = _crlf(old), _crlf(new)
+    count = text.count(old)
+    if count == 0:
+        raise ToolFailure("no_match", f"{shown(path)} does not hold that text{_hint(text, old)}")
+    if count > 1 and not arguments.get("all", False):
+        lines = ", ".join(str(line) for line in _lines_of(text, old, 10))
+        raise ToolFailure(
+            "not_unique",
+            f"{shown(path)} holds that text {count} times, in lines {lines}: "
+            "give more of what is around it, or all: true",
+        )
+    line = text.count("\n", 0, text.index(old)) + 1
+    (made,) = context.workspace.change([Change(path, text.replace(old, new).encode("utf-8"))])
+    return {"path": made.path, "replaced": count, "line": line}
+
+
+def _crlf(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+
+
+def _hint(text: str, old: str) -> str:
+    """Where the text would be found if white space did not count."""
+    wanted = [line.strip() for line in old.strip().splitlines()]
+    lines = [line.strip() for line in text.splitlines()]
+    for number in range(len(lines) - len(wanted) + 1) if wanted else ():
+        if lines[number : number + len(wanted)] == wanted:
+            return f"; in line {number + 1} something differs from it in white space alone"
+    return "; read the file again"
+
+
+def _lines_of(text: str, part: str, most: int) -> Iterator[int]:
+    position = line = 0
+    begin = text.find(part)
+    while begin >= 0 and most > 0:
+        line += text.count("\n", position, begin)
+        yield line + 1
+        position, most = begin, most - 1
+        begin = text.find(part, begin + len(part))
+
+
+def list_dir(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    first = arguments.get("offset", 1)
+    with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
+        names = sorted(os.listdir(folder))  # noqa: PTH208 -- of a descriptor
+        entries = [_entry(folder, name) for name in names[first - 1 : first - 1 + ENTRIES]]
+        result: dict[str, Any] = {"path": spot.shown, "entries": entries, "total": len(names)}
+    if first - 1 + ENTRIES < len(names):
+        result |= {"truncated": True, "rest": f"use offset={first + ENTRIES}"}
+    return result
+
+
+def _entry(folder: int, name: str) -> dict[str, Any]:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            return {"name": name, "type": "link", "target": os.readlink(name, dir_fd=folder)}
+    except OSError:
+        return {"name": name, "type": "gone"}
+    if stat.S_ISDIR(found.st_mode):
+        return {"name": name, "type": "folder"}
+    if stat.S_ISREG(found.st_mode):
+        return {"name": name, "type": "file", "bytes": found.st_size}
+    return {"name": name, "type": "special"}
+
+
+FILES = (
+    Tool(
+        "read_file",
+        f"Reads a text file, at most {LINES} lines and {SHOWN} characters at a time. `rest` says how to read on.",
+        object_schema(
+            ("path",),
+            path=_PATH,
+            offset=counted("the first line, counted from 1"),
+            limit=counted("how many lines", most=LINES),
+            column=counted("the first character of the first line, for very long lines"),
+        ),
+        read_file,
+    ),
+    Tool(
+        "write_file",
+        "Writes a whole text file, and makes the folders it stands in. What was in it is gone.",
+        object_schema(("path", "content"), path=_PATH, content={"type": "string"}),
+        write_file,
+    ),
+    Tool(
+        "edit_file",
+        "Replaces a text in a file by another one. `old` must be in the file exactly once, white space and "
+        "all, unless `all` is true.",
+        object_schema(
+            ("path", "old", "new"),
+            path=_PATH,
+            old={"type": "string", "minLength": 1},
+            new={"type": "string"},
+            all={"type": "boolean", "description": "replace every occurrence"},
+        ),
+        edit_file,
+    ),
+    Tool(
+        "list_dir",
+        f"Lists a folder, {ENTRIES} entries at a time.",
+        object_schema((), path=_PATH, offset=counted("the first entry, counted from 1")),
+        list_dir,
+    ),
+)

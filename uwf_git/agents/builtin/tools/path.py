@@ -1,0 +1,280 @@
+"""Walking to a path inside a folder, without leaving it by any way the file system knows.
+
+A path is walked from the folder's descriptor, one name at a time, and never by the kernel: each symbolic
+link is read and its target walked the same way, and every open refuses links. So what was checked is what
+is used, whoever renames things meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+
+DEEPEST = 100  # folders below each other; each is an open descriptor while a path is walked
+LONGEST = 4096  # bytes of a path
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LINKS = 40
+_GIT_FOLDER = ("head", "commondir", "objects", "refs")  # by which git knows a folder of its own
+# Characters that some file systems take for nothing within a name.
+_UNSEEN = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+
+Identity = tuple[int, int]
+
+
+class Mount(NamedTuple):
+    """A folder the tools see, by a name. `path` is free of symbolic links."""
+
+    name: str
+    path: Path
+    writable: bool
+
+
+class Spot(NamedTuple):
+    """A place in a mount: an open folder and a name in it, "" for the mount itself. There may be nothing
+    of that name. `parts` are the real names from the mount on, all links resolved."""
+
+    mount: Mount
+    folder: int
+    name: str
+    parts: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        """As a model may write it."""
+        return "/".join((self.mount.name, *self.parts))
+
+    def status(self) -> os.stat_result | None:
+        """What is there, links not followed; None for nothing."""
+        try:
+            return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+class Rules(NamedTuple):
+    """How to walk. `hidden` are the folders and files that nobody may come through, and `closed` the names,
+    from the mount on and without case, of some that need not be there; `writing` refuses what is git's own;
+    `make_folders` makes those that are missing, and `made` gets their paths; without `follow`, the last name
+    may be a link."""
+
+    hidden: frozenset[Identity] = frozenset()
+    closed: frozenset[tuple[str, ...]] = frozenset()
+    writing: bool = False
+    make_folders: bool = False
+    follow: bool = True
+    made: list[str] | None = None
+
+
+@contextlib.contextmanager
+def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
+    """The spot that a path of these names leads to; its folder is open for the block. Raises ToolFailure,
+    and OSError for what the system refuses."""
+    steps = _Steps(mount, rules)
+    try:
+        spot = steps.take(parts)
+        steps.close(but=spot.folder)
+        yield spot
+    finally:
+        steps.close()
+
+
+def system_failure(error: OSError, path: str) -> ToolFailure:
+    """What the system said about a path, for a model."""
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+        return missing(path)
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return ToolFailure("failed", f"{shown(path)} was changed while it was used; try again")
+    if error.errno == errno.ENAMETOOLONG:
+        return ToolFailure("invalid_arguments", f"{shown(path)} has a name that is too long")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return ToolFailure("denied", f"{shown(path)}: {os.strerror(error.errno)}")
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return ToolFailure("failed", f"{shown(path)}: {reason}")
+
+
+def missing(path: str) -> ToolFailure:
+    """There is nothing of that name."""
+    return ToolFailure("not_found", f"{shown(path)} does not exist")
+
+
+def places(path: Path) -> Iterator[Path]:
+    """The symbolic links that the system comes through on its way to a path, and where it ends: each is a
+    name in a folder that is free of links. There need be nothing at the end."""
+    here = Path("/")
+    pending = [*path.absolute().parts[1:]][::-1]
+    links = 0
+    while pending:
+        name = pending.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        try:
+            target = (here / name).readlink()
+        except OSError:
+            here = here / name
+            continue
+        yield here / name
+        links += 1
+        if links > _LINKS:
+            return
+        here = Path("/") if target.is_absolute() else here
+        pending += [part for part in target.parts if part != "/"][::-1]
+    yield here
+
+
+class _Steps:
+    """One walk. `_open` are the descriptors of the folders from the mount to where it stands."""
+
+    def __init__(self, mount: Mount, rules: Rules) -> None:
+        self._mount = mount
+        self._rules = rules
+        self._open = [os.open(mount.path, FOLDER)]
+        self._names: list[str] = []
+        self._links = 0
+
+    def close(self, but: int | None = None) -> None:
+        """Closes every descriptor, or every other one."""
+        for descriptor in self._open:
+            if descriptor != but:
+                os.close(descriptor)
+        self._open = [descriptor for descriptor in self._open if descriptor == but]
+
+    def take(self, parts: Iterable[str]) -> Spot:
+        self._check_folder()
+        pending = [part for part in parts if part not in ("", ".")][::-1]
+        while pending:
+            name = pending.pop()
+            if name == "..":
+                self._up()
+                continue
+            self._check_name(name)
+            found = self._look(name)
+            if found is not None and stat.S_ISLNK(found.st_mode) and (pending or self._rules.follow):
+                pending += self._target(name)
+            elif not pending:
+                if found is not None:
+                    self._check_identity(found, name)
+                return self._spot(name)
+            else:
+                self._enter(name, found)
+        return self._spot("")
+
+    def _spot(self, name: str) -> Spot:
+        return Spot(self._mount, self._open[-1], name, (*self._names, name) if name else tuple(self._names))
+
+    def _look(self, name: str) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=self._open[-1], follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def _up(self) -> None:
+        if len(self._open) == 1:
+            raise self._outside()
+        os.close(self._open.pop())
+        self._names.pop()
+
+    def _target(self, name: str) -> list[str]:
+        """The names a link leads to, last first, from where the walk stands (or stands then)."""
+        self._links += 1
+        if self._links > _LINKS:
+            raise ToolFailure("failed", f"{self._shown(name)}: its symbolic links lead in a circle")
+        target = os.readlink(name, dir_fd=self._open[-1])
+        if target.startswith("/"):
+            try:
+                target = str(Path(target).relative_to(self._mount.path))
+            except ValueError:
+                raise self._outside(name) from None
+            while len(self._open) > 1:
+                self._up()
+        return [part for part in target.split("/") if part not in ("", ".")][::-1]
+
+    def _enter(self, name: str, found: os.stat_result | None) -> None:
+        if len(self._open) > DEEPEST:
+            raise ToolFailure("invalid_arguments", f"the path is more than {DEEPEST} folders deep")
+        if found is None:
+            if not self._rules.make_folders:
+                raise missing(self._shown(name))
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self._open[-1])
+                if self._rules.made is not None:
+                    self._rules.made.append(self._spot(name).shown)
+        elif not stat.S_ISDIR(found.st_mode):
+            raise ToolFailure("not_directory", f"{self._shown(name)} is no folder")
+        self._open.append(os.open(name, FOLDER, dir_fd=self._open[-1]))
+        self._names.append(name)
+        self._check_folder()
+
+    def _check_folder(self) -> None:
+        here = self._open[-1]
+        self._check_identity(os.fstat(here), "")
+        if self._rules.writing and is_git_folder(here):
+            raise self._git("")
+
+    def _check_identity(self, found: os.stat_result, name: str) -> None:
+        if (found.st_dev, found.st_ino) in self._rules.hidden:
+            raise self._closed(name)
+
+    def _check_name(self, name: str) -> None:
+        if self._mount.writable and folded((*self._names, name)) in self._rules.closed:
+            raise self._closed(name)
+        if self._rules.writing and (is_git_name(name) or makes_git_folder(self._open[-1], (name,))):
+            raise self._git(name)
+
+    def _closed(self, name: str) -> ToolFailure:
+        return ToolFailure("denied", f"{self._shown(name)} is not for tools")
+
+    def _git(self, name: str) -> ToolFailure:
+        return ToolFailure("denied", f"{self._shown(name)} belongs to git, and tools don't write there")
+
+    def _outside(self, link: str = "") -> ToolFailure:
+        if link:
+            return ToolFailure(
+                "outside_workspace", f"{self._shown(link)} is a link that leads out of {self._mount.name}"
+            )
+        return ToolFailure("outside_workspace", f"the path leads out of {self._mount.name}")
+
+    def _shown(self, name: str) -> str:
+        return shown("/".join((self._mount.name, *self._names, *([name] if name else []))))
+
+
+def is_git_name(name: str) -> bool:
+    """Whether a file system may take the name for `.git`: some know no case, ignore some characters, or
+    have short names."""
+    plain = name.translate(_UNSEEN).casefold().split(":")[0].rstrip(". ")
+    return plain in (".git", "git~1")
+
+
+def folded(names: Iterable[str]) -> tuple[str, ...]:
+    """Names as a file system compares them that knows no case."""
+    return tuple(name.translate(_UNSEEN).casefold().rstrip(". ") for name in names)
+
+
+def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
+    """Whether git would take the folder for a repository's own: a bare one, or one beside its files. It may
+    be asked as if there were `further` names in it."""
+    names = set(folded(further))
+
+    def there(name: str) -> bool:
+        if name.casefold() in names:
+            return True
+        try:
+            os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    return there("HEAD") and (there("commondir") or (there("objects") and there("refs")))
+
+
+def makes_git_folder(descriptor: int, names: Iterable[str]) -> bool:
+    """Whether these names, once they are in the folder, make it a repository's own."""
+    marks = [name for name in folded(names) if name in _GIT_FOLDER]
+    return bool(marks) and is_git_folder(descriptor, marks)

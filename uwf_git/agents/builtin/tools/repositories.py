@@ -1,0 +1,262 @@
+"""The git repositories below a folder: which there are, and taking away those that a command made.
+
+Git runs what a repository's configuration and hooks name, and uwf takes a store from one. So a command must
+neither change a repository nor leave a new one behind. Where repositories are is looked up before it runs,
+and again when all its processes are gone; what is new by device and inode is renamed, so that nothing takes
+it for a repository and nothing is lost:
+
+    sub/.git    is then sub/.git.taken-1a2b3c4d, and the HEAD in it HEAD.taken-1a2b3c4d
+    bare/HEAD   is then bare/HEAD.taken-1a2b3c4d
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.path import DEEPEST, FOLDER, Identity, is_git_folder, is_git_name
+
+ENTRIES = 1_000_000  # files and folders that are looked through
+REPOSITORIES = 1000  # in one project; each becomes a mount
+_MARKS = frozenset(("head", "commondir", "objects", "refs"))
+_PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Found(NamedTuple):
+    """A `.git` of any kind, or the folder of a bare repository. `parts` are its names below the folder that
+    was looked through."""
+
+    parts: tuple[str, ...]
+    identity: Identity
+    bare: bool
+
+    @property
+    def shown(self) -> str:
+        return shown("/".join(("@project", *self.parts)))
+
+
+class Repositories(NamedTuple):
+    """What there is. `closed` are folders that could not be looked into."""
+
+    found: tuple[Found, ...]
+    closed: frozenset[Identity]
+
+
+class Before:
+    """What is there before a command. Its files and folders are held open for the block: no number of an
+    inode is given anew meanwhile."""
+
+    def __init__(self, project: Path) -> None:
+        self.project = project
+        self._stack = contextlib.ExitStack()
+        self.found: tuple[Found, ...] = ()
+        self._closed: frozenset[Identity] = frozenset()
+
+    def __enter__(self) -> Before:
+        """Raises ToolFailure, too_large, where there is too much to look through."""
+        with self._stack:
+            self.found, self._closed = find(self.project)
+            if len(self.found) > REPOSITORIES:
+                raise ToolFailure("too_large", f"there are over {REPOSITORIES} repositories in @project")
+            for each in self.found:
+                with contextlib.suppress(OSError):
+                    self._stack.callback(os.close, os.open(self.project.joinpath(*each.parts), _PLAIN))
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def take_new(self) -> list[str]:
+        """Takes away what is there now and was not; says what became of it, and where not all could be
+        looked through."""
+        said: list[str] = []
+        known = frozenset(each.identity for each in self.found)
+        fresh: list[Found] = []
+        try:
+            for each in _walk(self.project, _Look(known, self._closed, opens=True)):
+                if each.identity not in known:
+                    fresh.append(each)
+        except ToolFailure as failure:
+            said.append(failure.message)
+        # The innermost first, for their paths lead through the others.
+        for each in reversed(fresh):
+            said += _take(self.project, each)
+        return said
+
+
+def find(project: Path) -> Repositories:
+    """The repositories below a folder, itself included. What is inside their `.git` is not looked at.
+    Raises ToolFailure, too_large."""
+    look = _Look(None, frozenset(), opens=False)
+    return Repositories(tuple(_walk(project, look)), frozenset(look.closed))
+
+
+class _Look:
+    """How to look. `known` are repositories not to enter, None for: enter none. With `opens`, a folder of
+    the user's own that is closed to him is opened, unless it was closed `before`."""
+
+    def __init__(self, known: frozenset[Identity] | None, before: frozenset[Identity], opens: bool) -> None:
+        self.known = known
+        self.before = before
+        self.opens = opens
+        self.closed: set[Identity] = set()
+
+    def enters(self, identity: Identity) -> bool:
+        return self.known is not None and identity not in self.known
+
+
+def _walk(project: Path, look: _Look) -> Iterator[Found]:
+    """Level by level, so that what is buried deep hides nothing above it. Paths are used as they are:
+    being led astray by a command that runs beside this one costs nothing here, and `_take` looks again."""
+    left = ENTRIES
+    level: list[tuple[str, ...]] = [()]
+    for _ in range(DEEPEST + 1):
+        below: list[tuple[str, ...]] = []
+        for parts in level:
+            folder = project.joinpath(*parts)
+            marked = False
+            for entry in _listed(folder, look):
+                left -= 1
+                if left < 0:
+                    raise _too_much()
+                if _may_be_git(entry.name) and is_git_name(entry.name):
+                    git = _found((*parts, entry.name), entry.path)
+                    if git is not None:
+                        yield git
+                        if look.enters(git.identity) and entry.is_dir(follow_symlinks=False):
+                            below.append(git.parts)
+                    continue
+                marked = marked or entry.name.lower() in _MARKS
+                if entry.is_dir(follow_symlinks=False):
+                    below.append((*parts, entry.name))
+            if marked and _is_bare(folder):
+                bare = _found(parts, str(folder), bare=True)
+                if bare is not None and not (parts and is_git_name(parts[-1])):
+                    yield bare
+        if not below:
+            return
+        level = below
+    raise _too_much()
+
+
+def _listed(folder: Path, look: _Look) -> list[os.DirEntry[str]]:
+    for again in (False, True):
+        try:
+            with os.scandir(folder) as entries:
+                return list(entries)
+        except PermissionError:
+            if again or not _opened(folder, look):
+                break
+        except OSError as error:
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                break
+            raise _too_much() from None  # too long a path, most of all
+    return []
+
+
+def _opened(folder: Path, look: _Look) -> bool:
+    """Makes a closed folder one that can be looked into, if that is to be done."""
+    try:
+        descriptor = os.open(folder, _PLAIN)
+        try:
+            found = os.fstat(descriptor)
+            identity = (found.st_dev, found.st_ino)
+            look.closed.add(identity)
+            if not look.opens or identity in look.before or not stat.S_ISDIR(found.st_mode):
+                return False
+            os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(found.st_mode) | 0o700)  # noqa: PTH101
+            return True
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return False
+
+
+def _may_be_git(name: str) -> bool:
+    """A quick look, for there are many names."""
+    return not name.isascii() or name[:4].lower() in (".git", "git~")
+
+
+def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> Found | None:
+    try:
+        status = os.lstat(path)
+        # An empty folder is no repository: it keeps the place of one while a command runs.
+        if not bare and stat.S_ISDIR(status.st_mode) and not os.listdir(path):  # noqa: PTH208
+            return None
+    except PermissionError:
+        pass
+    except OSError:
+        return None
+    return Found(parts, (status.st_dev, status.st_ino), bare)
+
+
+def _is_bare(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder, FOLDER)
+    except OSError:
+        return False
+    try:
+        return is_git_folder(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _take(project: Path, found: Found) -> list[str]:
+    """Makes that nothing takes this for a repository. Says what was done, or that it could not be."""
+    mark = f".taken-{secrets.token_hex(4)}"
+    parts = found.parts if found.bare else found.parts[:-1]
+    try:
+        with _open(project, parts) as folder:
+            if found.bare:
+                _rename(folder, "HEAD", mark)
+                return [f"{found.shown} had become a git repository: its HEAD is now HEAD{mark}"]
+            name = found.parts[-1]
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if (status.st_dev, status.st_ino) != found.identity:
+                return []  # another took it meanwhile
+            if stat.S_ISDIR(status.st_mode):
+                with contextlib.suppress(FileNotFoundError), _open(project, found.parts) as inner:
+                    _rename(inner, "HEAD", mark)
+            _rename(folder, name, mark)
+            return [f"{found.shown} is now {shown(name + mark)}"]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        return [f"{found.shown} IS STILL THERE ({error.strerror}): it must be removed by hand"]
+
+
+def _rename(folder: int, name: str, mark: str) -> None:
+    try:
+        os.rename(name, name + mark, src_dir_fd=folder, dst_dir_fd=folder)
+    except PermissionError:
+        os.fchmod(folder, stat.S_IMODE(os.fstat(folder).st_mode) | 0o700)
+        os.rename(name, name + mark, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+@contextlib.contextmanager
+def _open(project: Path, parts: tuple[str, ...]) -> Iterator[int]:
+    """A folder, walked to by descriptors: no link that somebody puts there meanwhile leads elsewhere."""
+    descriptor = os.open(project, FOLDER)
+    try:
+        for name in parts:
+            inner = os.open(name, FOLDER, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _too_much() -> ToolFailure:
+    return ToolFailure(
+        "too_large",
+        f"@project has over {ENTRIES} files, or folders more than {DEEPEST} deep: it can't be looked through "
+        "for git repositories, which commands must not change or make",
+    )

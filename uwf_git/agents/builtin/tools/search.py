@@ -1,0 +1,329 @@
+"""glob and grep: over the files below a folder, without git's own, links, and what git ignores."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.files import counted, object_schema
+from uwf_git.agents.builtin.tools.outputs import SHOWN
+from uwf_git.agents.builtin.tools.path import DEEPEST, FOLDER, Spot, is_git_name
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.agents.builtin.tools.workspace import open_regular
+from uwf_git.timelimit import TimeExceeded, time_limit
+
+SECONDS = 20.0  # of one search; enforced in the main thread alone, as all of `bounds`
+FOUND = 200
+SEARCHED = 10_000_000  # bytes of a file that grep looks into
+_ENTRIES = 200_000
+_LINE = 300  # characters shown of a line that matches
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class _Found(NamedTuple):
+    """A regular file: an open folder and a name in it, and its path below the folder searched."""
+
+    folder: int
+    name: str
+    path: str
+
+
+def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    fits = _matcher(arguments["pattern"])
+    paths: list[str] = []
+    first = arguments.get("offset", 1)
+    with _below(arguments, context) as (files, spot), _limited(context):
+        for found in files:
+            if fits(found.path):
+                paths.append(f"{spot.shown}/{found.path}")
+                if len(paths) == first - 1 + FOUND + 1:
+                    break
+    return {"paths": paths[first - 1 : first - 1 + FOUND], **_more(len(paths), first)}
+
+
+def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+    pattern = _pattern(arguments)
+    fits = _matcher(arguments.get("glob", "**"))
+    first = arguments.get("offset", 1)
+    seen, size, skipped = 0, 0, 0
+    lines: list[str] = []
+    with _files(arguments, context) as (files, spot), _limited(context):
+        for found in files:
+            if not fits(found.path):
+                continue
+            text = _text(found)
+            if text is None:
+                skipped += 1
+                continue
+            name = f"{spot.shown}/{found.path}" if found.path else spot.shown
+            for number, line in enumerate(text.split("\n"), 1):
+                match = pattern.search(line)
+                if match is None:
+                    continue
+                seen += 1
+                if seen < first:
+                    continue
+                at = match.start()
+                if len(line) > _LINE:
+                    line = context.outputs.clean(line)
+                    at = found_at.start() if (found_at := pattern.search(line)) else min(at, len(line))
+                lines.append(f"{name}:{number}: {_around(line.rstrip(), at)}")
+                size += len(lines[-1])
+                if len(lines) > FOUND or size > SHOWN:
+                    lines.pop()
+                    return {"matches": lines, "truncated": True, "rest": f"use offset={first + len(lines)}"}
+    result: dict[str, Any] = {"matches": lines}
+    if skipped:
+        result["skipped"] = f"{skipped} files that are no text or over {SEARCHED} bytes"
+    return result
+
+
+def _more(count: int, first: int) -> dict[str, Any]:
+    if count <= first - 1 + FOUND:
+        return {}
+    return {"truncated": True, "rest": f"use offset={first + FOUND}"}
+
+
+@contextmanager
+def _limited(context: ToolContext) -> Iterator[None]:
+    seconds = context.seconds(SECONDS)
+    try:
+        with time_limit(seconds):
+            yield
+    except TimeExceeded:
+        raise ToolFailure(
+            "timeout", f"the search took over {seconds:.3g} s: name a smaller folder or a simpler pattern"
+        ) from None
+
+
+@contextmanager
+def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
+    """What is below the path of a call, or the one file where it is one."""
+    path = arguments.get("path", "@project")
+    with context.workspace.locate(path) as spot:
+        found = spot.status()
+        if found is not None and not stat.S_ISDIR(found.st_mode):
+            with open_regular(spot):  # whatever is wrong with it is said here
+                yield iter([_Found(spot.folder, spot.name, "")]), spot
+            return
+    with _below(arguments, context) as below:
+        yield below
+
+
+@contextmanager
+def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
+    """The files below the folder of a call, in the order of their names."""
+    with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
+        ignored = _nothing if arguments.get("ignored", False) else _ignored(spot)
+        yield _Below(context, ignored).files(folder, ()), spot
+
+
+class _Below:
+    """One walk below a folder, by descriptors, links not followed."""
+
+    def __init__(self, context: ToolContext, ignored: Callable[[str], bool]) -> None:
+        self._context = context
+        self._ignored = ignored
+        self._left = _ENTRIES
+
+    def files(self, folder: int, parts: tuple[str, ...]) -> Iterator[_Found]:
+        if len(parts) > DEEPEST:
+            return
+        with os.scandir(folder) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+        for entry in listed:
+            self._left -= 1
+            if self._left < 0:
+                raise ToolFailure("too_large", f"there are over {_ENTRIES} files: name a smaller folder")
+            path = "/".join((*parts, entry.name))
+            if self._skipped(entry, path):
+                continue
+            if entry.is_file(follow_symlinks=False):
+                yield _Found(folder, entry.name, path)
+            elif entry.is_dir(follow_symlinks=False):
+                yield from self._inside(folder, entry.name, parts)
+
+    def _skipped(self, entry: os.DirEntry[str], path: str) -> bool:
+        if is_git_name(entry.name):
+            return True
+        workspace = self._context.workspace
+        if workspace.hidden and workspace.is_hidden(entry.stat(follow_symlinks=False)):
+            return True
+        return self._ignored(path + "/" if entry.is_dir(follow_symlinks=False) else path)
+
+    def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
+        try:
+            inner = os.open(name, FOLDER, dir_fd=folder)
+        except OSError:
+            return  # gone, or not for us to read
+        try:
+            yield from self.files(inner, (*parts, name))
+        finally:
+            os.close(inner)
+
+
+def _nothing(_path: str) -> bool:
+    return False
+
+
+def _ignored(spot: Spot) -> Callable[[str], bool]:
+    """Whether git ignores a path below the spot, a folder's with a slash at its end. Where there is no
+    repository that can be read, nothing is ignored."""
+    # The library, not the program: a project's git configuration can name commands to run.
+    import pygit2
+
+    folder = spot.mount.path.joinpath(*spot.parts)
+    try:
+        where = pygit2.discover_repository(str(folder))
+        repository = pygit2.Repository(where) if where else None
+        if repository is None or repository.workdir is None:
+            return _nothing
+        below = folder.relative_to(Path(repository.workdir).resolve()).as_posix()
+    except (pygit2.GitError, KeyError, ValueError, OSError):
+        return _nothing
+    prefix = "" if below == "." else below + "/"
+    known = repository
+
+    def ignored(path: str) -> bool:
+        try:
+            return bool(known.path_is_ignored(prefix + path))
+        except (pygit2.GitError, ValueError, UnicodeError):
+            return False
+
+    return ignored
+
+
+def _text(found: _Found) -> str | None:
+    """A file's text, None for what is none, too large, or not to be read."""
+    try:
+        with open(os.open(found.name, _FILE, dir_fd=found.folder), "rb") as file:
+            if os.fstat(file.fileno()).st_size > SEARCHED:
+                return None
+            data = file.read(SEARCHED)
+    except OSError:
+        return None
+    return None if b"\0" in data[:8192] else data.decode("utf-8", "replace")
+
+
+def _pattern(arguments: dict[str, Any]) -> re.Pattern[str]:
+    text = arguments["pattern"]
+    try:
+        return _compiled(re.escape(text) if arguments.get("literal") else text, _flags(arguments))
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ToolFailure(
+            "invalid_arguments", f"no regular expression: {shown(str(error))}; literal: true takes it as text"
+        ) from None
+
+
+def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    import warnings
+
+    with warnings.catch_warnings():
+        # What a later Python may read otherwise is no news for the user's terminal.
+        warnings.simplefilter("ignore")
+        return re.compile(pattern, flags)
+
+
+def _flags(arguments: dict[str, Any]) -> int:
+    return int(re.IGNORECASE) if arguments.get("ignoreCase") else 0
+
+
+def _around(line: str, position: int) -> str:
+    if len(line) <= _LINE:
+        return line
+    begin = max(0, min(position - _LINE // 3, len(line) - _LINE))
+    end = begin + _LINE
+    return ("…" if begin else "") + line[begin:end] + ("…" if end < len(line) else "")
+
+
+@lru_cache(maxsize=64)
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a path fits a glob: `*` and `?` within a name, `**` over folders, `[…]`, `{a,b}`. A glob
+    without a slash is meant for the name alone."""
+    for mount in ("@project/", "./"):
+        pattern = pattern.removeprefix(mount)
+    try:
+        compiled = _compiled(_translated(pattern), re.DOTALL)
+    except (re.error, RecursionError, OverflowError):
+        raise ToolFailure("invalid_arguments", f"{shown(pattern)} is no glob") from None
+    if "/" in pattern or pattern == "**":
+        return lambda path: compiled.fullmatch(path) is not None
+    return lambda path: compiled.fullmatch(path.rsplit("/", 1)[-1]) is not None
+
+
+def _translated(pattern: str) -> str:
+    result: list[str] = []
+    position = open_braces = 0
+    while position < len(pattern):
+        rest = pattern[position:]
+        sign = rest[0]
+        step = 1
+        if rest.startswith("**/"):
+            result.append("(?:[^/]+/)*")
+            step = 3
+        elif rest.startswith("**"):
+            result.append(".*")
+            step = 2
+        elif sign == "*":
+            result.append("[^/]*")
+        elif sign == "?":
+            result.append("[^/]")
+        elif sign == "[" and (found := re.match(r"\[([!^]?)(\]?[^\]/]*)\]", rest)):
+            inside = re.sub(r"([\\\[&~|])", r"\\\1", found[2])
+            result.append(f"(?!/)[{'^' if found[1] else ''}{inside}]")
+            step = found.end()
+        elif sign == "{" and "}" in rest:
+            result.append("(?:")
+            open_braces += 1
+        elif sign == "," and open_braces:
+            result.append("|")
+        elif sign == "}" and open_braces:
+            result.append(")")
+            open_braces -= 1
+        else:
+            result.append(re.escape(sign))
+        position += step
+    return "".join(result) + ")" * open_braces
+
+
+_BELOW = {"type": "string", "minLength": 1, "description": "a folder; @project if nothing is said"}
+_IGNORED = {"type": "boolean", "description": "also what git ignores"}
+_FIRST = counted("the first result, counted from 1")
+
+SEARCH = (
+    Tool(
+        "glob",
+        "Finds files by a pattern such as *.py, src/**/*.{ts,tsx}. Links, git's own files and what git "
+        "ignores are left out.",
+        object_schema(
+            ("pattern",),
+            pattern={"type": "string", "minLength": 1, "maxLength": 500},
+            path=_BELOW,
+            ignored=_IGNORED,
+            offset=_FIRST,
+        ),
+        glob,
+    ),
+    Tool(
+        "grep",
+        "Searches text files for a regular expression (Python's), line by line. Answers path:line: text.",
+        object_schema(
+            ("pattern",),
+            pattern={"type": "string", "minLength": 1, "maxLength": 1000},
+            path={**_BELOW, "description": "a folder or a file; @project if nothing is said"},
+            glob={"type": "string", "minLength": 1, "maxLength": 500, "description": "only these files"},
+            ignoreCase={"type": "boolean"},
+            literal={"type": "boolean", "description": "the pattern is a plain text"},
+            ignored=_IGNORED,
+            offset=_FIRST,
+        ),
+        grep,
+    ),
+)

@@ -1,0 +1,238 @@
+"""`uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`, `uwf-cursor`, `uwf-llm-cli`, and
+`uwf-cli NAME` for a row of `agentClis`: a role is done by an agent CLI that is installed on this machine.
+
+Arguments are handed on to the program. It works in the step's folder with the user's own login, and under
+the tool policy as far as its flags can say it. A role that comes back goes on in its session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.agents.cli.rows import TABLE, shipped_row
+from uwf_git.config.agent_cli import Row
+from uwf_git.errors import Invalid, Usage
+from uwf_git.kit import Agent, Context, Reply, TurnRecord, create_agent
+
+if TYPE_CHECKING:
+    from uwf_git.agents.cli.run import Run
+
+ANY = "uwf-cli"
+_LOG = 32 * 1024 * 1024  # bytes of a row's second call
+_LOG_TIMEOUT = 60.0  # seconds
+_INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's limit is 128 KiB
+
+
+class Options(NamedTuple):
+    """The agent's arguments. `name` is that of a row of the configuration, "" where the agent has its own."""
+
+    name: str
+    args: tuple[str, ...]
+
+
+def agent_called(command: str) -> Agent:
+    """The agent of a shipped row by its command's name, and the one of users' rows for any other."""
+    row = shipped_row(command.removeprefix("uwf-"))
+    return agent_of(row) if row is not None else _of_any_row()
+
+
+def agent_of(row: Row) -> Agent:
+    """An agent that is played by the program of this row."""
+
+    name = f"uwf-{row.name}"
+
+    def run(ctx: Context) -> Reply:
+        return _Role(ctx, name, row).begin()
+
+    def continue_(ctx: Context, session: str, message: str) -> Reply:
+        return _Role(ctx, name, row).go_on(session, message)
+
+    usage = f"{name} [ARG…]   the arguments are those of {row.program}"
+    return create_agent(row.name, run, continue_, lambda args: Options("", tuple(args)), usage)
+
+
+def _of_any_row() -> Agent:
+    def run(ctx: Context) -> Reply:
+        return _Role(ctx, _name_of(ctx.options), _row(ctx)).begin()
+
+    def continue_(ctx: Context, session: str, message: str) -> Reply:
+        return _Role(ctx, _name_of(ctx.options), _row(ctx)).go_on(session, message)
+
+    usage = f"{ANY} NAME [ARG…]"
+    return create_agent(ANY, run, continue_, _parse_name, usage, _name_of)
+
+
+def _name_of(options: Options) -> str:
+    """The name that steps by a row bear: sessions are kept by it, and each program has its own."""
+    return f"{ANY}/{options.name}"
+
+
+def _parse_name(args: Sequence[str]) -> Options:
+    if not args or args[0].startswith("-"):
+        raise Usage(
+            "uwf-cli needs the name of a row", "uwf-cli NAME, with NAME under agentClis in config.yaml"
+        )
+    return Options(args[0], tuple(args[1:]))
+
+
+def _row(ctx: Context) -> Row:
+    from uwf_git.text import nearest
+    from uwf_git.values.yaml12 import one_line
+
+    name = ctx.options.name
+    if name in ctx.config.broken_clis:
+        raise Invalid(
+            f'config.yaml: agentClis "{one_line(name, 40)}": {one_line(ctx.config.broken_clis[name], 1000)}',
+            f"correct the row: uwf config set agentClis.{name}.KEY VALUE",
+        )
+    row = ctx.config.agent_clis.get(name) or shipped_row(name)
+    if row is None:
+        hint = nearest(name, [*ctx.config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
+        raise Usage(f"there is no agent CLI called {name!r}", hint)
+    return row
+
+
+class _Role:
+    """One role of one step, played by the program of a row under the agent's `name`."""
+
+    def __init__(self, ctx: Context, name: str, row: Row) -> None:
+        from uwf_git.agents.builtin.surroundings import effective_policy
+        from uwf_git.agents.cli.call import environment, extra_for
+        from uwf_git.store.location import Location
+
+        self._ctx = ctx
+        self._name = name
+        self._row = row
+        extra = extra_for(row, effective_policy(ctx), ctx.options.args)
+        self._args = extra.args
+        place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
+        own = {**place, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
+        self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
+
+    def begin(self) -> Reply:
+        """A step from its beginning: in the session of this role's last step, if there is one."""
+        ctx = self._ctx
+        session = ctx.previous_session
+        if session is None or not self._row.resume:
+            return self._fresh(ctx.prompt)
+        return self._resumed(session, ctx.prompt_for_resumed_session, ctx.prompt)
+
+    def go_on(self, session: str, message: str) -> Reply:
+        """One more message in a session."""
+        from uwf_git.kit.memory import carry_on
+
+        ctx = self._ctx
+        last = _answers.pop((self._name, session), None)
+        if last is not None:
+            whole = f"{ctx.prompt}\n\n# Your answer so far\n\n{last}\n\n# What is wrong with it\n\n{message}"
+        elif ctx.resume is not None:
+            whole = carry_on(ctx.resume.error, ctx.prompt)
+        else:
+            whole = f"{ctx.prompt}\n\n{message}"
+        return self._resumed(session, message, whole)
+
+    def _resumed(self, session: str, message: str, whole: str) -> Reply:
+        """The reply to a message in a session, or to the whole context where the session can't be gone on
+        with."""
+        if not self._row.resume:
+            return self._fresh(whole, f"{self._row.program} can't go on in a session")
+        run = self._call(self._row.resume, message, session)
+        lost = run.lost()
+        if lost is None:
+            return self._checked(run, run.reply())
+        return self._fresh(whole, f"{lost}; begun anew with the whole context", run.reply())
+
+    def _fresh(self, prompt: str, note: str = "", wasted: Reply | None = None) -> Reply:
+        """The reply to the whole context in a new session. What was `wasted` on another one is counted with
+        it."""
+        from uwf_git.kit.extract import sum_usage
+
+        run = self._call(self._row.first, prompt, None)
+        reply = run.reply()
+        if note:
+            reply = reply._replace(notes=(note, *reply.notes))
+        if wasted is not None:
+            costs = [each for each in (wasted.cost, reply.cost) if each is not None]
+            turns = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+            reply = reply._replace(
+                usage=sum_usage([wasted, reply]),
+                turns=(*wasted.turns, *turns),
+                cost=sum(costs) if costs else None,
+            )
+        return self._checked(run, reply)
+
+    def _checked(self, run: Run, reply: Reply) -> Reply:
+        from uwf_git.kit.extract import failed_with
+
+        failure = run.failure(self._env)
+        if failure is not None:
+            raise failed_with(reply, failure.message, failure.hint)
+        if reply.session:
+            _answers[self._name, reply.session] = reply.text
+        return reply
+
+    def _call(self, words: Sequence[str], prompt: str, session: str | None) -> Run:
+        from uuid import uuid4
+
+        from uwf_git.agents.cli.call import arguments, require
+        from uwf_git.agents.cli.run import OtherSession, Run
+        from uwf_git.agents.exec import held_lock
+        from uwf_git.processes import run_command
+
+        ctx, row = self._ctx, self._row
+        require(row, self._env)
+        data = prompt.encode("utf-8", "replace")
+        run = Run(ctx, self._name, row, session)
+        finished = None
+        with contextlib.ExitStack() as stack:
+            said = prompt.replace("\0", "�") if row.prompt == "argument" else ""
+            if len(said.encode("utf-8", "replace")) > _INLINE:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-prompt-"))
+                path = Path(folder, "prompt.md")
+                path.write_bytes(data)
+                said = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
+            values = {"session": session or "", "new": str(uuid4()), "prompt": said, "cwd": str(ctx.cwd)}
+            argv = [row.program, *arguments(words, self._args, values)]
+            with contextlib.suppress(OtherSession):
+                finished = run_command(
+                    argv,
+                    stdin=data if row.prompt == "stdin" else None,
+                    cwd=ctx.cwd,
+                    env=self._env,
+                    timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
+                    pass_fds=held_lock(ctx),
+                    on_stdout=run.feed,
+                )
+        run.end(finished)
+        if row.after is not None and finished is not None and not finished.timed_out and run.session:
+            self._read_log(run, row.after.args)
+        return run
+
+    def _read_log(self, run: Run, words: Sequence[str]) -> None:
+        from uwf_git.agents.cli.call import arguments
+        from uwf_git.processes import run_command
+
+        values = {"session": run.session or "", "cwd": str(self._ctx.cwd)}
+        argv = [self._row.program, *arguments(words, (), values)]
+        done = run_command(argv, cwd=self._ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
+        run.take_log(done.stdout_tail)
+
+
+_answers: dict[tuple[str, str], str] = {}
+"""The last answer in an agent's session, should that be lost before it can be corrected."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The command by whose name it was called."""
+    agent_called(Path(sys.argv[0]).name).main(argv)
+
+
+if __name__ == "__main__":
+    main()

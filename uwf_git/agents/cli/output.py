@@ -1,0 +1,425 @@
+"""Reads what an agent CLI prints, as its row of the table says, while it prints it.
+
+    output = Output(row, on_turn=ctx.record, on_session=ctx.in_session)
+    run_command(…, on_stdout=output.feed)
+    said = output.end(stderr)
+
+Values are looked at one after the other and then forgotten, so what a CLI prints may be of any size; of a text at most
+`MOST` bytes are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from uwf_git.agents.cli.printed import parse
+from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
+from uwf_git.kit.context import TurnRecord, Usage
+
+MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
+SHOWN = 400  # characters of what came, in an error
+_LONGEST = 200_000  # characters of a text in a turn
+_LINES = 3
+
+
+class Spent(NamedTuple):
+    """Tokens and US dollars. With `whole_session` they count everything that the session ever cost."""
+
+    usage: Usage
+    cost: float | None
+    whole_session: bool = False
+
+
+class Said(NamedTuple):
+    """What a run came to. `text` is None where the row found no answer; `known` is how many values the row
+    recognised something in, `came` the first lines of what was printed. `errors` are the CLI's own words; `complaints`
+    too, but they mean a failure only where the program says so by its exit status."""
+
+    text: str | None
+    session: str | None
+    model: str | None
+    spent: Spent | None
+    turns: tuple[TurnRecord, ...]
+    errors: tuple[str, ...]
+    complaints: tuple[str, ...]
+    denied: tuple[str, ...]
+    known: int
+    came: str
+
+
+def values(value: Any, path: Path) -> Iterator[Any]:
+    """What stands at a path, nothing where the path leads nowhere."""
+    if not path:
+        yield value
+        return
+    step, rest = path[0], path[1:]
+    if step in (EVERY, KEYS):
+        listed = value.values() if isinstance(value, dict) and step == EVERY else value
+        for each in listed if isinstance(value, dict | list) else ():
+            yield from values(each, rest)
+    elif isinstance(step, int):
+        if isinstance(value, list) and -len(value) <= step < len(value):
+            yield from values(value[step], rest)
+    elif isinstance(value, dict) and step in value:
+        yield from values(value[step], rest)
+
+
+def holds(value: Any, tests: Tests) -> bool:
+    """Whether a value has what each of the tests wants."""
+    return all(_wanted(list(values(value, path)), wanted) for path, wanted in tests)
+
+
+def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
+    if "*" in wanted and any(each not in (None, False, "", [], {}) for each in found):
+        return True
+    return (None in wanted and not found) or any(each in wanted for each in found)
+
+
+def selected(value: Any, select: Select) -> Iterator[Any]:
+    """The parts of a printed value that a row means."""
+    if not holds(value, select.when):
+        return
+    for part in [value] if select.each is None else values(value, select.each):
+        if holds(part, select.where):
+            yield part
+
+
+class Output:
+    """The output of one run of a row's program. `on_turn` is handed each turn when it is whole,
+    `on_session` the session's id when it is first seen."""
+
+    def __init__(
+        self,
+        row: Row,
+        on_turn: Callable[[TurnRecord], None] | None = None,
+        on_session: Callable[[str], None] | None = None,
+    ) -> None:
+        self._row = row
+        self._on_session = on_session
+        self._buffer = bytearray()
+        self._searched = 0
+        self._skipping = False
+        self._came = bytearray()
+        names = ("session", "model", "text", "errors", "complaints", "denied")
+        self._found: dict[str, list[str]] = {name: [] for name in names}
+        self._spent = [_Spending(place) for place in row.usage]
+        self._turns = _Turns(on_turn)
+        self._known = 0
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next piece of standard output."""
+        if len(self._came) < 4 * SHOWN:
+            self._came += data[: 4 * SHOWN]
+        self._buffer += data
+        if self._row.output != "lines":
+            del self._buffer[MOST:]
+            return
+        while (end := self._buffer.find(b"\n", self._searched)) >= 0:
+            if not self._skipping:
+                self._line(bytes(self._buffer[:end]))
+            self._skipping = False
+            del self._buffer[: end + 1]
+            self._searched = 0
+        self._searched = len(self._buffer)
+        if self._searched > MOST:
+            self._skipping, self._searched = True, 0
+            self._buffer.clear()
+
+    def end(self, stderr: bytes = b"") -> Said:
+        """What the run came to, now that the program has ended."""
+        whole = self._buffer.decode("utf-8", "replace")
+        if self._row.output == "lines":
+            if not self._skipping:
+                self._line(bytes(self._buffer))
+        elif self._row.output == "json":
+            for value in _whole(whole):
+                for each in _parts(value, self._row.after):
+                    self._value(each)
+        else:
+            self._value(whole.replace("\r\n", "\n"))
+        self._buffer.clear()
+        self._value(stderr.decode("utf-8", "replace"), "stderr")
+        turns = self._turns.end()
+        found = self._found
+        return Said(
+            self._text(turns),
+            next(iter(found["session"]), None),
+            next(iter(found["model"]), None),
+            next((spent for each in self._spent if (spent := each.total())), None),
+            turns,
+            tuple(dict.fromkeys(found["errors"])),
+            tuple(dict.fromkeys(found["complaints"])),
+            tuple(dict.fromkeys(found["denied"])),
+            self._known,
+            shown(bytes(self._came)),
+        )
+
+    def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
+        if self._found["text"]:
+            return self._found["text"][-1]
+        return next((turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), None)
+
+    def _line(self, line: bytes) -> None:
+        line = line.strip()
+        if line[:1] in (b"{", b"["):
+            value = parse(line)
+            if value is not None:
+                self._value(value)
+
+    def _value(self, value: Any, stream: str = "stdout") -> None:
+        row, known = self._row, False
+        told = "complaints" if stream == "stderr" or row.output == "text" else "errors"
+        for name, finds in (
+            *(("session", row.session), ("model", row.model), ("text", row.text)),
+            *((told, row.errors), ("denied", row.denied)),
+        ):
+            for find in finds:
+                for text in _texts(value, find) if find.stream == stream else ():
+                    self._take(name, text)
+                    known = True
+        if stream == "stdout":
+            if row.output == "text" and not row.text and value.strip():
+                self._found["text"].append(value)
+            known |= bool([place for place in self._spent if place.take(value)])
+            known |= bool([turn for turn in row.turns if self._turns.take(turn, value)])
+        self._known += known
+
+    def _take(self, name: str, text: str) -> None:
+        kept = self._found[name]
+        if name == "text":
+            kept[:] = [text]
+            return
+        if not text.strip() or len(kept) >= 100:
+            return
+        kept.append(text.strip()[:_LONGEST])
+        if name == "session" and len(kept) == 1 and self._on_session:
+            self._on_session(kept[0])
+
+
+class _Spending:
+    """Tokens and cost, as one place in the output gives them."""
+
+    def __init__(self, place: UsageAt) -> None:
+        self._place = place
+        self._sums: list[float] | None = None
+        self._cost: float | None = None
+
+    def take(self, value: Any) -> bool:
+        place = self._place
+        parts = list(selected(value, place.select))
+        numbers = [
+            [number for part in parts for path in paths for number in _numbers(part, path)]
+            for paths in (place.input, place.output, place.cached)
+        ]
+        costs = [number for part in parts for path in place.cost for number in _numbers(part, path)]
+        if not any(numbers) and not costs:
+            return False
+        sums = [sum(each) for each in numbers]
+        cost = sum(costs) if costs else None
+        if place.total == "sum" and self._sums is not None:
+            sums = [before + now for before, now in zip(self._sums, sums, strict=True)]
+            cost = cost if self._cost is None else self._cost + (cost or 0.0)
+        self._sums, self._cost = sums, cost
+        return True
+
+    def total(self) -> Spent | None:
+        if self._sums is None:
+            return None
+        usage = Usage(*(int(number) for number in self._sums))
+        return Spent(usage, self._cost, self._place.total == "session")
+
+
+class _Turns:
+    """Turns put together from what says parts of them: an assistant's words first, then each of the calls
+    it makes, in their order, whatever order the results come in."""
+
+    def __init__(self, on_turn: Callable[[TurnRecord], None] | None) -> None:
+        self._on_turn = on_turn
+        self._done: list[TurnRecord] = []
+        self._saying: list[str] | None = None
+        self._group: Any = None
+        self._calls: list[TurnRecord] = []  # open, or closed behind one that is open
+        self._open: set[int] = set()
+
+    def take(self, place: TurnAt, value: Any) -> bool:
+        group = _first(value, place.group)
+        known = False
+        for part in selected(value, place.select):
+            known = True
+            if place.text is not None:
+                self._say(place, part, group)
+            elif place.tool is not None:
+                self._call(place, part, group)
+            else:
+                self._result(place, part)
+        return known
+
+    def end(self) -> tuple[TurnRecord, ...]:
+        self._close_speech()
+        for turn in self._calls:  # what never got a result
+            self._add(turn)
+        self._calls, self._open = [], set()
+        return tuple(self._done)
+
+    def _say(self, place: TurnAt, part: Any, group: Any) -> None:
+        text = _text(_first(part, place.text))
+        if not text:
+            return
+        same = self._saying is not None and (place.delta or (group is not None and group == self._group))
+        if not same:
+            self._close_speech()
+            self._saying = []
+        assert self._saying is not None
+        self._saying.append(text if place.delta or not self._saying else f"\n\n{text}")
+        self._group = group
+
+    def _close_speech(self) -> None:
+        if self._saying is not None:
+            self._add(TurnRecord("assistant", _cut("".join(self._saying))))
+            self._saying = None
+
+    def _call(self, place: TurnAt, part: Any, group: Any) -> None:
+        call = _first(part, place.call)
+        known = self._find(call)
+        if known is not None:  # said once more, with its result this time
+            self._close(known, place, part)
+            return
+        self._close_speech()
+        if (group is not None and group != self._group) or not self._done:
+            self._add(TurnRecord("assistant", ""))  # it called without a word
+        self._group = group
+        self._calls.append(
+            TurnRecord(
+                "tool",
+                "",
+                tool=_text(_first(part, place.tool)) or "tool",
+                arguments=_small(_arguments(_first(part, place.arguments))),
+                call=None if call is None else _text(call),
+                failed=True,
+            )
+        )
+        self._open.add(len(self._calls) - 1)
+        if place.result is not None:
+            self._close(len(self._calls) - 1, place, part)
+
+    def _result(self, place: TurnAt, part: Any) -> None:
+        known = self._find(_first(part, place.call))
+        if known is not None:
+            self._close(known, place, part)
+
+    def _find(self, call: Any) -> int | None:
+        if call is None:
+            return None
+        return next((at for at in sorted(self._open) if self._calls[at].call == _text(call)), None)
+
+    def _close(self, at: int, place: TurnAt, part: Any) -> None:
+        result = _small(_first(part, place.result))
+        failed = bool(place.failed) and holds(part, place.failed)
+        text = _cut(result if isinstance(result, str) else _joined(result))
+        self._calls[at] = self._calls[at]._replace(text=text, result=result, failed=failed)
+        self._open.discard(at)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Hands on the calls that are whole and have none open before them."""
+        while self._calls and 0 not in self._open:
+            self._add(self._calls.pop(0))
+            self._open = {at - 1 for at in self._open}
+
+    def _add(self, turn: TurnRecord) -> None:
+        self._done.append(turn)
+        if self._on_turn:
+            self._on_turn(turn)
+
+
+def _parts(value: Any, after: After | None) -> Iterator[Any]:
+    """What is looked at one by one: the items of a list; of a log the whole first, then its items."""
+    if after is None or after.each is None:
+        yield from value if isinstance(value, list) else [value]
+        return
+    yield value
+    items = list(values(value, after.each))
+    begin = 0
+    if after.since:
+        begin = max((at + 1 for at, item in enumerate(items) if holds(item, after.since)), default=0)
+    yield from items[begin:]
+
+
+def shown(data: bytes | str) -> str:
+    """The first lines of what came, short enough for an error's one line."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][:_LINES]
+    text = "".join(each if each.isprintable() else "�" for each in " ⏎ ".join(lines))
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
+
+def _texts(value: Any, find: Find) -> Iterator[str]:
+    for part in selected(value, find.select):
+        for each in values(part, find.path):
+            if each is None:
+                continue
+            text = _text(each)
+            if find.pattern is None:
+                yield text
+                continue
+            for match in re.finditer(find.pattern, text):
+                yield match[1] if match.re.groups and match[1] is not None else match[0]
+
+
+def _numbers(value: Any, path: Path) -> Iterator[float]:
+    for each in values(value, path):
+        if isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < 1e15:
+            yield each
+
+
+def _first(value: Any, path: Path | None) -> Any:
+    return None if path is None else next(values(value, path), None)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _arguments(value: Any) -> Any:
+    """Arguments of a call, which some print as JSON in a text."""
+    parsed = parse(value) if isinstance(value, str) and value.startswith("{") else None
+    return value if parsed is None else parsed
+
+
+def _joined(value: Any) -> str:
+    """The text in a result: of a list of content blocks their texts."""
+    if isinstance(value, list) and value and all(isinstance(e, dict) and "text" in e for e in value):
+        return "\n".join(_text(each["text"]) for each in value)
+    return _text(value)
+
+
+def _cut(text: str) -> str:
+    left = len(text) - _LONGEST
+    return text if left <= 0 else f"{text[:_LONGEST]}\n[… {left} more characters are left out …]"
+
+
+def _small(value: Any) -> Any:
+    """A JSON value with its long texts cut."""
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, list):
+        return [_small(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _small(each) for key, each in value.items()}
+    return value
+
+
+def _whole(text: str) -> Iterator[Any]:
+    """The JSON value that a program printed, after whatever lines it printed first."""
+    for start in re.finditer(r"(?m)^\s*[\[{]", text):
+        value = parse(text[start.start() :])
+        if value is not None:
+            yield value
+            return
+        if start.start() > 100_000:
+            return

@@ -1,0 +1,445 @@
+"""The agent CLIs that are known without a word in the configuration, in the form that users write in theirs.
+
+What each of them prints was observed with the versions in `OBSERVED`; Cursor's, which can't be had without
+an account, is as its documentation has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from uwf_git.config.agent_cli import Row, parse_row
+
+OBSERVED = {
+    "claude-code": "2.1.330",
+    "codex": "0.169.0",
+    "gemini": "0.61.0",
+    "opencode": "1.18.33",
+    "hermes": "0.19.0",
+    "llm-cli": "0.36",
+}
+
+NESTED = (
+    *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_EXECPATH", "CLAUDE_PID"),
+    *("CLAUDE_CODE_CHILD_SESSION", "CLAUDE_CODE_CHILD_NOTES_DIR", "CLAUDE_CODE_SESSION_ID", "AI_AGENT"),
+    *("CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"),
+    *("CODEX_SESSION_ID", "CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID", "CODEX_CI", "CODEX_SANDBOX"),
+    *("CODEX_SANDBOX_NETWORK_DISABLED", "GEMINI_CLI", "OPENCODE", "OPENCODE_PID", "OPENCODE_RUN_ID"),
+    *("CURSOR_AGENT", "CURSOR_TRACE_ID"),
+)
+"""What these programs set for the commands they run. Started by one of those, a CLI would take itself for a part of
+that session."""
+
+_CLAUDE: Mapping[str, Any] = {
+    "program": "claude",
+    "install": "npm install -g @anthropic-ai/claude-code",
+    "version": {"args": ["--version"], "least": "2.1.0"},
+    "first": ["-p", "--output-format", "stream-json", "--verbose", "--session-id", "{new}", "{args}"],
+    "resume": ["-p", "--output-format", "stream-json", "--verbose", "--resume", "{session}", "{args}"],
+    "output": "lines",
+    "env": {"DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"},
+    "options": [
+        {
+            "if": "write",
+            "args": ["--permission-mode", "acceptEdits"],
+            "unless": ["--permission-mode", "--dangerously-skip-permissions"],
+        },
+        {"if": "readonly", "args": ["--disallowedTools", "Edit,Write,NotebookEdit"]},
+        {"if": "run", "args": ["--allowedTools", "Bash"]},
+        {"if": "norun", "args": ["--disallowedTools", "Bash,Monitor"]},
+        {"if": "fetch", "args": ["--allowedTools", "WebFetch,WebSearch"]},
+        {"if": "nofetch", "args": ["--disallowedTools", "WebFetch,WebSearch"]},
+        {"if": "nomcp", "args": ["--strict-mcp-config"], "unless": ["--mcp-config"]},
+    ],
+    "session": ".session_id",
+    "text": {"path": ".result", "when": {"type": "result"}},
+    "model": {"path": ".model", "when": {"type": "system", "subtype": "init"}},
+    "usage": [
+        {  # that of this run, by model; total_cost_usd is that of the whole session
+            "when": {"type": "result"},
+            "each": ".model_usage_since_last_result[]",
+            "input": [".inputTokens", ".cacheReadInputTokens", ".cacheCreationInputTokens"],
+            "output": ".outputTokens",
+            "cached": ".cacheReadInputTokens",
+            "cost": ".costUSD",
+            "total": "sum",  # it answers again when what it left running has ended
+        },
+        {
+            "when": {"type": "result"},
+            "input": [
+                ".usage.input_tokens",
+                ".usage.cache_read_input_tokens",
+                ".usage.cache_creation_input_tokens",
+            ],
+            "output": ".usage.output_tokens",
+            "cached": ".usage.cache_read_input_tokens",
+            "total": "sum",
+        },
+    ],
+    "turns": [
+        {
+            "when": {"type": "assistant", "parent_tool_use_id": None},
+            "each": ".message.content[]",
+            "where": {"type": "text"},
+            "text": ".text",
+            "group": ".message.id",
+        },
+        {
+            "when": {"type": "assistant"},
+            "each": ".message.content[]",
+            "where": {"type": "tool_use"},
+            "group": ".message.id",
+            "call": ".id",
+            "tool": ".name",
+            "arguments": ".input",
+        },
+        {
+            "when": {"type": "user"},
+            "each": ".message.content[]",
+            "where": {"type": "tool_result"},
+            "call": ".tool_use_id",
+            "result": ".content",
+            "failed": {"is_error": True},
+        },
+    ],
+    "errors": [
+        {"path": ".result", "when": {"type": "result", "is_error": True}},
+        {"path": ".errors[]", "when": {"type": "result", "is_error": True}},
+    ],
+    "denied": {"path": ".permission_denials[].tool_name", "when": {"type": "result"}},
+    "login": r"(?i)not logged in|run /login|invalid api key|failed to authenticate|oauth token has expired",
+    "signIn": "run claude and log in there, or set ANTHROPIC_API_KEY",
+    "lost": r"No conversation found|requires a valid session ID",
+}
+
+_CODEX: Mapping[str, Any] = {
+    "program": "codex",
+    "install": "npm install -g @openai/codex",
+    "version": {"args": ["--version"], "least": "0.100.0"},
+    "first": ["exec", "--json", "--skip-git-repo-check", "{args}", "-"],
+    # What stands before `resume` holds for it too, and only there a sandbox may be named.
+    "resume": ["exec", "--json", "--skip-git-repo-check", "{args}", "resume", "{session}", "-"],
+    "output": "lines",
+    "options": [
+        {"if": "always", "args": ["-c", "analytics.enabled=false"]},
+        {
+            "if": "write",
+            "args": ["--sandbox", "workspace-write"],
+            "unless": ["-s", "--sandbox", "--dangerously-bypass-approvals-and-sandbox", "--approve-for-me"],
+        },
+        {
+            "if": "readonly",
+            "args": ["--sandbox", "read-only"],
+            "unless": ["-s", "--sandbox", "--dangerously-bypass-approvals-and-sandbox", "--approve-for-me"],
+        },
+        {"if": "run"},
+        {"if": "norun", "args": ["-c", "features.shell_tool=false"]},
+        {"if": "network", "args": ["-c", "sandbox_workspace_write.network_access=true"]},
+        {"if": "nofetch", "args": ["-c", 'web_search="disabled"']},
+    ],
+    "session": {"path": ".thread_id", "when": {"type": "thread.started"}},
+    "text": {"path": ".item.text", "when": {"type": "item.completed", "item.type": "agent_message"}},
+    "usage": {
+        "when": {"type": "turn.completed"},
+        "input": ".usage.input_tokens",
+        "output": ".usage.output_tokens",
+        "cached": ".usage.cached_input_tokens",
+        "total": "session",
+    },
+    "turns": [
+        {"when": {"type": "item.completed", "item.type": "agent_message"}, "text": ".item.text"},
+        {
+            "when": {"type": "item.completed", "item.type": "command_execution"},
+            "call": ".item.id",
+            "tool": ".item.type",
+            "arguments": ".item.command",
+            "result": ".item.aggregated_output",
+            "failed": {".item.status": ["failed", "declined"]},
+        },
+        {
+            "when": {"type": "item.completed", "item.type": "file_change"},
+            "call": ".item.id",
+            "tool": ".item.type",
+            "arguments": ".item.changes",
+            "result": ".item.status",
+            "failed": {".item.status": ["failed", "declined"]},
+        },
+        {
+            "when": {"type": "item.completed", "item.type": "mcp_tool_call"},
+            "call": ".item.id",
+            "tool": ".item.tool",
+            "arguments": ".item.arguments",
+            "result": ".item.result",
+            "failed": {".item.status": "failed"},
+        },
+        {
+            "when": {"type": "item.completed", "item.type": "web_search"},
+            "call": ".item.id",
+            "tool": ".item.type",
+            "arguments": ".item.query",
+            "result": ".item.type",
+        },
+    ],
+    # Items and lines of the type "error" come when all goes well too.
+    "errors": {"path": ".error.message", "when": {"type": "turn.failed"}},
+    "denied": {"path": ".item.type", "when": {"type": "item.completed", "item.status": "declined"}},
+    "login": r"(?i)401 unauthorized|not logged in|missing environment variable|refresh token|codex login",
+    "signIn": "run: codex login",
+    "lost": r"(?i)no rollout found|thread/resume failed|no saved session|session not found",
+}
+
+_GEMINI: Mapping[str, Any] = {
+    "program": "gemini",
+    "install": "npm install -g @google/gemini-cli",
+    "version": {"args": ["--version"], "least": "0.30.0"},
+    "first": ["--output-format", "stream-json", "{args}"],
+    "resume": ["--output-format", "stream-json", "--resume", "{session}", "{args}"],
+    "output": "lines",
+    "env": {
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_TELEMETRY_ENABLED": "false",
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+    },
+    "options": [
+        {
+            "if": "write",
+            "args": ["--approval-mode", "auto_edit"],
+            "unless": ["--approval-mode", "-y", "--yolo"],
+        },
+        {
+            "if": "readonly",
+            "args": ["--approval-mode", "default"],
+            "unless": ["--approval-mode", "-y", "--yolo"],
+        },
+        {"if": "run", "args": ["--allowed-tools", "run_shell_command"], "unless": ["-y", "--yolo"]},
+        # Nobody is there to be asked, so what isn't allowed isn't there.
+        {"if": "norun", "unless": ["-y", "--yolo", "--allowed-tools"]},
+    ],
+    "session": {"path": ".session_id", "when": {"type": "init"}},
+    "model": {"path": ".model", "when": {"type": "init"}},
+    "usage": {
+        "when": {"type": "result"},
+        "input": ".stats.input_tokens",
+        "output": ".stats.output_tokens",
+        "cached": ".stats.cached",
+    },
+    "turns": [
+        {"when": {"type": "message", "role": "assistant"}, "text": ".content", "delta": True},
+        {
+            "when": {"type": "tool_use"},
+            "call": ".tool_id",
+            "tool": ".tool_name",
+            "arguments": ".parameters",
+        },
+        {
+            "when": {"type": "tool_result"},
+            "call": ".tool_id",
+            "result": ".output",
+            "failed": {"status": "error"},
+        },
+    ],
+    "errors": {"path": ".error.message", "when": {"type": "result", "status": "error"}},
+    "denied": {
+        "path": ".tool_id",
+        "match": "^(.*?)__",
+        "when": {"type": "tool_result", "error.type": ["policy_violation", "permission_denied"]},
+    },
+    "login": r"(?i)set an auth method|invalid auth method|UNAUTHENTICATED|API key not valid|GEMINI_API_KEY",
+    "signIn": "run gemini and log in there, or set GEMINI_API_KEY",
+    "lost": r"(?i)error resuming session|invalid session identifier|no previous sessions",
+}
+
+_OPENCODE: Mapping[str, Any] = {
+    "program": "opencode",
+    "install": "npm install -g opencode-ai",
+    "version": {"args": ["--version"], "least": "1.0.0"},
+    "first": ["run", "--format", "json", "{args}"],
+    "resume": ["run", "--format", "json", "--session", "{session}", "{args}"],
+    "output": "lines",
+    "env": {"OPENCODE_DISABLE_AUTOUPDATE": "true", "OPENCODE_AUTO_SHARE": "false"},
+    "options": [
+        {"if": "write"},
+        {"if": "readonly", "env": {"OPENCODE_PERMISSION": '{"edit": "deny"}'}, "unless": ["--auto"]},
+        {"if": "run", "env": {"OPENCODE_PERMISSION": '{"bash": "allow"}'}},
+        {"if": "norun", "env": {"OPENCODE_PERMISSION": '{"bash": "deny"}'}},
+        {"if": "fetch", "env": {"OPENCODE_PERMISSION": '{"webfetch": "allow", "websearch": "allow"}'}},
+        {"if": "nofetch", "env": {"OPENCODE_PERMISSION": '{"webfetch": "deny", "websearch": "deny"}'}},
+    ],
+    "session": ".sessionID",
+    "usage": {
+        "when": {"type": "step_finish"},
+        "input": [".part.tokens.input", ".part.tokens.cache.read", ".part.tokens.cache.write"],
+        "output": [".part.tokens.output", ".part.tokens.reasoning"],
+        "cached": ".part.tokens.cache.read",
+        "cost": ".part.cost",
+        "total": "sum",
+    },
+    "turns": [
+        {"when": {"type": "text"}, "text": ".part.text", "group": ".part.messageID"},
+        {
+            "when": {"type": "tool_use", ".part.state.status": "completed"},
+            "group": ".part.messageID",
+            "call": ".part.callID",
+            "tool": ".part.tool",
+            "arguments": ".part.state.input",
+            "result": ".part.state.output",
+        },
+        {
+            "when": {"type": "tool_use", ".part.state.status": "error"},
+            "group": ".part.messageID",
+            "call": ".part.callID",
+            "tool": ".part.tool",
+            "arguments": ".part.state.input",
+            "result": ".part.state.error",
+            "failed": {".part.state.status": "error"},
+        },
+    ],
+    "errors": [
+        {"path": ".error.data.statusCode", "when": {"type": "error"}},
+        {"path": ".error.data.message", "when": {"type": "error"}},
+        {"path": ".error.name", "when": {"type": "error", "error.data.message": None}},
+    ],
+    "denied": {
+        "from": "stderr",
+        "match": r"permission requested: ([^;\n]*); auto-rejecting",
+    },
+    "login": r"(?im)^401$|invalid_api_key|opencode auth login|API key is missing",
+    "signIn": "run: opencode auth login",
+    "lost": r"(?i)session not found",
+}
+
+_HERMES: Mapping[str, Any] = {
+    "program": "hermes",
+    "install": "pip install hermes-agent",
+    "version": {"args": ["--version"], "least": "0.19.0"},
+    "first": ["chat", "-Q", "{args}", "-q", "{prompt}"],
+    "resume": ["chat", "-Q", "--no-restore-cwd", "--resume", "{session}", "{args}", "-q", "{prompt}"],
+    "prompt": "argument",
+    "output": "text",
+    "options": [{"if": "write"}, {"if": "run"}, {"if": "fetch"}],
+    "session": {"from": "stderr", "match": r"(?m)^session_id: (\S+)"},
+    "renames": True,  # a session that has grown too long goes on as another
+    "text": {"match": r"(?s)\A(?:[ \t]*⚠[^\n]*\n|\s*\n)*(.*)"},
+    # It prints nothing but the answer; the rest is in its log of the session.
+    "after": {
+        "args": ["sessions", "export", "--session-id", "{session}", "-"],
+        "each": ".messages[]",
+        "since": {"role": "user"},
+    },
+    "model": ".model",
+    "usage": {
+        "input": [".input_tokens", ".cache_read_tokens", ".cache_write_tokens"],
+        "output": ".output_tokens",
+        "cached": ".cache_read_tokens",
+        "total": "session",
+    },
+    "turns": [
+        {"when": {"role": "assistant"}, "text": ".content", "group": ".id"},
+        {
+            "when": {"role": "assistant"},
+            "each": ".tool_calls[]",
+            "group": ".id",
+            "call": ".id",
+            "tool": ".function.name",
+            "arguments": ".function.arguments",
+        },
+        {"when": {"role": "tool"}, "call": ".tool_call_id", "result": ".content"},
+    ],
+    "errors": {"match": r"(?m)^(?!\s*⚠)(.*\bHTTP \d{3}\b.*|Error: .*)$"},
+    "login": r"HTTP 401|(?i:no inference provider|hermes setup|hermes login)",
+    "signIn": "run: hermes setup",
+    "lost": r"(?i)session not found",
+}
+
+_CURSOR: Mapping[str, Any] = {
+    "program": "cursor-agent",
+    "install": "curl https://cursor.com/install -fsS | bash",
+    "version": {"args": ["--version"], "least": "2025.9"},
+    "first": ["-p", "--output-format", "stream-json", "{args}", "{prompt}"],
+    "resume": ["-p", "--output-format", "stream-json", "--resume", "{session}", "{args}", "{prompt}"],
+    "prompt": "argument",
+    "output": "lines",
+    "options": [
+        # Without it changes are only proposed.
+        {"if": "write", "args": ["--force"], "unless": ["-f", "--force", "--yolo"]},
+        {"if": "readonly", "args": ["--mode", "ask"], "unless": ["-f", "--force", "--yolo", "--mode"]},
+        {"if": "run"},
+        {"if": "fetch"},
+    ],
+    "session": ".session_id",
+    "model": {"path": ".model", "when": {"type": "system", "subtype": "init"}},
+    # The `result` of its last line is everything that was said, all in one.
+    "turns": [
+        {
+            "when": {"type": "assistant"},
+            "each": ".message.content[]",
+            "where": {"type": "text"},
+            "text": ".text",
+        },
+        {
+            "when": {"type": "tool_call", "subtype": "started"},
+            "call": ".call_id",
+            "tool": ".tool_call[keys]",
+            "arguments": ".tool_call[].args",
+        },
+        {
+            "when": {"type": "tool_call", "subtype": "completed"},
+            "call": ".call_id",
+            "result": ".tool_call[].result",
+            "failed": {".tool_call[].result.success": None},
+        },
+    ],
+    "errors": {"path": ".result", "when": {"type": "result", "is_error": True}},
+    "denied": {
+        "path": ".tool_call[keys]",
+        "when": {"type": "tool_call", ".tool_call[].result.rejected": "*"},
+    },
+    "login": r"(?i)authentication required|not logged in|CURSOR_API_KEY|agent login",
+    "signIn": "run: cursor-agent login, or set CURSOR_API_KEY",
+    "lost": r"(?i)(chat|session|conversation)[^\n]*not found|no (chat|session|conversation)",
+}
+
+_LLM: Mapping[str, Any] = {
+    "program": "llm",
+    "install": "pip install llm",
+    "version": {"args": ["--version"], "least": "0.36"},
+    "first": ["prompt", "--json", "{args}"],
+    "resume": ["prompt", "--json", "--cid", "{session}", "{args}"],
+    "output": "json",
+    "tools": False,
+    "session": ".conversation_id",
+    "text": ".response",
+    "model": ".model",
+    "usage": {
+        "input": ".input_tokens",
+        "output": ".output_tokens",
+        "cached": ".response_json.usage.prompt_tokens_details.cached_tokens",
+        "total": "sum",
+    },
+    "turns": [
+        {"each": ".tool_results[]", "call": ".tool_call_id", "result": ".output"},
+        {"text": ".response"},
+        {"each": ".tool_calls[]", "call": ".tool_call_id", "tool": ".name", "arguments": ".arguments"},
+    ],
+    "errors": {"from": "stderr", "match": r"(?m)^Error: (.*)"},
+    "login": r"(?i)no key found|error code: 401",
+    "signIn": "run: llm keys set NAME, or set the key in the environment",
+    "lost": r"(?i)no conversation found",
+}
+
+TABLE: Mapping[str, Mapping[str, Any]] = {
+    "claude-code": _CLAUDE,
+    "codex": _CODEX,
+    "gemini": _GEMINI,
+    "opencode": _OPENCODE,
+    "hermes": _HERMES,
+    "cursor": _CURSOR,
+    "llm-cli": _LLM,
+}
+
+
+def shipped_row(name: str) -> Row | None:
+    """The row of that name, such as "codex"; None for another's."""
+    value = TABLE.get(name)
+    return None if value is None else parse_row(value, name)[0]

@@ -1,0 +1,421 @@
+"""A row of the table of agent CLIs: how a program is called, and where in what it prints things are.
+
+    program: mycli                       found on PATH
+    install: npm install -g mycli        said where it is missing
+    version: {args: [--version], least: 1.2.0}
+    first: [run, --json, "{args}", "-"]  arguments of a first run
+    resume: [run, --json, "{args}", --resume, "{session}", "-"]
+    prompt: stdin                        or argument: then {prompt} stands in first and resume
+    output: lines                        a JSON value a line; json: one, or a list of them; text: the answer itself
+    session: .session_id                 where the id of the session is
+    text: {path: .result, when: {type: result}}
+    turns: [{when: {type: message}, text: .content}]
+
+`{args}` is where the user's own arguments go, else they come last; `{new}` is a new UUID, for a CLI that lets its
+caller choose the session's id; `{cwd}` the folder.
+
+A *path* is `.a.b`, with `[]` for every item of a list or value of a mapping, `[keys]` for a mapping's keys, and `[0]`
+or `[-1]` for one. A *find* is a path, or `{path, when, each, where, match, from}`: of the values printed those that
+obey `when`; of these, with `each`, the items there that obey `where`; then the path, and of the text there what the
+regular expression `match` captures. `from: stderr` looks at the text of standard error instead. `when` and `where` map
+a path to the value it must have, a list of possible ones, or "*" for anything but nothing, false and "".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.text import nearest
+
+EVERY, KEYS = "[]", "[keys]"
+OUTPUTS = ("lines", "json", "text")
+PROMPTS = ("stdin", "argument")
+SUMS = ("last", "sum", "session")
+CONDITIONS = ("always", "write", "readonly", "run", "norun", "fetch", "nofetch", "network", "nomcp")
+PLACEHOLDERS = ("args", "new", "session", "prompt", "cwd")
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+|keys)?\]")
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_VERSION = re.compile(r"\d+(\.\d+){0,3}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+Path = tuple[str | int, ...]
+Tests = tuple[tuple[Path, tuple[Any, ...]], ...]
+
+
+class Select(NamedTuple):
+    """Which of the values printed are meant: those that obey `when`, or the items at `each` in them that
+    obey `where`."""
+
+    when: Tests = ()
+    each: Path | None = None
+    where: Tests = ()
+
+
+class Find(NamedTuple):
+    """Where a value is. `pattern` takes a part of a text: its first group, or all of the match."""
+
+    path: Path = ()
+    select: Select = Select()
+    pattern: str | None = None
+    stream: str = "stdout"
+
+
+class UsageAt(NamedTuple):
+    """Where tokens and cost are. Several paths are added up; `total` is "last" where the last one printed
+    counts, "sum" where each counts for itself, "session" where it counts the whole session so far."""
+
+    input: tuple[Path, ...]
+    output: tuple[Path, ...]
+    cached: tuple[Path, ...] = ()
+    cost: tuple[Path, ...] = ()
+    select: Select = Select()
+    total: str = "last"
+
+
+class TurnAt(NamedTuple):
+    """Where a turn is. With `text` it is the assistant's; texts of one `group` are one turn, and those of
+    which `delta` is true are pieces of it. With `tool` it is a tool's call, with `result` what came of one; what has
+    both is a whole one, what has only one of them is matched by `call`."""
+
+    select: Select
+    text: Path | None = None
+    group: Path | None = None
+    delta: bool = False
+    call: Path | None = None
+    tool: Path | None = None
+    arguments: Path | None = None
+    result: Path | None = None
+    failed: Tests = ()
+
+
+class Option(NamedTuple):
+    """Arguments and variables that go with every call while a condition on the tool policy holds, unless
+    the user's own arguments have one of `unless`. See `CONDITIONS`."""
+
+    when: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    unless: tuple[str, ...] = ()
+
+
+class After(NamedTuple):
+    """A second call, after the run, that prints what the run itself did not: model, usage and turns are read from
+    its JSON instead. Its items at `each` are looked at one by one, those behind the last that obeys `since`."""
+
+    args: tuple[str, ...]
+    each: Path | None = None
+    since: Tests = ()
+
+
+class Row(NamedTuple):
+    """An agent CLI. The module's docstring says what the fields mean."""
+
+    name: str
+    program: str
+    first: tuple[str, ...]
+    resume: tuple[str, ...] = ()
+    prompt: str = "stdin"
+    output: str = "text"
+    install: str = ""
+    version: tuple[str, ...] = ("--version",)
+    least: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    unset: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    after: After | None = None
+    session: tuple[Find, ...] = ()
+    renames: bool = False
+    text: tuple[Find, ...] = ()
+    model: tuple[Find, ...] = ()
+    usage: tuple[UsageAt, ...] = ()
+    turns: tuple[TurnAt, ...] = ()
+    errors: tuple[Find, ...] = ()
+    denied: tuple[Find, ...] = ()
+    login: str = ""
+    sign_in: str = ""
+    lost: str = ""
+    tools: bool = True
+
+
+def parse_path(text: str) -> Path | None:
+    """The steps of a path; None where it is none."""
+    if text == ".":
+        return ()
+    steps: list[str | int] = []
+    at = 0
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            return None
+        name, index = step.groups()
+        steps.append(name or (EVERY if index is None else KEYS if index == "keys" else int(index)))
+        at = step.end()
+    return tuple(steps) if steps else None
+
+
+class RowProblem(NamedTuple):
+    """What is wrong with a row, in a line. What is merely `missing` may still come: rows are also filled in key by
+    key."""
+
+    text: str
+    missing: bool = False
+
+
+def parse_row(value: Any, name: str = "") -> tuple[Row, list[RowProblem]]:
+    """The row that a mapping says, and what is wrong with it, what is missing last. What is wrong is left out."""
+    reader = _Reader()
+    row = reader.row(value, name)
+    return row, sorted(reader.problems, key=lambda problem: problem.missing)
+
+
+class _Reader:
+    """Reads a row; what is wrong is noted."""
+
+    def __init__(self) -> None:
+        self.problems: list[RowProblem] = []
+
+    def row(self, value: Any, name: str) -> Row:
+        data = self._mapping(value, "an agent CLI", tuple(_ROW))
+        program = self._text(data.get("program"), "program")
+        row = Row(name or program, program, ())
+        for key, (field, read) in _ROW.items():
+            if data.get(key) is not None and key != "program":
+                row = row._replace(**{field: read(self, data[key], key)})
+        version = self._mapping(data.get("version"), "version", ("args", "least"))
+        if "args" in version:
+            row = row._replace(version=self._texts(version["args"], "version.args"))
+        if "least" in version:
+            row = row._replace(least=self._least(version["least"]))
+        if not program:
+            self._miss("program is missing: what is the command called?")
+        if not row.first and "first" not in data:
+            self._miss("first is missing: the arguments of a first run, [] for none")
+        self._placeholders(row)
+        return row
+
+    def _placeholders(self, row: Row) -> None:
+        for key, words in (("first", row.first), ("resume", row.resume)):
+            used = [found for word in words for found in _PLACEHOLDER.findall(word)]
+            for each in used:
+                if each not in PLACEHOLDERS:
+                    self._refuse(
+                        f"{key} has the unknown placeholder {{{each}}}: {_known(each, PLACEHOLDERS)}"
+                    )
+            if (words or key == "first") and row.prompt == "argument" and "prompt" not in used:
+                self._miss(f"{key} needs {{prompt}}, since prompt is argument")
+        if row.resume and not any("{session}" in word for word in row.resume):
+            self._refuse("resume needs {session}")
+        if row.resume and not row.session and not any("{new}" in word for word in row.first):
+            self._miss("resume needs session: where the id is printed")
+
+    def _find(self, value: Any, key: str) -> Find | None:
+        if isinstance(value, str):
+            path = self._path(value, key)
+            return None if path is None else Find(path)
+        data = self._mapping(value, key, ("path", "match", "from", "when", "each", "where"))
+        if not data:
+            return None
+        path = self._path(data.get("path", "."), f"{key}.path")
+        stream = data.get("from", "stdout")
+        if stream not in ("stdout", "stderr"):
+            self._refuse(f"{key}.from is stdout or stderr")
+            stream = "stdout"
+        match = data.get("match")
+        pattern = self._pattern(match, f"{key}.match") if match is not None else None
+        return Find(path or (), self._select(data, key), pattern, stream)
+
+    def _finds(self, value: Any, key: str) -> tuple[Find, ...]:
+        listed = value if isinstance(value, list) else [value]
+        finds = [self._find(each, key) for each in listed]
+        return tuple(find for find in finds if find is not None)
+
+    def _select(self, data: Mapping[str, Any], key: str) -> Select:
+        each = data.get("each")
+        return Select(
+            self._tests(data.get("when"), f"{key}.when"),
+            None if each is None else self._path(each, f"{key}.each"),
+            self._tests(data.get("where"), f"{key}.where"),
+        )
+
+    def _tests(self, value: Any, key: str) -> Tests:
+        tests = []
+        for text, wanted in self._mapping(value, key).items():
+            path = self._path(text if text.startswith((".", "[")) else f".{text}", key)
+            if path is not None:
+                tests.append((path, tuple(wanted) if isinstance(wanted, list) else (wanted,)))
+        return tuple(tests)
+
+    def _usages(self, value: Any, key: str) -> tuple[UsageAt, ...]:
+        return tuple(self._usage(each, key) for each in (value if isinstance(value, list) else [value]))
+
+    def _usage(self, value: Any, key: str) -> UsageAt:
+        data = self._mapping(value, key, (*UsageAt._fields[:4], "total", "when", "each", "where"))
+        total = data.get("total", "last")
+        if total not in SUMS:
+            self._refuse(f"{key}.total is one of {', '.join(SUMS)}")
+            total = "last"
+        input_, output, cached, cost = (
+            self._paths(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:4]
+        )
+        return UsageAt(input_, output, cached, cost, self._select(data, key), total)
+
+    def _turns(self, value: Any, key: str) -> tuple[TurnAt, ...]:
+        if not isinstance(value, list):
+            self._refuse(f"{key} must be a list")
+            return ()
+        return tuple(self._turn(each, f"{key}[{number}]") for number, each in enumerate(value))
+
+    def _turn(self, value: Any, key: str) -> TurnAt:
+        named = ("text", "group", "call", "tool", "arguments", "result")
+        data = self._mapping(value, key, (*named, "delta", "failed", "when", "each", "where"))
+        paths = {name: self._path(data[name], f"{key}.{name}") for name in named if name in data}
+        if not {"text", "tool", "result"} & paths.keys():
+            self._refuse(f"{key} needs text, tool or result")
+        return TurnAt(
+            self._select(data, key),
+            paths.get("text"),
+            paths.get("group"),
+            self._switch(data.get("delta", False), f"{key}.delta"),
+            paths.get("call"),
+            paths.get("tool"),
+            paths.get("arguments"),
+            paths.get("result"),
+            self._tests(data.get("failed"), f"{key}.failed"),
+        )
+
+    def _options(self, value: Any, key: str) -> tuple[Option, ...]:
+        options = []
+        for each in value if isinstance(value, list) else [value]:
+            data = self._mapping(each, key, ("if", "args", "env", "unless"))
+            when = data.get("if", "always")
+            if when not in CONDITIONS:
+                self._refuse(f"{key}: unknown condition {when!r}: {_known(str(when), CONDITIONS)}")
+                continue
+            args = self._texts(data.get("args", []), f"{key}.args")
+            env = self._env(data.get("env"), f"{key}.env")
+            options.append(Option(when, args, env, self._texts(data.get("unless", []), f"{key}.unless")))
+        return tuple(options)
+
+    def _after(self, value: Any, key: str) -> After:
+        data = self._mapping(value, key, ("args", "each", "since"))
+        each = data.get("each")
+        return After(
+            self._texts(data.get("args", []), f"{key}.args"),
+            None if each is None else self._path(each, f"{key}.each"),
+            self._tests(data.get("since"), f"{key}.since"),
+        )
+
+    def _env(self, value: Any, key: str) -> tuple[tuple[str, str], ...]:
+        variables = self._mapping(value, key)
+        for name, text in variables.items():
+            if not _VARIABLE.fullmatch(name) or not isinstance(text, str) or "\0" in text:
+                self._refuse(f"{key}: {name} must be the name of a variable, and its value text")
+        return tuple((name, text) for name, text in variables.items() if isinstance(text, str))
+
+    def _path(self, value: Any, key: str) -> Path | None:
+        path = parse_path(value) if isinstance(value, str) else None
+        if path is None:
+            self._refuse(f"{key}: {value!r} is no path, such as .result.text or .content[].text")
+        return path
+
+    def _paths(self, value: Any, key: str) -> tuple[Path, ...]:
+        listed = [] if value is None else value if isinstance(value, list) else [value]
+        paths = [self._path(each, key) for each in listed]
+        return tuple(path for path in paths if path is not None)
+
+    def _pattern(self, value: Any, key: str) -> str:
+        text = self._text(value, key)
+        try:
+            re.compile(text)
+        except (re.error, RecursionError, OverflowError) as error:
+            self._refuse(f"{key} is no regular expression: {error}")
+            return r"(?!)"
+        return text
+
+    def _least(self, value: Any) -> str:
+        if isinstance(value, str) and _VERSION.fullmatch(value):
+            return value
+        self._refuse('version.least must be a version in quotes, such as "1.2.0"')
+        return ""
+
+    def _choice(self, value: Any, key: str) -> str:
+        known = {"prompt": PROMPTS, "output": OUTPUTS}[key]
+        if value not in known:
+            self._refuse(f"{key} is one of {', '.join(known)}")
+            return known[0]
+        return str(value)
+
+    def _switch(self, value: Any, key: str) -> bool:
+        if not isinstance(value, bool):
+            self._refuse(f"{key} must be true or false")
+        return value is True
+
+    def _text(self, value: Any, key: str) -> str:
+        if value is None:
+            return ""
+        if not isinstance(value, str) or "\0" in value:
+            self._refuse(f"{key} must be text")
+            return ""
+        return value
+
+    def _texts(self, value: Any, key: str) -> tuple[str, ...]:
+        listed = [value] if isinstance(value, str) else value
+        if not isinstance(listed, list) or not all(isinstance(e, str) and "\0" not in e for e in listed):
+            self._refuse(f"{key} must be a list of texts; quote numbers")
+            return ()
+        return tuple(listed)
+
+    def _ignored(self, value: Any, key: str) -> tuple[str, ...]:
+        return Row._field_defaults["version"]  # type: ignore[no-any-return]
+
+    def _mapping(self, value: Any, key: str, known: Sequence[str] = ()) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self._refuse(f"{key} must be a mapping")
+            return {}
+        for each in value:
+            if known and each not in known:
+                self._refuse(f"unknown key {each!r} in {key}: {_known(str(each), known)}")
+        return {str(each): value[each] for each in value}
+
+    def _refuse(self, problem: str) -> None:
+        self.problems.append(RowProblem(problem))
+
+    def _miss(self, problem: str) -> None:
+        self.problems.append(RowProblem(problem, missing=True))
+
+
+def _known(name: str, known: Sequence[str]) -> str:
+    return nearest(name, known) or "known: " + ", ".join(known)
+
+
+_Read = Callable[[_Reader, Any, str], Any]
+_ROW: Mapping[str, tuple[str, _Read]] = {
+    "program": ("program", _Reader._text),
+    "install": ("install", _Reader._text),
+    "version": ("version", _Reader._ignored),
+    "first": ("first", _Reader._texts),
+    "resume": ("resume", _Reader._texts),
+    "prompt": ("prompt", _Reader._choice),
+    "output": ("output", _Reader._choice),
+    "env": ("env", _Reader._env),
+    "unset": ("unset", _Reader._texts),
+    "options": ("options", _Reader._options),
+    "after": ("after", _Reader._after),
+    "session": ("session", _Reader._finds),
+    "renames": ("renames", _Reader._switch),
+    "text": ("text", _Reader._finds),
+    "model": ("model", _Reader._finds),
+    "usage": ("usage", _Reader._usages),
+    "turns": ("turns", _Reader._turns),
+    "errors": ("errors", _Reader._finds),
+    "denied": ("denied", _Reader._finds),
+    "login": ("login", _Reader._pattern),
+    "signIn": ("sign_in", _Reader._text),
+    "lost": ("lost", _Reader._pattern),
+    "tools": ("tools", _Reader._switch),
+}

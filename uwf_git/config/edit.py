@@ -1,0 +1,312 @@
+"""Reading and changing single settings, and keeping secrets: `config.yaml` and `.env` written back.
+
+Both files are replaced whole, so a reader sees the old one or the new one. Comments of `config.yaml`
+stay where the change fits into one place of the text; where it doesn't (flow style, block texts), the file
+is written anew and only the comments at its top stay.
+"""
+
+from __future__ import annotations
+
+import copy
+import fcntl
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from uwf_git.config.loaded import read_document, wrong_values
+from uwf_git.config.settings import (
+    DEFAULTS,
+    FIELDS,
+    FILE,
+    FLAT,
+    KEYS,
+    NESTED,
+    SECRET_HINT,
+    SECRET_KEYS,
+    STRUCTURED,
+    VARIABLE,
+)
+from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.text import nearest
+from uwf_git.values import yaml12
+from uwf_git.values.yaml12 import Document, ValuePath, one_line
+from uwf_git.values.yaml_write import dump, scalar
+
+_KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
+
+
+def list_values(root: Path) -> dict[str, Any]:
+    """Every setting by its dotted key, in the file's order; lists are values."""
+    found: dict[str, Any] = {}
+
+    def walk(value: Any, path: ValuePath) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, (*path, key))
+        elif path and value is not None:
+            found[dotted(path)] = value
+
+    walk(read_document(root).data, ())
+    return found
+
+
+def get_value(root: Path, key: str) -> Any:
+    """The value under a dotted key; a mapping for a whole section. Raises NotFound, Usage."""
+    data = read_document(root).data
+    path = _split(key, data)
+    value = _at(data, path)
+    if value is None:
+        known = list_values(root)
+        raise NotFound(f"{one_line(key, 80)} is not set", nearest(key, known) or "see: uwf config list")
+    return value
+
+
+def set_value(root: Path, key: str, text: str) -> Any:
+    """Sets what a dotted key names and writes `config.yaml`; returns the value. The text is taken as it
+    is, except that `timeout` may be a number, `args` is a YAML list or a command line, and a whole
+    section is YAML. Raises Usage for an unknown key, Invalid for a value that can't stand there."""
+    with _locked(root):
+        document = read_document(root)
+        before = wrong_values(document, root / FILE)
+        path = _split(key, document.data)
+        value = _value(path, text)
+        data = copy.deepcopy(document.data) or {}
+        _put(data, path, value)
+        problems = wrong_values(yaml12.load(dump(data), FILE), root / FILE)
+        known = {(problem.message, problem.hint) for problem in before}
+        for problem in problems:
+            if (problem.message, problem.hint) not in known:
+                raise Invalid(f"{one_line(key, 80)}: {problem.message}", problem.hint)
+        old = _text(root / FILE)
+        _replace(root / FILE, _edited(old, document, data, path, value), None)
+    return value
+
+
+def write_secret(root: Path, name: str, value: str) -> Path:
+    """Sets a variable in `<root>/.env`, which gets mode 0600; its other lines stay. Returns the file.
+    Raises Invalid for a name or value that has no place there."""
+    if not VARIABLE.fullmatch(name):
+        raise Invalid(f"{one_line(name, 60)!r} is no variable name", "for instance OPENAI_API_KEY")
+    if not value or not value.isprintable():
+        raise Invalid(f"the value of {name} is empty or holds control characters", "give it on one line")
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    line = f"{name}='{escaped}'\n"
+    path = root / ".env"
+    with _locked(root):
+        from io import StringIO
+
+        from dotenv.parser import parse_stream
+
+        kept = []
+        for binding in parse_stream(StringIO(_text(path))):
+            if binding.key != name:
+                kept.append(binding.original.string)
+            elif line not in kept:
+                kept.append(line)
+        if line not in kept:
+            if kept and not kept[-1].endswith("\n"):
+                kept.append("\n")
+            kept.append(line)
+        _replace(path, "".join(kept), 0o600)
+    return path
+
+
+def dotted(path: ValuePath) -> str:
+    """A path as a key: names that hold a dot are quoted."""
+    return ".".join(f'"{part}"' if "." in str(part) else str(part) for part in path)
+
+
+def _split(key: str, data: Any) -> ValuePath:
+    """The path a dotted key names. Aliases may hold dots (`models.gpt-4.1.name`), so it is the known
+    fields that decide where a name ends. Raises Usage."""
+    parts = [quoted or plain for quoted, plain in _KEY_PART.findall(key)]
+    section = parts[0] if parts else ""
+    if section not in KEYS:
+        hint = nearest(section, KEYS) or "known: " + ", ".join(KEYS)
+        raise Usage(f"unknown key {one_line(key, 80)!r}", hint)
+    rest = parts[1:]
+    if section in DEFAULTS and rest:
+        raise Usage(f"{section} holds one name, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
+    if section in NESTED:
+        return tuple(parts)
+    if section in STRUCTURED and STRUCTURED[section] in rest[1:]:
+        cut = rest.index(STRUCTURED[section], 1)
+        return (section, ".".join(rest[:cut]), *rest[cut:])
+    if section in FLAT or len(rest) < 2:
+        return (section, ".".join(rest)) if rest else (section,)
+    entries = _at(data, (section,))
+    whole = ".".join(rest)
+    if isinstance(entries, dict) and whole in entries:
+        return (section, whole)
+    if section == "agentOverrides":
+        names = entries if isinstance(entries, dict) else {}
+        cut = next((n for n in range(len(rest) - 1, 0, -1) if ".".join(rest[:n]) in names), len(rest) - 1)
+        return (section, ".".join(rest[:cut]), ".".join(rest[cut:]))
+    fields = FIELDS[section]
+    if rest[-1] not in fields:
+        hint = nearest(rest[-1], fields) or "known: " + ", ".join(fields)
+        if rest[-1].casefold() in SECRET_KEYS:
+            hint = SECRET_HINT
+        raise Usage(f"unknown key {one_line(rest[-1], 40)!r} in {section}", hint)
+    return (section, ".".join(rest[:-1]), rest[-1])
+
+
+def _value(path: ValuePath, text: str) -> Any:
+    section, field = path[0], path[-1]
+    if section == "agents" and len(path) == 3 and field == "timeout":
+        number = yaml12.core(text)
+        return number if isinstance(number, int | float) and not isinstance(number, bool) else text
+    if section == "agents" and len(path) == 3 and field == "args":
+        import shlex
+
+        try:
+            return yaml12.load(text, "args").data if text.lstrip().startswith("[") else shlex.split(text)
+        except ValueError as error:
+            raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
+    if section in NESTED or (section in STRUCTURED and STRUCTURED[section] in path[2:]):
+        return yaml12.load(text, dotted(path)).data
+    is_text = section in DEFAULTS or len(path) == 3 or (section in FLAT and len(path) == 2)
+    value = text if is_text else yaml12.load(text, dotted(path)).data
+    if not is_text and not isinstance(value, dict):
+        raise Invalid(f"{dotted(path)} holds a mapping, so that is what it can be set to", "{command: …}")
+    return value
+
+
+def _at(data: Any, path: ValuePath) -> Any:
+    for part in path:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data
+
+
+def _put(data: Any, path: ValuePath, value: Any) -> None:
+    for number, part in enumerate(path):
+        if not isinstance(data, dict):
+            what = dotted(path[:number]) or "the file"
+            raise Invalid(f"{FILE}: {what} is no mapping, so nothing can be set in it", "correct it by hand")
+        if number == len(path) - 1:
+            data[part] = value
+        elif data.get(part) is None:
+            data[part] = {}
+        data = data[part]
+
+
+def _edited(old: str, document: Document, data: dict[str, Any], path: ValuePath, value: Any) -> str:
+    """The new text of the file: the old one with one place changed if that gives `data`, else a new one."""
+    for attempt in (_with_value_replaced, _with_entry_added):
+        text = attempt(old, document, path, value)
+        if text is not None and _reads_as(text, data):
+            return text
+    head = re.match(r"(?:[ \t]*(?:#[^\n]*)?\n)*", old)
+    return (head.group() if head else "") + dump(data)
+
+
+def _reads_as(text: str, data: Any) -> bool:
+    try:
+        return bool(yaml12.load(text, FILE).data == data)
+    except UwfError:
+        return False
+
+
+def _with_value_replaced(old: str, document: Document, path: ValuePath, value: Any) -> str | None:
+    """Puts the new value in the place of the old one, if that is a scalar or `[…]` on one line."""
+    if path not in document.marks or isinstance(value, dict):
+        return None
+    import yaml
+
+    lines = old.split("\n")
+    mark = document.mark(path)
+    column, depth = None, 0
+    for event in yaml.parse(old, Loader=yaml.SafeLoader):
+        start: Any = event.start_mark
+        end: Any = event.end_mark
+        if column is None:
+            if (start.line, start.column) != (mark.line - 1, mark.column - 1):
+                continue
+            if isinstance(event, yaml.ScalarEvent | yaml.SequenceStartEvent):
+                column = start.column
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if column is not None and depth == 0:
+            if end.line != mark.line - 1 or end.column == column:
+                return None
+            new = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else scalar(value)
+            line = lines[end.line]
+            lines[end.line] = line[:column] + new + line[end.column :]
+            return "\n".join(lines)
+    return None
+
+
+def _with_entry_added(old: str, document: Document, path: ValuePath, value: Any) -> str | None:
+    """Adds the entry after the last line of the innermost mapping of its path that is there."""
+    depth = next((n for n in range(len(path) - 1, -1, -1) if _at(document.data, path[:n])), None)
+    if _at(document.data, path) is not None:
+        return None
+    lines = old.split("\n")
+    indent, after = 0, len(lines) - (lines[-1] == "")
+    if depth:
+        above = path[:depth]
+        below = [mark for key, mark in document.marks.items() if key[:depth] == above and len(key) > depth]
+        indent = min(document.keys[key].column for key in document.keys if key[:-1] == above) - 1
+        after = max(mark.line for mark in below)
+    entry: Any = value
+    for part in reversed(path[depth or 0 :]):
+        entry = {part: entry}
+    added = [" " * indent + line if line else "" for line in dump(entry).splitlines()]
+    return "\n".join([*lines[:after], *added, *lines[after:]]).rstrip("\n") + "\n"
+
+
+def _text(path: Path) -> str:
+    try:
+        return yaml12.decode(yaml12.read_bytes(path), str(path))
+    except NotFound:
+        return ""
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Held while a file of the storage root is read, changed and written. The lock is on the folder
+    itself, so nothing is left behind."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        folder = os.open(root, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(root, error) from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _replace(path: Path, text: str, mode: int | None) -> None:
+    """Replaces a file's content at once. `mode` None keeps the file's own, a new one gets the usual."""
+    target = path.resolve()
+    temporary = ""
+    try:
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=target.parent)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            if mode is None:
+                mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise _unwritable(path, error) from None
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)  # it can only be read by setting it
+    os.umask(mask)
+    return mask
+
+
+def _unwritable(path: Path, error: OSError) -> Invalid:
+    return Invalid(f"{one_line(str(path))} can't be written: {error.strerror}", "check its permissions")

@@ -1,0 +1,60 @@
+"""Which agents are known by a name: those that ship, and those that installed packages bring.
+
+A package makes an agent known by an entry point of the group `uwf.agents`: its name is the agent's, its
+value an `Agent` (what `create_agent` returns) or a function that returns one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "uwf.agents"
+PLUGIN = "plugin:"
+"""Before the name of a package's agent, where a command stands: a program may have the same name."""
+EMBEDDED = "uwf-rehearse"
+
+SHIPPED = {
+    "uwf-rehearse": "uwf_git.agents.rehearse",
+    "uwf-human": "uwf_git.agents.human",
+    "uwf-exec": "uwf_git.agents.exec",
+    "uwf-llm": "uwf_git.agents.llm",
+    "uwf-builtin": "uwf_git.agents.builtin.agent",
+    "uwf-workflow": "uwf_git.agents.workflow",
+    "uwf-acp": "uwf_git.agents.acp.agent",
+    "uwf-cli": "uwf_git.agents.cli.agent",
+    "uwf-claude-code": "uwf_git.agents.cli.agent",
+    "uwf-codex": "uwf_git.agents.cli.agent",
+    "uwf-gemini": "uwf_git.agents.cli.agent",
+    "uwf-opencode": "uwf_git.agents.cli.agent",
+    "uwf-hermes": "uwf_git.agents.cli.agent",
+    "uwf-cursor": "uwf_git.agents.cli.agent",
+    "uwf-llm-cli": "uwf_git.agents.cli.agent",
+}
+"""The module of each. It has an `agent`, or `agent_called(name)` where it is that of several."""
+
+
+def plugins() -> dict[str, EntryPoint]:
+    """What installed packages bring, by name. Names that ship are ours."""
+    from importlib.metadata import entry_points
+
+    return {each.name: each for each in entry_points(group=GROUP) if each.name not in SHIPPED}
+
+
+def plugin_names() -> list[str]:
+    """The names of the agents that installed packages bring."""
+    return sorted(plugins())
+
+
+def full_name(command: str) -> str:
+    """The name of a shipped agent where a command is its short one, such as `codex`; else the command itself."""
+    return f"uwf-{command}" if f"uwf-{command}" in SHIPPED else command
+
+
+def known_names(configured: Iterable[str], clis: Iterable[str]) -> list[str]:
+    """Every name that a configuration can use, in the order in which they count."""
+    short = [name.removeprefix("uwf-") for name in SHIPPED]
+    return list(dict.fromkeys([*configured, *clis, *SHIPPED, *short, *plugin_names()]))

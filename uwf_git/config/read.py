@@ -1,0 +1,313 @@
+"""Reading what `config.yaml` holds out of its document; every problem is noted with its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.config.known_agents import full_name, known_names
+from uwf_git.config.policy import ToolPolicy, parse_policy
+from uwf_git.config.settings import (
+    FIELDS,
+    KEYS,
+    MCP_FIELDS,
+    NO_MODEL,
+    SECRET_HINT,
+    SECRET_KEYS,
+    VARIABLE,
+    AgentConfig,
+    Config,
+    ConfigProblem,
+    McpServer,
+    Model,
+    Price,
+    Provider,
+    expanded,
+    parse_command,
+)
+from uwf_git.errors import Usage
+from uwf_git.sharing.forges import KINDS as FORGES
+from uwf_git.text import nearest
+from uwf_git.values.amounts import parse_budget, parse_duration
+from uwf_git.values.yaml12 import Document, ValuePath, one_line
+
+if TYPE_CHECKING:
+    from uwf_git.config.agent_cli import Row, RowProblem
+
+
+class Reader:
+    """Reads a document; what is wrong is noted and left out. `late` is what is wrong with rows of `agentClis`: it
+    stops those who use them and nobody else."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self.problems: list[ConfigProblem] = []
+        self.late: list[ConfigProblem] = []
+        self._broken_clis: dict[str, list[RowProblem]] = {}
+
+    def config(self, path: Path) -> Config:
+        data = self._mapping((), self._document.data, "the configuration", KEYS)
+        entries = {section: self._entries(section, data.get(section)) for section in FIELDS}
+        return Config(
+            {alias: self._provider(alias, entry) for alias, entry in entries["providers"].items()},
+            {alias: self._model(alias, entry) for alias, entry in entries["models"].items()},
+            {alias: self._agent(alias, entry) for alias, entry in entries["agents"].items()},
+            self._text((), data, "defaultAgent") or None,
+            self._agent_overrides(data.get("agentOverrides")),
+            self._text((), data, "defaultModel") or None,
+            self._names(("modelOverrides",), data.get("modelOverrides")),
+            self._forges(data.get("forges")),
+            path,
+            self._tools(("tools",), data.get("tools")) or ToolPolicy(),
+            self._budgets(data.get("budgets")),
+            self._agent_clis(data.get("agentClis")),
+            self._mcp_servers(data.get("mcpServers")),
+            self._variables(("secrets",), data.get("secrets")),
+            {name: "; ".join(each.text for each in problems) for name, problems in self._broken_clis.items()},
+        )
+
+    def dangling(self, config: Config) -> None:
+        """Notes what `config` leaves open."""
+        for provider in config.providers.values():
+            if not provider.base_url:
+                self._refuse(("providers", provider.name), f'provider "{provider.name}" has no baseUrl')
+        for name, problems in self._broken_clis.items():
+            for problem in problems:
+                self._refuse(("agentClis", name), f'agentClis "{one_line(name, 40)}": {problem.text}')
+        for model in config.models.values():
+            path = ("models", model.alias)
+            if not model.name:
+                self._refuse(path, f'model "{model.alias}" has no name')
+            if not model.provider:
+                self._refuse(path, f'model "{model.alias}" has no provider')
+            elif model.provider not in config.providers:
+                self._unknown((*path, "provider"), "provider", model.provider, config.providers)
+        for agent in config.agents.values():
+            if not agent.command:
+                self._refuse(("agents", agent.alias), f'agent "{agent.alias}" has no command')
+        agents: list[tuple[ValuePath, str | None]] = [(("defaultAgent",), config.default_agent)]
+        for workflow, roles in config.agent_overrides.items():
+            agents += [(("agentOverrides", workflow, role), alias) for role, alias in roles.items()]
+        for where, alias in agents:
+            names = known_names(config.agents, config.agent_clis)
+            if alias is not None and alias not in names:
+                self._unknown(where, "agent", alias, names)
+        models: list[tuple[ValuePath, str | None]] = [(("defaultModel",), config.default_model)]
+        models += [(("modelOverrides", name), alias) for name, alias in config.model_overrides.items()]
+        for where, alias in models:
+            if alias not in (None, NO_MODEL) and alias not in config.models:
+                self._unknown(where, "model", alias, config.models)
+
+    def _entries(self, section: str, value: Any) -> dict[str, dict[str, Any]]:
+        entries = self._mapping((section,), value, section)
+        return {
+            alias: self._mapping((section, alias), entry, f'{section} "{alias}"', FIELDS[section])
+            for alias, entry in entries.items()
+        }
+
+    def _provider(self, alias: str, entry: dict[str, Any]) -> Provider:
+        path = ("providers", alias)
+        url = self._text(path, entry, "baseUrl")
+        if url and not re.match(r"https?://[^/\s@]+(/|$)", url):
+            why = "holds a name or password" if "@" in url else "is no http:// or https:// address"
+            self._refuse((*path, "baseUrl"), f"baseUrl {why}", "for instance https://api.example.com/v1")
+        variable = self._text(path, entry, "apiKeyEnv")
+        if variable and not VARIABLE.fullmatch(variable):
+            # What stands there may be the key itself, so it isn't shown.
+            self._refuse(
+                (*path, "apiKeyEnv"),
+                "apiKeyEnv is not the name of an environment variable",
+                "put the key itself into .env (uwf setup), and here its name, such as OPENAI_API_KEY",
+            )
+        return Provider(alias, url, variable)
+
+    def _model(self, alias: str, entry: dict[str, Any]) -> Model:
+        path = ("models", alias)
+        price = self._price((*path, "price"), entry.get("price"))
+        return Model(alias, self._text(path, entry, "provider"), self._text(path, entry, "name"), price)
+
+    def _price(self, path: ValuePath, value: Any) -> Price | None:
+        entry = self._mapping(path, value, "price", Price._fields)
+        for key, item in entry.items():
+            if key in Price._fields and not (_is_number(item) and item >= 0):
+                hint = "US dollars per million tokens, as in price: {input: 2.5, output: 10}"
+                self._refuse((*path, key), f"price: {key} is no amount", hint)
+                return None
+        if not entry:
+            return None
+        return Price(entry.get("input", 0), entry.get("output", 0), entry.get("cached"))
+
+    def _tools(self, path: ValuePath, value: Any) -> ToolPolicy | None:
+        if value is None:
+            return None
+        policy, problems = parse_policy(value)
+        for problem in problems:
+            self._refuse(path, problem)
+        return policy
+
+    def _budgets(self, value: Any) -> dict[str, dict[str, float]]:
+        section = self._mapping(("budgets",), value, "budgets", ("default", "workflows"))
+        found = {"": self._budget(("budgets", "default"), section.get("default"))}
+        path: ValuePath = ("budgets", "workflows")
+        for name, each in self._mapping(path, section.get("workflows"), "budgets.workflows").items():
+            found[name] = self._budget((*path, name), each)
+        return {name: limits for name, limits in found.items() if limits}
+
+    def _budget(self, path: ValuePath, value: Any) -> dict[str, float]:
+        limits, problems = parse_budget(value)
+        for key, message, hint in problems:
+            self._refuse(path if key is None else (*path, key), message, hint)
+        return limits
+
+    def _agent_clis(self, value: Any) -> dict[str, Row]:
+        entries = self._mapping(("agentClis",), value, "agentClis")
+        if not entries:
+            return {}
+        from uwf_git.config.agent_cli import parse_row
+
+        rows = {}
+        for name, entry in entries.items():
+            row, problems = parse_row(entry, name)
+            rows[name] = row
+            if problems:
+                self._broken_clis[name] = problems
+            mark = self._document.mark(("agentClis", name))
+            for problem in (each for each in problems if not each.missing):
+                text = f'agentClis "{one_line(name, 40)}": {problem.text}'
+                self.late.append(ConfigProblem(mark.line, mark.column, text))
+        return rows
+
+    def _mcp_servers(self, value: Any) -> dict[str, McpServer]:
+        entries = self._mapping(("mcpServers",), value, "mcpServers")
+        return {name: self._mcp_server(name, entry) for name, entry in entries.items()}
+
+    def _mcp_server(self, name: str, value: Any) -> McpServer:
+        path: ValuePath = ("mcpServers", name)
+        what = f'mcpServers "{one_line(name, 40)}"'
+        entry = self._mapping(path, value, what, MCP_FIELDS)
+        command = entry.get("command")
+        if isinstance(command, str):
+            try:
+                program, args = parse_command(command)
+                command = [program, *args]
+            except Usage as error:
+                self._refuse((*path, "command"), error.message, error.hint)
+                command = None
+        given = self._texts((*path, "command"), command) or ()
+        args = self._texts((*path, "args"), entry.get("args")) or ()
+        url = self._text(path, entry, "url")
+        if bool(given) == bool(url):
+            self._refuse(path, f"{what} needs a command, or a url", "command: [npx, some-server]")
+        timeout = self._timeout(path, entry)
+        tools = self._texts((*path, "tools"), entry.get("tools"))
+        env = self._names((*path, "env"), entry.get("env"))
+        return McpServer(name, (*given, *args), url, env, tools, timeout)
+
+    def _texts(self, path: ValuePath, value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+            self._refuse(path, f"{path[-1]} must be a list of texts", 'quote numbers: ["--port", "80"]')
+            return None
+        return tuple(value)
+
+    def _variables(self, path: ValuePath, value: Any) -> tuple[str, ...]:
+        names = self._texts(path, value) or ()
+        for name in names:
+            if not VARIABLE.fullmatch(name):
+                # What stands there may be the secret itself, so it isn't shown.
+                self._refuse(
+                    path, f"{path[-1]} must be names of environment variables", "such as GITHUB_TOKEN"
+                )
+                return ()
+        return names
+
+    def _agent(self, alias: str, entry: dict[str, Any]) -> AgentConfig:
+        path = ("agents", alias)
+        command, given = self._text(path, entry, "command"), ()
+        if command:
+            try:
+                command, given = parse_command(command)  # type: ignore[assignment]
+            except Usage as error:
+                self._refuse((*path, "command"), error.message, error.hint)
+        args = self._texts((*path, "args"), entry.get("args")) or ()
+        timeout = self._timeout(path, entry)
+        tools = self._tools((*path, "tools"), entry.get("tools"))
+        return AgentConfig(alias, expanded(full_name(command)), (*given, *args), timeout, tools)
+
+    def _timeout(self, path: ValuePath, entry: dict[str, Any]) -> float | None:
+        if entry.get("timeout") is None:
+            return None
+        timeout = parse_duration(entry["timeout"])
+        if timeout is None:
+            shown = one_line(self._document.raw((*path, "timeout")) or "a collection", 40)
+            self._refuse((*path, "timeout"), f"timeout {shown} is no duration", 'seconds, or "10m", "1h30m"')
+        return timeout
+
+    def _agent_overrides(self, value: Any) -> dict[str, dict[str, str]]:
+        section = self._mapping(("agentOverrides",), value, "agentOverrides")
+        return {name: self._names(("agentOverrides", name), roles) for name, roles in section.items()}
+
+    def _forges(self, value: Any) -> dict[str, str]:
+        kinds = self._names(("forges",), value)
+        for host, kind in kinds.items():
+            if kind not in FORGES:
+                self._refuse(
+                    ("forges", host),
+                    f'forge "{one_line(kind, 40)}" of {one_line(host, 60)} is not known',
+                    nearest(kind, FORGES) or "one of: " + ", ".join(FORGES),
+                )
+        return {host.lower(): kind for host, kind in kinds.items() if kind in FORGES}
+
+    def _names(self, path: ValuePath, value: Any) -> dict[str, str]:
+        entries = self._mapping(path, value, ".".join(map(str, path)))
+        names = {key: self._text(path, entries, key) for key in entries}
+        return {key: name for key, name in names.items() if name}
+
+    def _mapping(self, path: ValuePath, value: Any, what: str, known: tuple[str, ...] = ()) -> dict[str, Any]:
+        """The mapping at path, {} where there is nothing. With `known`, no other key is allowed."""
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self._refuse(path, f"{one_line(what)} must be a mapping")
+            return {}
+        for key in value if known else ():
+            if key in known:
+                continue
+            message = f'unknown key "{one_line(key, 60)}"' + (f" in {one_line(what, 60)}" if path else "")
+            if key.casefold() in SECRET_KEYS:
+                self._refuse_key((*path, key), message, SECRET_HINT)
+            else:
+                hint = nearest(key, known) or "known: " + ", ".join(known)
+                self._refuse_key((*path, key), message, hint)
+        return value
+
+    def _text(self, path: ValuePath, data: dict[str, Any], key: str) -> str:
+        value = data.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raw = self._document.raw((*path, key))
+            hint = f'quote it: "{one_line(raw, 60)}"' if raw else ""
+            self._refuse((*path, key), f"{one_line(key)} must be text", hint)
+            return ""
+        if not value.strip() or not value.isprintable():
+            self._refuse((*path, key), f"{one_line(key)} is empty or unprintable")
+            return ""
+        return value
+
+    def _unknown(self, path: ValuePath, what: str, name: str, known: Any) -> None:
+        self._refuse(path, f'{what} "{one_line(name, 60)}" is not configured', nearest(name, known))
+
+    def _refuse(self, path: ValuePath, message: str, hint: str = "") -> None:
+        mark = self._document.mark(path)
+        self.problems.append(ConfigProblem(mark.line, mark.column, message, hint))
+
+    def _refuse_key(self, path: ValuePath, message: str, hint: str) -> None:
+        mark = self._document.key_mark(path)
+        self.problems.append(ConfigProblem(mark.line, mark.column, message, hint))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

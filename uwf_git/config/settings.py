@@ -1,0 +1,143 @@
+"""What `config.yaml` can hold: the keys, and the values that they become."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.config.policy import ToolPolicy
+from uwf_git.errors import Usage
+from uwf_git.values.yaml12 import one_line
+
+if TYPE_CHECKING:
+    from uwf_git.config.agent_cli import Row
+
+FILE = "config.yaml"
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "providers": ("baseUrl", "apiKeyEnv"),
+    "models": ("provider", "name", "price"),
+    "agents": ("command", "args", "timeout", "tools"),
+}
+OVERRIDES = ("agentOverrides", "modelOverrides")
+DEFAULTS = ("defaultAgent", "defaultModel")
+FLAT = ("modelOverrides", "forges")
+STRUCTURED = {"agents": "tools", "models": "price"}
+"""A field of these sections that holds a mapping of its own."""
+NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets")
+KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges", *NESTED)
+
+NO_MODEL = "none"
+"""As an override: no model for that scenario, whatever the default is."""
+MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
+SECRET_HINT = "keys go into .env: uwf setup; name the variable in apiKeyEnv"
+
+
+class Provider(NamedTuple):
+    """An OpenAI-compatible service. `api_key_env` is a variable's name, "" where no key is needed."""
+
+    name: str
+    base_url: str
+    api_key_env: str
+
+
+class Price(NamedTuple):
+    """US dollars per million tokens. `cached` is for those of the input that came from a cache; None where
+    they cost what the others do."""
+
+    input: float
+    output: float
+    cached: float | None = None
+
+
+class Model(NamedTuple):
+    """A model of a provider; `name` is what the provider calls it."""
+
+    alias: str
+    provider: str
+    name: str
+    price: Price | None = None
+
+
+class AgentConfig(NamedTuple):
+    """A command that does steps. `timeout` is in seconds; None waits for ever. `tools` narrows what the
+    agent may use."""
+
+    alias: str
+    command: str
+    args: tuple[str, ...]
+    timeout: float | None
+    tools: ToolPolicy | None = None
+
+
+class McpServer(NamedTuple):
+    """A server of the Model Context Protocol: a command, or the address of one that runs. In `env`,
+    `$NAME` stands for a variable of the user's. `tools` are globs, None for all; `timeout` is in seconds."""
+
+    name: str
+    command: tuple[str, ...]
+    url: str
+    env: Mapping[str, str]
+    tools: tuple[str, ...] | None
+    timeout: float | None
+
+
+class Config(NamedTuple):
+    """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
+    threads by workflow, "" for all of them; `secrets` variables whose values are never stored. `broken_clis` says
+    of rows in `agent_clis` what is wrong with them, which only matters to who uses them."""
+
+    providers: Mapping[str, Provider]
+    models: Mapping[str, Model]
+    agents: Mapping[str, AgentConfig]
+    default_agent: str | None
+    agent_overrides: Mapping[str, Mapping[str, str]]
+    default_model: str | None
+    model_overrides: Mapping[str, str]
+    forges: Mapping[str, str]
+    path: Path
+    tools: ToolPolicy = ToolPolicy()
+    budgets: Mapping[str, Mapping[str, float]] = {}
+    agent_clis: Mapping[str, Row] = {}
+    mcp_servers: Mapping[str, McpServer] = {}
+    secrets: tuple[str, ...] = ()
+    broken_clis: Mapping[str, str] = {}
+
+
+class ConfigProblem(NamedTuple):
+    """One thing wrong with the file. `line` and `column` count from 1."""
+
+    line: int
+    column: int
+    message: str
+    hint: str = ""
+
+
+def parse_command(text: str) -> tuple[str, tuple[str, ...]]:
+    """A command line split as a shell would, without being one: program and arguments. Raises Usage
+    for quotes that don't close and for what only a shell can do."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError as error:
+        raise Usage(f"command {one_line(text, 80)!r}: {str(error).lower()}", "close the quote") from None
+    if not words or not words[0].strip():
+        raise Usage("the command is empty", "name a program")
+    if any(word and not word.strip("|&;<>") for word in words):
+        raise Usage(
+            f"command {one_line(text, 80)!r} needs a shell, and none is used",
+            "name one: sh -c '…', or put it into a script",
+        )
+    return words[0], tuple(words[1:])
+
+
+def expanded(command: str) -> str:
+    """`~` at the front becomes the home folder: no shell is there to do it."""
+    return str(Path(command).expanduser()) if command.startswith("~") else command

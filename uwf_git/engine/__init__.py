@@ -1,0 +1,1 @@
+"""One step of one thread, and what it cost."""

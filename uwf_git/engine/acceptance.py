@@ -1,0 +1,74 @@
+"""Is what an agent made the next step of this thread, and whole? Nothing of it is believed before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uwf_git.engine.status import decide_at
+from uwf_git.errors import AgentFailed
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import END, QUESTION, Step, is_kind, parse_step
+
+if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Head, History
+
+
+def accept(
+    instance: Instance, head: Head, history: History, role: str, node: Hash
+) -> tuple[Step, Oid | None]:
+    """The step that a node holds, and the last commit of the sub-workflow's thread that did it, if one did.
+    Raises AgentFailed where it isn't the role's step on this head, NotFound for what it refers to."""
+    store = instance.store
+    content = store.get(node)
+    if not is_kind(content.type, "step"):
+        raise AgentFailed(f"the agent named node {node}, which is no StepNode")
+    made = parse_step(content.payload)
+    if node in {past.hash for past in history.steps}:
+        raise AgentFailed(f"the agent named step {node}, which this thread has already")
+    expected = (history.start_hash, history.prev, role)
+    for what, is_now, wanted in zip(
+        ("start", "prev", "role"), (made.start, made.prev, made.role), expected, strict=True
+    ):
+        if is_now != wanted:
+            raise AgentFailed(
+                f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
+            )
+    _check_detail(instance, head, node, made)
+    output = store.get(made.output)
+    if output.type not in (history.workflow.roles[role].schema, QUESTION):
+        raise AgentFailed(f"output {made.output} of step {node} is no output of role {role!r}")
+    if problems := store.problems(output.type, output.payload):
+        raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
+    return made, _child_commit(instance, head, made)
+
+
+def _check_detail(instance: Instance, head: Head, node: Hash, made: Step) -> None:
+    """Raises AgentFailed where a step's detail says what isn't so, which `verify` would find, or raises a
+    budget by itself: only a human may."""
+    detail = instance.store.get(made.detail)
+    if not is_kind(detail.type, "detail"):
+        return
+    said = detail.payload
+    order = instance.runs.read_order(head.thread)
+    if said.get("budget") and (order is None or said["budget"] != order.budget):
+        raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
+    if said["context"] not in (None, head.node):
+        raise AgentFailed(
+            f"step {node} was made on {said['context']}, as its detail says, and the head is {head.node}"
+        )
+    for turn in said["turns"]:
+        if not is_kind(instance.store.get(turn).type, "turn"):
+            raise AgentFailed(f"step {node} names node {turn} as a turn, which is none")
+
+
+def _child_commit(instance: Instance, head: Head, made: Step) -> Oid | None:
+    """The last commit of the sub-workflow's thread. Raises AgentFailed where that had not come to its end."""
+    threads = instance.threads
+    if not is_kind(instance.store.get(made.detail).type, "step"):
+        return None
+    child = threads.history_at(head.thread, made.detail)
+    if decide_at(child).next != END:
+        raise AgentFailed(f"the sub-workflow that ends in step {made.detail} has not come to its end")
+    return threads.commit_of(made.detail)

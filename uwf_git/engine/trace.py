@@ -1,0 +1,293 @@
+"""A thread as an OpenTelemetry trace: spans of the conventions for generative AI, in the JSON of OTLP.
+
+    invoke_workflow NAME                  the thread
+      invoke_agent ROLE                   a step, or a failed attempt at it (status: error)
+        chat MODEL                        a turn of the model
+        execute_tool NAME                 a call of a tool
+        invoke_workflow NAME              what a sub-workflow did of the step, in the same form
+
+All of it is derived from the thread, ids too: the same thread gives the same trace wherever it is exported.
+A detail knows how long its run and most of its turns took, but not when a turn began: within a step, turns
+stand one after the other. What was said is left out unless it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from uwf_git import __version__
+from uwf_git.engine import spending
+from uwf_git.engine.spending import EXTRACT, Tokens
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import USER, Workflow, is_kind, parse_start, parse_step, parse_workflow
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the semantic conventions that the names of spans and attributes are those of."""
+
+_INTERNAL, _CLIENT = 1, 3
+_ERROR = 2
+_MS = 1_000_000  # nanoseconds
+_DEEPEST = 32
+
+_PROVIDERS = (
+    ("claude", "anthropic"), ("gpt", "openai"), ("chatgpt", "openai"), ("o1", "openai"), ("o3", "openai"),
+    ("o4", "openai"), ("gemini", "gcp.gen_ai"), ("mistral", "mistral_ai"), ("codestral", "mistral_ai"),
+    ("deepseek", "deepseek"), ("grok", "x_ai"), ("command", "cohere"), ("kimi", "moonshot_ai"),
+)  # fmt: skip
+
+
+class Span(NamedTuple):
+    """A span before it has its place in a trace. Times are in Unix nanoseconds; `key` tells it from others."""
+
+    key: str
+    name: str
+    kind: int
+    begin: int
+    end: int
+    attributes: Mapping[str, Any]
+    error: str | None = None
+    events: tuple[tuple[int, str, Mapping[str, Any]], ...] = ()
+    children: tuple[Span, ...] = ()
+
+
+def export(instance: Instance, head: Head, content: bool = False) -> dict[str, Any]:
+    """The trace of a thread as an OTLP ExportTraceServiceRequest in JSON. `content` includes prompts, answers,
+    and what tools were given and gave. Raises what reading the thread raises."""
+    root = _Reader(instance, content).thread(head)
+    trace = sha256(f"uwf trace {head.thread}".encode()).hexdigest()[:32]
+    spans: list[dict[str, Any]] = []
+    _flatten(root, trace, "", spans)
+    scope = {"scope": {"name": "uwf", "version": __version__}, "spans": spans, "schemaUrl": SCHEMA_URL}
+    service = {"service.name": "uwf", "service.version": __version__}
+    resource = {"resource": {"attributes": _attributes(service)}, "schemaUrl": SCHEMA_URL}
+    return {"resourceSpans": [{**resource, "scopeSpans": [scope]}]}
+
+
+def _flatten(span: Span, trace: str, parent: str, into: list[dict[str, Any]]) -> None:
+    own = sha256(f"{trace} {parent} {span.key}".encode()).hexdigest()[:16]
+    value: dict[str, Any] = {
+        "traceId": trace,
+        "spanId": own,
+        **({"parentSpanId": parent} if parent else {}),
+        "name": span.name,
+        "kind": span.kind,
+        "startTimeUnixNano": str(span.begin),
+        "endTimeUnixNano": str(span.end),
+        "attributes": _attributes(span.attributes),
+    }
+    if span.events:
+        value["events"] = [
+            {"timeUnixNano": str(when), "name": name, "attributes": _attributes(attributes)}
+            for when, name, attributes in span.events
+        ]
+    value["status"] = {} if span.error is None else {"code": _ERROR, "message": span.error}
+    into.append(value)
+    for child in span.children:
+        _flatten(child, trace, own, into)
+
+
+def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": _any(value)} for key, value in values.items() if value is not None]
+
+
+def _any(value: Any) -> dict[str, Any]:
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    return {"stringValue": value}
+
+
+class _Reader:
+    """Makes spans of a store's threads."""
+
+    def __init__(self, instance: Instance, content: bool) -> None:
+        self._instance = instance
+        self._store = instance.store
+        self._content = content
+
+    def thread(self, head: Head) -> Span:
+        """The root span of a thread, with its failed attempts."""
+        workflow = self._workflow(head.node)
+        failed = [
+            self._agent(workflow, each.hash, each.role, each.agent, each.detail, each.error)._replace(
+                key=f"attempt {each.number}"
+            )
+            for each in self._instance.attempts.all(head.thread)
+        ]
+        return self._run(head.node, head.thread, failed, 0)
+
+    def _run(self, last: Hash, thread: str, besides: Sequence[Span], depth: int) -> Span:
+        """A workflow's run up to a StepNode or StartNode. `thread` is its id, "" where that isn't known."""
+        workflow = self._workflow(last)
+        children = list(besides)
+        events: list[tuple[int, str, Mapping[str, Any]]] = []
+        at: Hash | None = last
+        number = 0
+        start = last
+        while at is not None and is_kind((node := self._store.get(at)).type, "step"):
+            step = parse_step(node.payload)
+            number += 1
+            if step.role == USER:
+                events.append((node.timestamp * _MS, "uwf.answer", {"uwf.step": at}))
+            else:
+                children.append(self._agent(workflow, at, step.role, step.agent, step.detail, None, depth))
+            at, start = step.prev, step.start
+        node = self._store.get(start)
+        attributes = {
+            "gen_ai.operation.name": "invoke_workflow",
+            "gen_ai.workflow.name": workflow.name,
+            "gen_ai.conversation.id": thread or None,
+            "uwf.thread": thread or None,
+            "uwf.start": start,
+            "uwf.steps": number,
+        }
+        if self._content:
+            attributes["gen_ai.input.messages"] = _messages("user", parse_start(node.payload).prompt)
+        children.sort(key=lambda span: (span.begin, span.key))
+        begin = min((node.timestamp * _MS, *(span.begin for span in children)))
+        end = max((begin, *(span.end for span in children), *(when for when, _, _ in events)))
+        name = f"invoke_workflow {workflow.name}"
+        return Span(
+            last, name, _INTERNAL, begin, end, attributes, None, tuple(sorted(events)), tuple(children)
+        )
+
+    def _workflow(self, node: Hash) -> Workflow:
+        content = self._store.get(node)
+        start = parse_step(content.payload).start if is_kind(content.type, "step") else node
+        return parse_workflow(self._store.get(parse_start(self._store.get(start).payload).workflow).payload)
+
+    def _agent(
+        self,
+        workflow: Workflow,
+        node: Hash,
+        role: str,
+        agent: str,
+        detail: Hash | None,
+        error: str | None,
+        depth: int = 0,
+    ) -> Span:
+        """The span of a step, or of an attempt that failed with `error`."""
+        end = self._store.get(node).timestamp * _MS
+        attributes: dict[str, Any] = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": role,
+            "gen_ai.agent.description": workflow.roles[role].description if role in workflow.roles else None,
+            "uwf.agent": agent,
+            "uwf.step" if error is None else "uwf.attempt": node,
+            "error.type": None if error is None else "agent_failed",
+        }
+        content = self._store.get(detail) if detail else None
+        begin, children = end, ()  # type: int, tuple[Span, ...]
+        if content is not None and is_kind(content.type, "detail"):
+            begin = end - content.payload["durationMs"] * _MS
+            turns = self._instance.threads.turns(content.payload)
+            attributes |= _detail(content.payload, turns)
+            if self._content:
+                attributes["gen_ai.output.messages"] = _messages("assistant", content.payload["answer"])
+            children = self._turns(content.payload, turns, begin, end)
+        elif content is not None and is_kind(content.type, "step") and detail and depth < _DEEPEST:
+            child = self._run(detail, "", (), depth + 1)
+            begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
+        attributes.setdefault("gen_ai.provider.name", _provider(None))
+        name = f"invoke_agent {role}"
+        return Span(node, name, _INTERNAL, begin, end, attributes, error, (), children)
+
+    def _turns(
+        self, detail: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], begin: int, end: int
+    ) -> tuple[Span, ...]:
+        """The model's turns and the tools' one after the other, shortened where together they took longer
+        than the step: those of several models may have been at work at once."""
+        shown = [(number, turn) for number, turn in enumerate(turns) if _is_shown(turn)]
+        took = sum(turn.get("durationMs", 0) for _, turn in shown) * _MS
+        share = min(1.0, (end - begin) / took) if took else 0.0
+        spans: list[Span] = []
+        at = begin
+        for number, turn in shown:
+            until = min(end, at + int(turn.get("durationMs", 0) * _MS * share))
+            spans.append(self._turn(str(number), turn, detail["model"], at, until))
+            at = until
+        return tuple(spans)
+
+    def _turn(self, key: str, turn: Mapping[str, Any], model: str | None, begin: int, end: int) -> Span:
+        failed = turn.get("failed", False)
+        if turn["role"] == "tool" and turn.get("tool") != EXTRACT:
+            attributes = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": turn.get("tool") or "unknown",
+                "gen_ai.tool.call.id": turn.get("call"),
+                "gen_ai.tool.type": "function",
+                "error.type": "_OTHER" if failed else None,
+            }
+            if self._content:
+                attributes["gen_ai.tool.call.arguments"] = _json(turn.get("arguments"))
+                attributes["gen_ai.tool.call.result"] = _json(turn.get("result"))
+            name = f"execute_tool {attributes['gen_ai.tool.name']}"
+            return Span(key, name, _INTERNAL, begin, end, attributes, "the tool failed" if failed else None)
+        if turn.get("tool") == EXTRACT:
+            arguments = turn.get("arguments")
+            model = arguments.get("model") if isinstance(arguments, dict) else None
+        model = turn.get("model") or model
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": _provider(model),
+            "gen_ai.request.model": model,
+            "gen_ai.response.model": model,
+            **_usage(spending.tokens_in(turn.get("usage"))),
+        }
+        if self._content:
+            attributes["gen_ai.output.messages"] = _messages("assistant", turn["text"])
+        return Span(key, f"chat {model}" if model else "chat", _CLIENT, begin, end, attributes)
+
+
+def _is_shown(turn: Mapping[str, Any]) -> bool:
+    """Calls of tools, and the turns that a model is known to have made."""
+    if turn["role"] == "tool":
+        return True
+    return turn["role"] == "assistant" and bool(turn.get("usage") or turn.get("model"))
+
+
+def _detail(detail: Mapping[str, Any], turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "gen_ai.provider.name": _provider(detail["model"]),
+        "gen_ai.request.model": detail["model"],
+        "gen_ai.response.model": detail["model"],
+        "gen_ai.conversation.id": detail["session"],
+        **_usage(spending.tokens_of(spending.spent(detail, turns, attempt=False))),
+        "uwf.extraction": detail["extraction"],
+        "uwf.cost.usd": float(detail["cost"]) if detail.get("cost") is not None else None,
+    }
+
+
+def _usage(tokens: Tokens | None) -> dict[str, Any]:
+    if tokens is None:
+        return {}
+    return {
+        "gen_ai.usage.input_tokens": tokens.input,
+        "gen_ai.usage.output_tokens": tokens.output,
+        "gen_ai.usage.cache_read.input_tokens": tokens.cached,
+    }
+
+
+def _provider(model: str | None) -> str:
+    """The provider as the conventions call it, as far as a model's name tells; else our own name."""
+    name = (model or "").rpartition("/")[2].lower()
+    return next((provider for begin, provider in _PROVIDERS if name.startswith(begin)), "uwf")
+
+
+def _messages(role: str, text: str) -> str:
+    message = {"role": role, "parts": [{"type": "text", "content": text}]}
+    if role == "assistant":
+        message["finish_reason"] = "stop"
+    return _json([message])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,92 @@
+"""The turns of a step: those of one that is being made, as they come, and those of one that is made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from uwf_git.kit.context import TurnRecord
+from uwf_git.kit.record import noted_turns, turns_in
+from uwf_git.values.ids import Hash, ThreadId, is_thread_id
+from uwf_git.values.kinds import is_kind, parse_step
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+
+POLL = 0.2  # seconds
+
+
+def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
+    """The turns of a StepNode or an Attempt, oldest first; of a step that a sub-workflow did, those of all its
+    steps."""
+    content = instance.store.get(node)
+    if is_kind(content.type, "attempt"):
+        detail: Hash | None = content.payload["detail"]
+    elif is_kind(content.type, "step"):
+        detail = parse_step(content.payload).detail
+    else:
+        detail = None
+    if detail is None:
+        return ()
+    found = instance.store.get(detail)
+    if is_kind(found.type, "step"):
+        return _of_child(instance, detail)
+    if not is_kind(found.type, "detail"):
+        return ()
+    return turns_in(instance.threads, found.payload)
+
+
+def _of_child(instance: Instance, last: Hash) -> tuple[TurnRecord, ...]:
+    """The turns of the sub-workflow's thread that ended in a step."""
+    turns: list[TurnRecord] = []
+    at: Hash | None = last
+    while at is not None:
+        turns = [*turns_of(instance, at), *turns]
+        at = parse_step(instance.store.get(at).payload).prev
+    return tuple(turns)
+
+
+def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
+    """The turns of the step that is being made; where a sub-workflow makes it, of that one's step."""
+    notes = instance.runs.notes(thread)
+    found = noted_turns(instance, notes)
+    if not found and notes and is_thread_id(child := notes[-1].get("session", "")):
+        return turns_so_far(instance, ThreadId(child))
+    return found
+
+
+def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
+    """The turns of the step that is being made, each as it comes, and of those that come after it, until the
+    thread rests."""
+    shown = 0
+    known = len(_past(instance, thread))
+    resting = 0
+    while resting < 2:  # between two steps of a run the lock is let go for a moment
+        # Asked first: what was written before the lock was let go is seen then.
+        held = instance.locks.is_held(thread)
+        turns = turns_so_far(instance, thread)
+        past = _past(instance, thread)
+        for node in past[known:]:
+            yield from turns_of(instance, node)[shown:]
+            shown = 0
+        if len(past) == known:
+            yield from turns[shown:]
+            shown = max(shown, len(turns))
+        known = len(past)
+        resting = 0 if held else resting + 1
+        if resting < 2:
+            time.sleep(POLL)
+
+
+def _past(instance: Instance, thread: ThreadId) -> list[Hash]:
+    """The steps and failed attempts of a thread, in the order in which they came."""
+    head = instance.threads.head(thread)
+    steps = [step.hash for step in instance.threads.history(head).steps]
+    tried: dict[Hash | None, list[Hash]] = {}
+    for attempt in instance.attempts.all(thread):
+        tried.setdefault(attempt.prev, []).append(attempt.hash)
+    found = tried.get(None, [])
+    for step in steps:
+        found = [*found, step, *tried.get(step, ())]
+    return found

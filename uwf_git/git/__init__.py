@@ -1,0 +1,1 @@
+"""A git repository, and the git program."""

@@ -1,0 +1,66 @@
+"""Git's configuration, as git would read it for one repository: who the user is, what is signed, limits.
+
+It is read through libgit2, which doesn't know GIT_CONFIG_GLOBAL; here that counts as well.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+import pygit2
+
+from uwf_git.errors import Invalid
+from uwf_git.git.objects import Person, clean
+
+
+class GitConfig:
+    """The configuration of an opened repository. `shared` is the folder that its worktrees share."""
+
+    def __init__(self, git: pygit2.Repository, shared: Path) -> None:
+        self._git = git
+        self._shared = shared
+
+    def value(self, key: str) -> str:
+        """A value, or ""."""
+        return next((str(config[key]) for config in self._files() if key in config), "")
+
+    def flag(self, key: str) -> bool | None:
+        """A boolean as git reads it, or None. Raises Invalid for another value."""
+        for config in self._files():
+            try:
+                return bool(config.get_bool(key))
+            except KeyError:
+                continue
+            except (ValueError, pygit2.GitError):
+                raise Invalid(
+                    f"{key} is neither true nor false", f"see: git config --get-all {key}"
+                ) from None
+        return None
+
+    @cached_property
+    def user(self) -> Person:
+        """The user's git identity: the environment, then the configuration, then the login name."""
+        name = os.environ.get("GIT_COMMITTER_NAME") or self.value("user.name")
+        email = os.environ.get("GIT_COMMITTER_EMAIL") or self.value("user.email")
+        login = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid{os.getuid()}"
+        return Person(clean(name) or clean(login), clean(email) or f"{clean(login)}@localhost")
+
+    @property
+    def signs_commits(self) -> bool:
+        """Whether commits are signed. Raises Invalid."""
+        return bool(self.flag("commit.gpgSign"))
+
+    @property
+    def signs_tags(self) -> bool:
+        """Whether tags are signed; as commits are, where nothing is said of tags. Raises Invalid."""
+        chosen = self.flag("tag.gpgSign")
+        return self.signs_commits if chosen is None else chosen
+
+    def _files(self) -> list[pygit2.Config]:
+        """What counts most comes first."""
+        if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
+            paths = [Path(self._git.path) / "config.worktree", self._shared / "config", Path(instead)]
+            return [pygit2.Config(str(path)) for path in paths if path.is_file()]
+        return [self._git.config]

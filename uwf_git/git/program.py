@@ -1,0 +1,225 @@
+"""The git program: whatever talks to a remote is left to it, so credential helpers, ssh settings,
+proxies and hooks work as the user set them up.
+
+Every call names the git directory, never asks git to find one, and sees neither the variables of a hook
+that `uwf` may run in nor replace refs or grafts, which would show another history than the objects hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from uwf_git.errors import RemoteFailed
+from uwf_git.interrupt import deferred
+from uwf_git.store.layout import one_line
+
+# `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
+_LOCAL = frozenset(
+    f"GIT_{name}"
+    for name in (
+        *("ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR", "CONFIG", "DIR", "GRAFT_FILE", "IMPLICIT_WORK_TREE"),
+        *(
+            "INDEX_FILE",
+            "INTERNAL_SUPER_PREFIX",
+            "NAMESPACE",
+            "OBJECT_DIRECTORY",
+            "PREFIX",
+            "QUARANTINE_PATH",
+        ),
+        *("REPLACE_REF_BASE", "SHALLOW_FILE", "WORK_TREE"),
+    )
+)
+_SETTINGS = tuple(
+    word
+    for setting in (
+        *("core.quotePath=true", "color.ui=false"),
+        *("advice.pushUpdateRejected=false", "advice.graftFileDeprecated=false"),
+    )
+    for word in ("-c", setting)
+)
+# What git says that tells nothing by itself: the lines before or after say why.
+_EMPTY_TALK = re.compile(
+    r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
+    r"|early EOF|index-pack failed|fetch-pack: invalid index-pack output)"
+    r"|error: (?:failed to push some refs to .*|index-pack died of signal \d+)"
+    r"|Please make sure you have the correct access rights|and the repository exists\.|To .*|Everything up-to-date"
+    r"|hint: .*|From .*)$"
+)
+
+
+class Done(NamedTuple):
+    """How a call ended."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+class Git:
+    """The git program on one repository. `progress` is handed what git says on stderr as it comes,
+    for a terminal."""
+
+    def __init__(self, git_dir: Path, progress: Callable[[str], None] | None = None) -> None:
+        self._git_dir = git_dir
+        self._progress = progress
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether somebody watches."""
+        return self._progress is not None
+
+    def run(self, *args: str, stdin: bytes = b"", check: bool = True, file_limit: int | None = None) -> Done:
+        """Runs git to its end. `file_limit` is the largest file it may write, in bytes. With `check`,
+        raises RemoteFailed with git's reason for any exit status but 0."""
+        with self._started(args, file_limit) as child:
+            assert child.stdin and child.stdout and child.stderr
+            err = _Listener(child.stderr, self._progress)
+            feeder = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
+            feeder.start()
+            out = child.stdout.read()
+            code = child.wait()
+            feeder.join()
+            done = Done(code, out, err.text())
+        if check and code != 0:
+            raise failure(args, done)
+        return done
+
+    def lines(self, *args: str) -> Iterator[bytes]:
+        """What git prints, line by line; whoever stops reading ends it. Raises RemoteFailed at the end
+        where git failed."""
+        with self._started(args, None) as child:
+            assert child.stdin and child.stdout and child.stderr
+            child.stdin.close()
+            err = _Listener(child.stderr, self._progress)
+            for line in child.stdout:
+                yield line.rstrip(b"\n")
+            code = child.wait()
+            if code != 0:
+                raise failure(args, Done(code, b"", err.text()))
+
+    def _work_tree(self) -> Path | None:
+        """Where git would be called by hand: a project's remote may be a path relative to that."""
+        return self._git_dir.parent if self._git_dir.name == ".git" else None
+
+    @contextlib.contextmanager
+    def _started(self, args: Sequence[str], file_limit: int | None) -> Iterator[subprocess.Popen[bytes]]:
+        program = shutil.which("git")
+        if program is None:
+            raise RemoteFailed("the git program is not installed", "install git")
+
+        def limit() -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit or 0, file_limit or 0))
+
+        child: subprocess.Popen[bytes] | None = None
+        try:
+            with deferred():
+                child = subprocess.Popen(
+                    [program, f"--git-dir={self._git_dir}", *_SETTINGS, *args],
+                    cwd=self._work_tree(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=environment(),
+                    preexec_fn=limit if file_limit else None,
+                )
+            yield child
+        finally:
+            if child is not None:
+                _end(child)
+
+
+def environment() -> dict[str, str]:
+    """The user's environment as git gets it: messages in English, since they are looked at."""
+    kept = {name: value for name, value in os.environ.items() if name not in _LOCAL and name != "LANGUAGE"}
+    return {**kept, "LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
+
+
+def failure(args: Sequence[str], done: Done) -> RemoteFailed:
+    """What a failed call comes to, in one line."""
+    command = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+    if done.code < 0:
+        reason = f"it was ended by {signal.Signals(-done.code).name}"
+    else:
+        reason = telling_line(done.err) or f"it exited with {done.code}"
+    return RemoteFailed(f"git {command} failed: {reason}", _hint(done.err))
+
+
+def telling_line(err: str) -> str:
+    """The line of git's complaint that says why: the first that begins so, since what follows it are
+    consequences."""
+    lines = [one_line(line, 300) for line in err.splitlines() if line.strip()]
+    telling = [line for line in lines if not _EMPTY_TALK.match(line)]
+    for begin in ("fatal: ", "error: ", "ssh: ", "remote: "):
+        for line in telling:
+            if line.startswith(begin):
+                return line.removeprefix("fatal: ").removeprefix("error: ")
+    return (telling or lines or [""])[-1].removeprefix("fatal: ").removeprefix("error: ")
+
+
+def _hint(err: str) -> str:
+    if "File too large" in err or "died of signal 25" in err:
+        return "it is larger than uwf.maxFetch allows; raise it with: git config --global uwf.maxFetch 4g"
+    if "could not read Username" in err or "could not read Password" in err or "Authentication failed" in err:
+        return "log in with git first: a credential helper, or a token in it"
+    if "Permission denied (publickey" in err or "Host key verification failed" in err:
+        return "try it with: ssh -T HOST"
+    if "does not appear to be a git repository" in err or "not found" in err or "does not exist" in err:
+        return "check the address with: uwf remote list"
+    if "No space left" in err:
+        return "make room, then repeat: what arrived is kept"
+    return "repeat when the remote can be reached; nothing was lost"
+
+
+def _feed(pipe: IO[bytes], data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write(data)
+    with contextlib.suppress(BrokenPipeError):
+        pipe.close()
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        with contextlib.suppress(OSError):
+            if pipe:
+                pipe.close()
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(5)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+class _Listener:
+    """Reads a stream to its end in a thread, keeps the last of it, and passes it on as it comes."""
+
+    KEEP = 64 * 1024
+
+    def __init__(self, stream: IO[bytes], watch: Callable[[str], None] | None) -> None:
+        self._data = bytearray()
+        self._thread = threading.Thread(target=self._listen, args=(stream, watch), daemon=True)
+        self._thread.start()
+
+    def _listen(self, stream: IO[bytes], watch: Callable[[str], None] | None) -> None:
+        with stream:
+            while chunk := stream.read1(4096):  # type: ignore[attr-defined]
+                self._data += chunk
+                del self._data[: -self.KEEP]
+                if watch is not None:
+                    watch(chunk.decode("utf-8", "replace"))
+
+    def text(self) -> str:
+        # A child that git left in the background may hold the pipe open; what it says is not waited for.
+        self._thread.join(5)
+        return self._data.decode("utf-8", "replace").replace("\r", "\n")

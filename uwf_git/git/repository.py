@@ -1,0 +1,499 @@
+"""A git repository as a store uses it: objects, refs under refs/uwf/, and one private folder.
+
+pygit2 does packs, refs and writing. Loose objects are read here: libgit2 1.9 never returns from a
+truncated one (its inflate loop waits for more input), and a store must survive that.
+
+Nothing here touches a ref outside refs/uwf/, the index, HEAD or a work tree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pygit2
+
+from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
+from uwf_git.git.config import GitConfig
+from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
+from uwf_git.git.objects import TREE_MODE as TREE_MODE
+from uwf_git.git.objects import Commit as Commit
+from uwf_git.git.objects import Entry as Entry
+from uwf_git.git.objects import Person as Person
+from uwf_git.git.objects import (
+    commit_text,
+    parse_commit,
+    parse_tree,
+    rewritten_commit,
+    signed_commit,
+    signed_tag,
+    sort_key,
+    tag_text,
+    tree_row,
+)
+from uwf_git.git.refs import common_dir, may_have_refs, read_refs
+
+NAMESPACE = "refs/uwf/"
+PRIVATE = "uwf"
+LOCK_TRIES = 40
+TREES_KEPT = 256
+WRITE_TRIES = 10
+MANY_REFS = 20
+
+_KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
+_SLACK = 128  # bytes that zlib and an object's header may add
+
+Oid = pygit2.Oid
+
+
+class StoreUnwritable(UwfError):
+    """The repository can't be written: read-only, full, or not ours."""
+
+    code = "store_unwritable"
+
+
+class TooLarge(StoreDamaged):
+    """An object is larger than the caller takes; it was not read."""
+
+    code = "object_too_large"
+
+    def __init__(self, name: str, size: int, at_most: int) -> None:
+        super().__init__(
+            f"object {name} has {size:,} bytes, over the limit of {at_most:,}",
+            "what is that large is no node",
+        )
+
+
+class Repository:
+    """An opened repository. Raises StoreUnwritable where a write is refused by the file system."""
+
+    def __init__(self, git_dir: Path) -> None:
+        """Opens an existing repository, bare or not; a worktree opens the repository it belongs to.
+        Raises NotFound, or Invalid for a format that libgit2 can't open."""
+        if not git_dir.exists():
+            raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
+        # libgit2 syncs nothing unless told; a step that was reported must survive a power cut.
+        pygit2.settings.enable_fsync_gitdir(True)
+        try:
+            self._git = pygit2.Repository(str(git_dir), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+        except pygit2.GitError as error:
+            raise Invalid(
+                f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error))
+            ) from None
+        self.path = common_dir(Path(self._git.path))
+        self.private = self.path / PRIVATE
+        self.config = GitConfig(self._git, self.path)
+        self._objects = str(self.path / "objects")
+        self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
+        self._roots: dict[Oid, Oid] = {}
+
+    @classmethod
+    def create(cls, git_dir: Path) -> Repository:
+        """A new bare repository with the files ref backend and SHA-1, whatever the user's git would
+        choose. An existing one is opened."""
+        if not (git_dir / "HEAD").exists():
+            try:
+                git_dir.parent.mkdir(parents=True, exist_ok=True)
+                pygit2.init_repository(str(git_dir), bare=True)
+            except (pygit2.GitError, OSError) as error:
+                raise StoreUnwritable(
+                    f"can't make a store at {git_dir}: {error}", "check the folder"
+                ) from None
+        return cls(git_dir)
+
+    # Objects
+
+    def read(self, oid: Oid) -> tuple[int, bytes]:
+        """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
+        Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
+        name = str(oid)
+        try:
+            with open(f"{self._objects}/{name[:2]}/{name[2:]}", "rb") as file:
+                packed = file.read()
+        except OSError:
+            return self._read_packed(oid)
+        try:
+            data = zlib.decompress(packed)
+        except zlib.error as error:
+            raise _damaged(name, str(error)) from None
+        header, _, content = data.partition(b"\0")
+        kind, _, size = header.partition(b" ")
+        if hashlib.sha1(data).hexdigest() != name or kind not in _KINDS or size != b"%d" % len(content):
+            raise _damaged(name, "its content is not what its id says")
+        return _KINDS[kind], content
+
+    def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
+        try:
+            kind, data = self._git.read(oid)
+        except (pygit2.GitError, KeyError, ValueError) as error:
+            reason = "it is missing" if isinstance(error, KeyError) else str(error)
+            raise _damaged(str(oid), reason) from None
+        return int(kind), data
+
+    def header(self, oid: Oid) -> tuple[int, int]:
+        """An object's kind and the size of its content in bytes, as its header has them: nothing else of
+        it is read. Raises StoreDamaged."""
+        name = str(oid)
+        try:
+            with open(f"{self._objects}/{name[:2]}/{name[2:]}", "rb") as file:
+                head = zlib.decompressobj().decompress(file.read(128), 64)
+        except OSError:
+            return self._header_packed(oid)
+        except zlib.error as error:
+            raise _damaged(name, str(error)) from None
+        kind, _, size = head.partition(b"\0")[0].partition(b" ")
+        if kind not in _KINDS or not size.isdigit():
+            raise _damaged(name, "it has no header")
+        return _KINDS[kind], int(size)
+
+    def size(self, oid: Oid) -> int:
+        """The size of an object's content in bytes; it is not read. Raises StoreDamaged."""
+        return self.header(oid)[1]
+
+    def _header_packed(self, oid: Oid) -> tuple[int, int]:
+        try:
+            kind, size = self._git.odb.read_header(oid)
+        except (pygit2.GitError, KeyError, ValueError) as error:
+            reason = "it is missing" if isinstance(error, KeyError) else str(error)
+            raise _damaged(str(oid), reason) from None
+        return int(kind), int(size)
+
+    def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        """As `read`, for what may be anybody's making: what is larger than so many bytes is not read, and
+        what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
+        name = str(oid)
+        try:
+            descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return self._read_packed_within(oid, at_most)
+        try:
+            size = os.fstat(descriptor).st_size
+            packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
+        except OSError as error:
+            raise _damaged(name, str(error)) from None
+        finally:
+            os.close(descriptor)
+        inflate = zlib.decompressobj()
+        try:
+            data = inflate.decompress(packed, at_most + _SLACK)
+        except zlib.error as error:
+            raise _damaged(name, str(error)) from None
+        header, _, content = data.partition(b"\0")
+        kind, _, length = header.partition(b" ")
+        if length.isdigit() and len(length) < 20 and int(length) > at_most:
+            raise TooLarge(name, int(length), at_most)
+        if (
+            not inflate.eof
+            or hashlib.sha1(data).hexdigest() != name
+            or kind not in _KINDS
+            or length != b"%d" % len(content)
+        ):
+            raise _damaged(name, "its content is not what its id says")
+        return _KINDS[kind], content
+
+    def _read_packed_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        kind, size = self._header_packed(oid)
+        if size > at_most:
+            raise TooLarge(str(oid), size, at_most)
+        kind, content = self._read_packed(oid)
+        names = {number: name for name, number in _KINDS.items()}
+        header = b"%s %d\0" % (names.get(kind, b""), len(content))
+        if hashlib.sha1(header + content).digest() != oid.raw:
+            raise _damaged(str(oid), "its content is not what its id says")
+        return kind, content
+
+    def has(self, oid: Oid) -> bool:
+        """Whether an object is there; its content is not checked."""
+        name = str(oid)
+        return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
+
+    def blob(self, oid: Oid) -> bytes:
+        """A blob's content. Raises StoreDamaged."""
+        return self._of_kind(oid, BLOB)
+
+    def tree(self, oid: Oid) -> tuple[Entry, ...]:
+        """A tree's entries in git's order. Raises StoreDamaged."""
+        return self._tree(oid)[0]
+
+    def _tree(self, oid: Oid) -> tuple[tuple[Entry, ...], bytes]:
+        known = self._trees.get(oid)
+        if known is None:
+            data = self._of_kind(oid, TREE)
+            try:
+                known = self._remember(oid, parse_tree(data), data)
+            except ValueError:
+                raise _damaged(str(oid), "it is no well-formed tree") from None
+        return known
+
+    def _remember(self, oid: Oid, entries: tuple[Entry, ...], data: bytes) -> tuple[tuple[Entry, ...], bytes]:
+        """Trees are read again and again while a thread grows; the newest are kept parsed."""
+        if len(self._trees) >= TREES_KEPT:
+            self._trees.clear()
+        self._trees[oid] = entries, data
+        return entries, data
+
+    def commit(self, oid: Oid) -> Commit:
+        """A commit. Raises StoreDamaged, also when the object is something else."""
+        try:
+            return parse_commit(self._of_kind(oid, COMMIT))
+        except ValueError:
+            raise _damaged(str(oid), "it is no well-formed commit") from None
+
+    def _of_kind(self, oid: Oid, kind: int) -> bytes:
+        found, data = self.read(oid)
+        if found != kind:
+            names = {number: name.decode() for name, number in _KINDS.items()}
+            raise _damaged(str(oid), f"it is a {names.get(found, found)}, not a {names[kind]}")
+        return data
+
+    def write_blob(self, data: bytes) -> Oid:
+        """Stores a blob; repeating it changes nothing."""
+        return self._write(BLOB, data)
+
+    def write_tree(self, entries: Iterable[Entry]) -> Oid:
+        """Stores a tree of entries in any order."""
+        ordered = tuple(sorted(entries, key=sort_key))
+        return self._write_ordered(ordered, b"".join(map(tree_row, ordered)))
+
+    def _write_ordered(self, entries: tuple[Entry, ...], data: bytes) -> Oid:
+        oid = self._write(TREE, data)
+        self._remember(oid, entries, data)
+        return oid
+
+    def file(self, root: Oid, path: str) -> Oid | None:
+        """The id of a file or folder in a tree, or None."""
+        found = root
+        for name in path.split("/"):
+            entry = next((entry for entry in self.tree(found) if entry.name == name), None)
+            if entry is None:
+                return None
+            found = entry.oid
+        return found
+
+    def write_folder(self, files: Mapping[str, bytes | Oid]) -> Oid:
+        """Stores a tree of paths: blobs from bytes, or an object that is there already."""
+        blobs: list[Entry] = []
+        folders: dict[str, dict[str, bytes | Oid]] = {}
+        for path, content in files.items():
+            folder, slash, rest = path.partition("/")
+            if slash:
+                folders.setdefault(folder, {})[rest] = content
+            else:
+                oid = self.write_blob(content) if isinstance(content, bytes) else content
+                blobs.append(Entry(BLOB_MODE, path, oid))
+        trees = [Entry(TREE_MODE, name, self.write_folder(inner)) for name, inner in folders.items()]
+        return self.write_tree(blobs + trees)
+
+    def graft(self, root: Oid | None, folders: Sequence[str], tree: Oid) -> Oid:
+        """A root tree with another tree put at a path of folders; siblings stay."""
+        name, *rest = folders
+        entries, data = self._tree(root) if root else ((), b"")
+        old = next((entry.oid for entry in entries if entry.name == name and entry.is_tree), None)
+        new = Entry(TREE_MODE, name, self.graft(old, rest, tree) if rest else tree)
+        if old is None and (not entries or sort_key(entries[-1]) < sort_key(new)):
+            # A new step comes last: nothing before it needs to be written again.
+            return self._write_ordered((*entries, new), data + tree_row(new))
+        return self.write_tree([*(entry for entry in entries if entry.name != name), new])
+
+    def write_commit(
+        self,
+        tree: Oid,
+        parents: Sequence[Oid],
+        author: Person,
+        message: str,
+        when: int | None = None,
+        sign: bool = True,
+    ) -> Oid:
+        """Stores a commit without moving a ref, signed where `commit.gpgSign` says so. The committer is the
+        user; `when` is in Unix seconds. Raises SigningFailed before anything is written."""
+        when = int(time.time()) if when is None else when
+        data = commit_text(tree, parents, author, self.user, when, message)
+        if sign and self.config.signs_commits:
+            data = signed_commit(data, self._signature(data))
+        oid = self._write(COMMIT, data)
+        self._roots = {oid: tree}  # the next step is built on it
+        return oid
+
+    def rewrite_commit(
+        self, commit: Oid, tree: Oid, parents: Sequence[Oid], message: str | None = None
+    ) -> Oid:
+        """Stores a commit again with another tree and other parents; who made it and when stay, a
+        signature, which would be none of it, goes."""
+        return self._write(COMMIT, rewritten_commit(self._of_kind(commit, COMMIT), tree, parents, message))
+
+    def root(self, commit: Oid) -> Oid:
+        """A commit's tree. Raises StoreDamaged."""
+        return self._roots.get(commit) or self.commit(commit).tree
+
+    def write_tag(self, name: str, target: Oid, message: str) -> Oid:
+        """Stores an annotated tag object on a commit without making a ref for it, signed where
+        `tag.gpgSign` or `commit.gpgSign` says so. Raises SigningFailed before anything is written."""
+        data = tag_text(name, target, self.user, int(time.time()), message)
+        if self.config.signs_tags:
+            data = signed_tag(data, self._signature(data))
+        return self.write_raw_tag(data)
+
+    def write_raw_tag(self, data: bytes) -> Oid:
+        """Stores a tag object as it was written once, signature and all."""
+        return self._write(TAG, data)
+
+    def _signature(self, data: bytes) -> str:
+        from uwf_git.git.signing import sign
+
+        return sign(self.config.value, self.user, data)
+
+    def _write(self, kind: int, data: bytes) -> Oid:
+        for last_try in (False,) * WRITE_TRIES + (True,):
+            try:
+                return self._git.write(kind, data)
+            except (pygit2.GitError, OSError) as error:
+                # git gc removes a folder of objects that it has emptied, at times just before libgit2
+                # puts the next one there.
+                if last_try or "No such file or directory" not in str(error):
+                    raise _unwritable(self.path, error) from None
+        raise AssertionError("the last try returns or raises")
+
+    @property
+    def user(self) -> Person:
+        """The user's git identity."""
+        return self.config.user
+
+    # Refs
+
+    def ref(self, name: str) -> Oid | None:
+        """What a ref points at, or None."""
+        try:
+            target = self._git.references[name].target
+        except KeyError:
+            return None
+        except (pygit2.GitError, ValueError, OSError) as error:
+            raise StoreDamaged(
+                f"ref {name} can't be read: {error}", "restore or delete it with git"
+            ) from None
+        if not isinstance(target, Oid):
+            raise StoreDamaged(f"ref {name} points at another ref, {target}", "restore or delete it with git")
+        return target
+
+    def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
+        """Every ref under a prefix of refs/uwf/ and what it points at, but those under `without`.
+        Unreadable ones are left out: `broken_refs` names them."""
+        found = read_refs(self.path, prefix, without=without)
+        return {name: oid for name, oid in found.items() if oid is not None}
+
+    def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
+        """The names of the refs under a prefix, unreadable ones included."""
+        return list(read_refs(self.path, prefix, read=False))
+
+    @property
+    def has_tracking_refs(self) -> bool:
+        """Whether anything was ever fetched; without reading each ref."""
+        return may_have_refs(self.path, f"{NAMESPACE}remotes/")
+
+    def broken_refs(self) -> list[str]:
+        """The refs under refs/uwf/ that hold no object id."""
+        return [name for name, oid in read_refs(self.path, NAMESPACE).items() if oid is None]
+
+    def create_ref(self, name: str, target: Oid) -> None:
+        """Makes a ref. Raises HeadMoved where it exists already."""
+        self._move(name, lambda: self._git.references.create(name, target))
+
+    def create_refs(self, refs: Mapping[str, Oid]) -> set[str]:
+        """Makes many refs, by one call of git where that is quicker: libgit2 syncs each by itself. Returns
+        those that were made; one that exists already is none of them."""
+        if len(refs) > MANY_REFS:
+            from uwf_git.git.program import Git
+
+            orders = "".join(f"create {name} {oid}\n" for name, oid in refs.items())
+            done = Git(self.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False)
+            if done.code == 0:
+                return set(refs)
+        made = set()
+        for name, oid in refs.items():
+            with contextlib.suppress(HeadMoved):
+                self.create_ref(name, oid)
+                made.add(name)
+        return made
+
+    def move_ref(self, name: str, old: Oid, new: Oid) -> None:
+        """Compare-and-swap. Raises HeadMoved where the ref is not at `old`, Busy where its lock file
+        stays."""
+
+        def swap() -> None:
+            reference = self._git.references[name]
+            if reference.target != old:
+                raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
+            reference.set_target(new)
+
+        self._move(name, swap)
+
+    def put_ref(self, name: str, old: Oid | None, new: Oid) -> None:
+        """Makes a ref that is not there, `old` being None, or compares and swaps it. Raises HeadMoved."""
+        if old is None:
+            self.create_ref(name, new)
+        else:
+            self.move_ref(name, old, new)
+
+    def delete_ref(self, name: str, old: Oid) -> None:
+        """Compare-and-delete. Raises HeadMoved where the ref is not at `old`."""
+
+        def delete() -> None:
+            reference = self._git.references[name]
+            if reference.target != old:
+                raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
+            reference.delete()
+
+        self._move(name, delete)
+
+    def _move(self, name: str, change: Callable[[], object]) -> None:
+        """The one place that knows how libgit2 reports a lost race and a lock that is held."""
+        for attempt in range(LOCK_TRIES):
+            try:
+                change()
+                return
+            except pygit2.InvalidSpecError:
+                raise Invalid(
+                    f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes"
+                ) from None
+            except (KeyError, pygit2.AlreadyExistsError):
+                raise HeadMoved(f"{name} was changed by somebody else", "read it again and repeat") from None
+            except (pygit2.GitError, OSError) as error:
+                reason = str(error)
+                if "does not match" in reason or "not the first parent" in reason:
+                    raise HeadMoved(
+                        f"{name} was moved by somebody else", "read it again and repeat"
+                    ) from None
+                if not _is_lock_failure(reason):
+                    raise _unwritable(self.path, error) from None
+            time.sleep(random.uniform(0.002, 0.01) * (1 + attempt / 4))
+        lock = self.path / f"{name}.lock"
+        if not lock.exists():
+            lock = self.path / "packed-refs.lock"
+        raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
+
+
+def _is_lock_failure(reason: str) -> bool:
+    return "failed to lock file" in reason or ("locked file" in reason and "exists" in reason.lower())
+
+
+def _open_hint(reason: str) -> str:
+    if any(word in reason for word in ("extension", "version", "object format")):
+        return "it needs SHA-1 and the files ref backend: use a store of its own (unset --here)"
+    if "owner" in reason:
+        return "it belongs to another user: git config --global --add safe.directory PATH"
+    return "check it with: git fsck"
+
+
+def _damaged(name: str, reason: str) -> StoreDamaged:
+    return StoreDamaged(f"object {name} is damaged: {reason}", "fetch it from a remote, or see: uwf doctor")
+
+
+def _unwritable(path: Path, error: Exception) -> StoreUnwritable:
+    reason = str(error).strip().rstrip(":")
+    return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")

@@ -1,0 +1,102 @@
+"""Signing: commits and tags get a signature where git's own configuration says so.
+
+    commit.gpgSign, tag.gpgSign     what is signed
+    gpg.format                      openpgp, which is git's default, ssh or x509
+    user.signingKey                 an id, a file, or a public key after `key::`; with openpgp else the user's address
+    gpg.program, gpg.ssh.program …  the programs, if they are called otherwise
+    gpg.ssh.defaultKeyCommand       prints the key where none is named
+
+What runs is named by the user's own configuration, never by anything out of a store.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from uwf_git.errors import SigningFailed
+from uwf_git.git.objects import Person
+from uwf_git.store.layout import one_line
+
+Configured = Callable[[str], str]
+
+_PROGRAMS = {"openpgp": "gpg", "x509": "gpgsm", "ssh": "ssh-keygen"}
+
+
+def sign(configured: Configured, user: Person, data: bytes) -> str:
+    """The signature of a commit's or tag's text, in ASCII armour. `configured` gives the values of git's
+    configuration, or "". Raises SigningFailed with the program's reason."""
+    style = configured("gpg.format").lower() or "openpgp"
+    if style not in _PROGRAMS:
+        raise SigningFailed(f"gpg.format is {style!r}", "git knows openpgp, ssh and x509")
+    program = configured(f"gpg.{style}.program") or (style == "openpgp" and configured("gpg.program")) or ""
+    program = str(Path(program).expanduser()) if program else _PROGRAMS[style]
+    if style == "ssh":
+        return _sign_ssh(configured, program, data)
+    key = configured("user.signingKey") or f"{user.name} <{user.email}>"
+    done = _run([program, "--status-fd=2", "-bsau", key], data)
+    if done.returncode != 0 or b"[GNUPG:] SIG_CREATED " not in done.stderr:
+        raise _failed(program, done)
+    return _armour(done.stdout)
+
+
+def _sign_ssh(configured: Configured, program: str, data: bytes) -> str:
+    key = configured("user.signingKey") or _default_ssh_key(configured)
+    literal = key.removeprefix("key::") if key.startswith("key::") else key if key.startswith("ssh-") else ""
+    with tempfile.TemporaryDirectory(prefix="uwf-sign-") as folder:
+        text = Path(folder) / "data"
+        text.write_bytes(data)
+        file = Path(key).expanduser()
+        if literal:  # the private half is with the agent
+            file = Path(folder) / "key"
+            file.write_text(literal.strip() + "\n")
+        use_agent = ["-U"] if literal else []
+        done = _run([program, "-Y", "sign", "-n", "git", "-f", str(file), *use_agent, str(text)], b"")
+        made = text.with_name("data.sig")
+        if done.returncode != 0 or not made.is_file():
+            raise _failed(program, done)
+        return _armour(made.read_bytes())
+
+
+def _default_ssh_key(configured: Configured) -> str:
+    command = configured("gpg.ssh.defaultKeyCommand")
+    if not command:
+        raise SigningFailed(
+            "no key to sign with: user.signingKey is not set",
+            "name one: git config --global user.signingKey ~/.ssh/id_ed25519.pub",
+        )
+    try:
+        argv = shlex.split(command)
+    except ValueError as error:
+        raise SigningFailed(f"gpg.ssh.defaultKeyCommand can't be read: {error}") from None
+    done = _run(argv, b"")
+    first = done.stdout.decode("utf-8", "replace").partition("\n")[0].strip()
+    if done.returncode != 0 or not first.startswith(("key::", "ssh-")):
+        raise SigningFailed("gpg.ssh.defaultKeyCommand printed no key", "try: ssh-add -L")
+    return first
+
+
+def _run(argv: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(argv, input=data, capture_output=True, check=False)
+    except OSError as error:
+        raise SigningFailed(
+            f"can't sign: {argv[0]}: {error.strerror}", "install it, or set commit.gpgSign to false"
+        ) from None
+
+
+def _armour(data: bytes) -> str:
+    return data.decode("ascii", "replace").replace("\r", "")
+
+
+def _failed(program: str, done: subprocess.CompletedProcess[bytes]) -> SigningFailed:
+    lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines()]
+    telling = [line for line in lines if line and not line.startswith("[GNUPG:]")]
+    reason = one_line(telling[0], 200) if telling else f"it exited with {done.returncode}"
+    return SigningFailed(
+        f"can't sign: {Path(program).name}: {reason}",
+        "check user.signingKey, or set commit.gpgSign to false: git config --list --show-origin",
+    )

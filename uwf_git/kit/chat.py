@@ -1,0 +1,453 @@
+"""A client for chat completions as OpenAI defined them, which nearly every model server speaks.
+
+One request at a time, all of its limits explicit: the time to connect, the time without a byte, the time
+in total, the number of attempts, the size of a reply. What is worth another attempt (429, 5xx, a dropped
+connection, a stream that breaks off) gets one after a pause; everything else is one line that names the
+endpoint. Messages are the protocol's own dictionaries, so that tools and streaming need no other form.
+
+Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit), it
+is asked again without, and isn't asked that way again by this client.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from uwf_git.errors import AgentFailed, Invalid
+from uwf_git.kit.context import Reply, TurnRecord, Usage
+from uwf_git.timelimit import TimeExceeded, time_limit
+
+if TYPE_CHECKING:
+    import httpx
+
+    from uwf_git.config.settings import Config
+
+MAX_BYTES = 64_000_000  # a streamed token takes two hundred of them
+MAX_TEXT = 8_000_000
+_RETRIED = frozenset((408, 409, 425, 429))  # and all from 500 on
+_ABOUT_FIELDS = frozenset((400, 405, 406, 415, 422, 501))
+_TOO_LONG = re.compile(
+    r"context[ _]length|context[ _](window|size)|maximum context|too many (input )?tokens"
+    r"|(prompt|input|request|messages?)[^.\n]{0,40} too (long|large)"
+    r"|reduce the length|exceeds? the maximum number of tokens",
+    re.IGNORECASE,
+)
+_SHOWN = 200  # characters of a body in an error
+
+
+class Endpoint(NamedTuple):
+    """Where to ask and as whom. `name` is for messages; `key` never stands in one."""
+
+    name: str
+    url: str
+    model: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.name!r}, {self.url!r}, {self.model!r}, key={'set' if self.key else 'none'})"
+
+
+class Limits(NamedTuple):
+    """How long and how often. All times in seconds."""
+
+    connect: float = 10.0
+    read: float = 300.0  # without a byte: a model may think for minutes before the first one
+    whole: float = 3600.0  # all attempts at one answer; comments keep a connection alive for ever
+    attempts: int = 4
+    pause: float = 0.5  # before the second attempt; doubled for each further one
+    longest_pause: float = 60.0  # also of what a Retry-After is obeyed
+    bytes: int = MAX_BYTES
+    text: int = MAX_TEXT  # characters of an answer
+
+
+class ContextTooLong(AgentFailed):
+    """The messages are more than the model can take."""
+
+
+class Completion(NamedTuple):
+    """A model's reply. `message` is the protocol's own, to be appended to the conversation; `finish` is
+    why it ended ("stop", "length", "tool_calls", …)."""
+
+    text: str
+    message: Mapping[str, Any]
+    model: str
+    finish: str
+    usage: Usage | None
+    duration_ms: int
+
+    def reply(self, session: str | None = None) -> Reply:
+        """As an agent's reply of one turn."""
+        turn = TurnRecord("assistant", self.text, usage=self.usage, duration_ms=self.duration_ms)
+        return Reply(self.text, session, self.model, self.usage, (turn,))
+
+
+def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
+    """The endpoint of a configured model. `secrets` are `redact.load_secrets`'. Raises Invalid for an
+    alias that isn't configured, AgentFailed where its key isn't set."""
+    model = config.models.get(alias)
+    if model is None:
+        raise Invalid(
+            f"model {alias!r} is not configured",
+            f"have: {', '.join(sorted(config.models)) or 'none'}; uwf setup",
+        )
+    provider = config.providers.get(model.provider)
+    if provider is None:
+        raise Invalid(
+            f"model {alias!r} names the provider {model.provider!r}, which is not configured", "uwf setup"
+        )
+    key = ""
+    if provider.api_key_env:
+        key = secrets.get(provider.api_key_env, "")
+        if not key:
+            raise AgentFailed(
+                f"{provider.api_key_env}, the key of provider {provider.name}, is not set",
+                f"export it, or put it into {config.path.parent / '.env'} with: uwf setup",
+            )
+    return Endpoint(provider.name, provider.base_url.rstrip("/") + "/chat/completions", model.name, key)
+
+
+class _Retry(Exception):
+    """This attempt failed in a way another may not. `after` is what the server asked to wait."""
+
+    def __init__(self, problem: str, hint: str = "", after: float | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+        self.after = after
+
+
+class _Adapted(Exception):
+    """The endpoint refused a field that the next request leaves out."""
+
+
+class _Dialect(NamedTuple):
+    """What an endpoint has been found not to take."""
+
+    stream: bool = True
+    stream_options: bool = True
+    max_tokens: bool = True
+
+    def body(self, fields: Mapping[str, Any], stream: bool) -> dict[str, Any]:
+        """The fields as it takes them."""
+        body = dict(fields)
+        if stream and self.stream:
+            body["stream"] = True
+            if self.stream_options:
+                body["stream_options"] = {"include_usage": True}
+        if "max_tokens" in body and not self.max_tokens:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+        return body
+
+    def after(self, body: Mapping[str, Any], refusal: str) -> _Dialect | None:
+        """The dialect after a request was refused; None where the refusal is about something else."""
+        said = refusal.lower()
+        if "stream_options" in body and ("stream_options" in said or "include_usage" in said):
+            return self._replace(stream_options=False)
+        if "stream" in body and "stream" in said:
+            return self._replace(stream=False)
+        if "max_tokens" in body and "max_completion_tokens" in said:
+            return self._replace(max_tokens=False)
+        return None
+
+
+class Chat:
+    """Talks to one endpoint; connections are kept between requests. A context manager."""
+
+    def __init__(self, endpoint: Endpoint, limits: Limits = Limits()) -> None:  # noqa: B008
+        import httpx
+
+        self.endpoint = endpoint
+        self._limits = limits
+        self._dialect = _Dialect()
+        self._unfinished = 0
+        try:
+            self._url = httpx.URL(endpoint.url)
+            if self._url.scheme not in ("http", "https") or not self._url.host:
+                raise httpx.InvalidURL("no http(s) address")
+            headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+            # Reading the certificates takes as long as a request; without TLS nobody asks for them.
+            plain = self._url.scheme == "http" and not any(
+                name.lower().endswith("_proxy") for name in os.environ
+            )
+            self._client = httpx.Client(headers=headers, follow_redirects=False, verify=not plain)
+        except (httpx.InvalidURL, ValueError, UnicodeError) as error:
+            if endpoint.key and not endpoint.key.isascii():
+                raise Invalid(
+                    f"the key of provider {endpoint.name} holds characters no key has", ""
+                ) from None
+            raise Invalid(
+                f"provider {endpoint.name} has no usable baseUrl: {error}", "as in https://api.example.com/v1"
+            ) from None
+        # Credentials in the address are secret too.
+        self._shown = str(self._url.copy_with(username=None, password=None, query=None))
+
+    def __enter__(self) -> Chat:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def complete(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        deadline: float | None = None,
+        extra: Mapping[str, Any] | None = None,
+        stream: bool = False,
+    ) -> Completion:
+        """One completion. `deadline` (time.monotonic()) ends everything, pauses included; `extra` are
+        further fields of the request (temperature, tools, response_format); with `stream` it is streamed
+        where the endpoint can, and comes whole all the same. Raises AgentFailed, ContextTooLong."""
+        fields = {"model": self.endpoint.model, "messages": list(messages), **(extra or {})}
+        began = time.monotonic()
+        end = began + self._limits.whole
+        deadline = end if deadline is None else min(deadline, end)
+        attempt = 1
+        while True:
+            try:
+                value = self._attempt(self._dialect.body(fields, stream), deadline)
+                return self._completion(value, began)
+            except _Adapted:
+                continue
+            except _Retry as failure:
+                if attempt >= self._limits.attempts:
+                    times = f" ({attempt} attempts)" if attempt > 1 else ""
+                    self._fail(failure.problem + times, failure.hint)
+                self._pause(attempt, failure, deadline)
+                attempt += 1
+
+    def _attempt(self, body: Mapping[str, Any], deadline: float) -> Any:
+        import httpx
+
+        left = deadline - time.monotonic()
+        if left <= 0:
+            self._fail("no time left to ask", "raise the agent's timeout in config.yaml")
+        read = min(self._limits.read, left)
+        connect = min(self._limits.connect, left)
+        timeout = httpx.Timeout(read, connect=connect)
+        accept = "text/event-stream, application/json" if "stream" in body else "application/json"
+        headers = {"Content-Type": "application/json", "Accept": accept}
+        # Escaped, so that a lone surrogate in a prompt can't break the request's encoding.
+        data = json.dumps(body).encode("ascii")
+        try:
+            # The client's own limits are for each byte, and nobody looks while headers come one by one. A second
+            # more than those have, which know better what was waited for.
+            with (
+                time_limit(left + 1),
+                self._client.stream(
+                    "POST", self._url, content=data, headers=headers, timeout=timeout
+                ) as response,
+            ):
+                if response.status_code != 200:
+                    self._refused(response, self._text(response, deadline), body)
+                if "text/event-stream" in response.headers.get("content-type", "").lower():
+                    return self._streamed(self._chunks(response, deadline))
+                return self._read(response, deadline)
+        except TimeExceeded:
+            self._fail("was still answering when the time was up", "raise the agent's timeout in config.yaml")
+        except httpx.ConnectTimeout:
+            raise _Retry(f"no connection within {connect:.3g} s", "is the address right?") from None
+        except httpx.TimeoutException:
+            hint = "raise the agent's timeout in config.yaml" if read == left else "try again later"
+            self._fail(f"no answer within {read:.3g} s", hint)
+        except httpx.TransportError as error:
+            reason = self._flat(str(error)) or type(error).__name__
+            if "CERTIFICATE" in reason.upper():
+                self._fail(f"can't be trusted: {reason}", "check the address and the machine's certificates")
+            what = "can't be reached" if isinstance(error, httpx.ConnectError) else "dropped the connection"
+            raise _Retry(f"{what}: {reason}", "is the address right, and is the server up?") from None
+        except (httpx.DecodingError, httpx.InvalidURL, httpx.TooManyRedirects, UnicodeError) as error:
+            self._fail(f"answered what can't be read: {self._flat(str(error))}", "")
+
+    def _chunks(self, response: httpx.Response, deadline: float) -> Iterator[bytes]:
+        """A response's bytes, within its limits of size and time."""
+        size = 0
+        for chunk in response.iter_bytes():
+            size += len(chunk)
+            if size > self._limits.bytes:
+                self._fail(f"answered more than {self._limits.bytes // 1_000_000 or 1} MB", "")
+            if time.monotonic() > deadline:
+                self._fail(
+                    "was still answering when the time was up", "raise the agent's timeout in config.yaml"
+                )
+            yield chunk
+
+    def _text(self, response: httpx.Response, deadline: float) -> str:
+        return b"".join(self._chunks(response, deadline)).decode("utf-8", "replace")
+
+    def _streamed(self, chunks: Iterable[bytes]) -> Any:
+        """The completion that a stream spells. One that breaks off is no completion: nothing has been done
+        with it yet, so it is asked for again as a whole."""
+        import httpx
+
+        from uwf_git.kit.chat_stream import Stream, StreamProblem
+
+        stream = Stream(self._limits.text)
+        try:
+            for (
+                chunk
+            ) in chunks:  # beyond the end mark too: a connection that is read to its end is used again
+                stream.feed(chunk)
+            stream.close()
+        except StreamProblem as problem:
+            shown = f": {self._flat(problem.shown)}" if problem.shown else ""
+            if problem.passing:
+                raise _Retry(problem.problem + shown, "try again later") from None
+            self._fail(problem.problem + shown)
+        except (httpx.TransportError, AgentFailed):
+            if not stream.ended:
+                raise
+        if not stream.begun:
+            raise _Retry("answered nothing")
+        if not stream.ended:
+            self._unfinished += 1
+            if self._unfinished > 1:  # it may be its habit
+                self._dialect = self._dialect._replace(stream=False)
+            raise _Retry("broke its answer off", "try again later")
+        return stream.value()
+
+    def _read(self, response: httpx.Response, deadline: float) -> Any:
+        """The JSON value of a response. Some answer a request to stream with one, and some stream without
+        saying so."""
+        text = self._text(response, deadline)
+        if text.lstrip().startswith(("data:", "event:", ": ")):
+            return self._streamed([text.encode()])
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            if text.lstrip()[:1] == "<":
+                self._fail(f"answered a web page, not JSON: {self._flat(text)}", "does baseUrl lack /v1?")
+            if not text.strip():
+                raise _Retry("answered nothing") from None
+            self._fail(f"answered what is not JSON: {self._flat(text)}", "does baseUrl lack /v1?")
+
+    def _refused(self, response: httpx.Response, text: str, body: Mapping[str, Any]) -> NoReturn:
+        status = response.status_code
+        if status in _ABOUT_FIELDS:
+            dialect = self._dialect.after(body, text)
+            if dialect is not None:
+                self._dialect = dialect
+                raise _Adapted
+        problem = (
+            f"answered {status} {response.reason_phrase}".rstrip() + f": {self._flat(text) or 'no text'}"
+        )
+        if status in (401, 403):
+            self._fail(problem, "is the key right, and may it use this model? uwf setup")
+        if 300 <= status < 400:
+            target = self._flat(response.headers.get("location", "nowhere"))
+            self._fail(f"answered {status}, a redirect to {target}", "put that address into baseUrl")
+        if status in (400, 413, 422) and _TOO_LONG.search(text):
+            raise ContextTooLong(f"{self.endpoint.name} ({self._shown}) {problem}", "a model with more room")
+        if status == 404:
+            self._fail(problem, "check baseUrl and the model's name in config.yaml")
+        if (status in _RETRIED or status >= 500) and "insufficient_quota" not in text:
+            raise _Retry(problem, "try again later", _retry_after(response.headers))
+        self._fail(problem)
+
+    def _pause(self, attempt: int, failure: _Retry, deadline: float) -> None:
+        # Half of it by chance, so that processes refused together don't come back together.
+        pause = min(self._limits.longest_pause, self._limits.pause * 2 ** (attempt - 1)) * random.uniform(
+            0.5, 1
+        )
+        if failure.after is not None:
+            if failure.after > self._limits.longest_pause:
+                self._fail(f"{failure.problem}; it asks to wait {failure.after:.0f} s", "try again later")
+            pause = max(pause, failure.after)
+        if time.monotonic() + pause >= deadline:
+            self._fail(f"{failure.problem}; no time is left for another attempt", failure.hint)
+        time.sleep(pause)
+
+    def _completion(self, value: Any, began: float) -> Completion:
+        error = value.get("error") if isinstance(value, dict) else None
+        if error:
+            said = error.get("message") if isinstance(error, dict) else error
+            self._fail(f"answered an error: {self._flat(str(said or error))}")
+        listed = value.get("choices") if isinstance(value, dict) else None
+        choice = listed[0] if isinstance(listed, list) and listed else None
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(message, dict):
+            self._fail(
+                f"answered without choices: {self._flat(json.dumps(value))}",
+                "is it a chat completions endpoint?",
+            )
+        model = value.get("model")
+        text = _sound(_text_of(message))
+        if len(text) > self._limits.text:
+            self._fail(f"answered more than {self._limits.text // 1_000_000 or 1} MB")
+        return Completion(
+            text,
+            message,
+            model if isinstance(model, str) and model else self.endpoint.model,
+            str(choice.get("finish_reason") or ""),
+            _usage(value.get("usage")),
+            round((time.monotonic() - began) * 1000),
+        )
+
+    def _fail(self, problem: str, hint: str = "") -> NoReturn:
+        raise AgentFailed(f"{self.endpoint.name} ({self._shown}) {problem}", hint) from None
+
+    def _flat(self, text: str) -> str:
+        """The beginning of what a server said, without the key, which some repeat in their errors."""
+        return _flat(text.replace(self.endpoint.key, "[key]") if self.endpoint.key else text)
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    """A message's text, also where it comes in parts, or as a refusal."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        return "".join(text for text in texts if isinstance(text, str))
+    refusal = message.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _usage(value: Any) -> Usage | None:
+    """Tokens of this one request, as the server counted them. `cached` is a part of `input`."""
+    if not isinstance(value, dict):
+        return None
+    details = value.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    counts = [_count(value.get("prompt_tokens")), _count(value.get("completion_tokens"))]
+    if counts == [None, None]:
+        return None
+    return Usage(
+        counts[0] or 0, counts[1] or 0, _count(cached) or _count(value.get("prompt_cache_hit_tokens")) or 0
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**53 else None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait: a Retry-After is a number or a date (RFC 9110, section 10.2.3)."""
+    text = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
+        return float(text)
+    if not text:
+        return None
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _flat(text: str) -> str:
+    """The beginning of a text on one line, without anything that would steer a terminal."""
+    shown = " ".join("".join(each if each.isprintable() else " " for each in text[: _SHOWN * 4]).split())
+    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
+
+
+def _sound(text: str) -> str:
+    """The text with lone surrogates, which JSON can carry and Unicode can't, replaced."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,1 +1,0 @@
-"""Tools of other people's servers, by the Model Context Protocol."""

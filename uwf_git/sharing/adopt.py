@@ -1,0 +1,307 @@
+"""Taking over what was fetched: each ref verified, then settled as `cases` says. What is invalid is named
+and left in its tracking ref; everything else is taken over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.errors import Busy, HeadMoved, StoreDamaged
+from uwf_git.git.repository import Oid
+from uwf_git.sharing.cases import Case, relate
+from uwf_git.sharing.reconcile import Foreign, Reconciler, Settled, Sides, settle_attempts
+from uwf_git.store import archives, layout
+from uwf_git.store.index import CommitRow
+from uwf_git.store.links import tagged_commit
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import Hash, ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.verify.findings import Finding
+    from uwf_git.verify.trial import Trial
+
+
+class Adopted(NamedTuple):
+    """What became of a ref of the other side. `fork` is the thread that one side of it became, `steps` how
+    many steps that side has for itself, `ours` whether it was ours; `proposal` the name that our version
+    of a workflow went to."""
+
+    ref: str
+    case: Case
+    thread: ThreadId | None = None
+    fork: ThreadId | None = None
+    steps: int = 0
+    ours: bool = False
+    proposal: str | None = None
+
+
+class Refused(NamedTuple):
+    """A ref that was not taken over, and why. `later`: nothing is wrong with it, a step is running."""
+
+    ref: str
+    findings: tuple[Finding, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    later: bool = False
+
+
+class Adoption:
+    """Takes over the refs of one other side: a remote, or a bundle. `refs` are its names for them, with
+    what they point at; the objects must be here. `yields` as in Reconciler. `on_verified` is told how many
+    of how many refs have been looked at."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        refs: Mapping[str, Oid],
+        yields: bool = True,
+        on_verified: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._instance = instance
+        self._repository = instance.store.repository
+        self._refs = refs
+        self._yields = yields
+        self._reconciler = Reconciler(instance, yields)
+        self._on_verified = on_verified
+        self._waiting: set[str] = set()
+        self._of = 0
+        self._settlers = {
+            layout.WORKFLOWS: self._workflow,
+            layout.PINS: self._replaceable,
+            layout.FOLDED: self._folded,
+        }
+
+    def run(self) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+        """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `cases` says."""
+        here = self._repository.refs(without=layout.REMOTES)
+        differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
+        self._waiting, self._of = set(differing), len(differing)
+        found = list(self._settle(differing, self._threads_of(differing, here)))
+        if self._waiting:  # what nothing had to be asked of
+            self._waiting.clear()
+            self._tell()
+        adopted = tuple(each for each in found if isinstance(each, Adopted))
+        return adopted, tuple(each for each in found if isinstance(each, Refused))
+
+    def _settle(
+        self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
+    ) -> Iterator[Adopted | Refused]:
+        for name, oid in sorted(differing.items()):
+            if settle := self._settlers.get(layout.namespace_of(name)):
+                yield from self._sound(name, oid, settle)
+        known = self._instance.threads.ids()
+        yield from self._unknown([thread for thread in threads if thread not in known])
+        for thread in threads:
+            if thread in known:
+                yield from self._thread(thread)
+        for name, oid in sorted(differing.items()):
+            if name.startswith(layout.ATTEMPTS):
+                yield from self._sound(name, oid, self._attempts)
+            elif name.startswith(layout.FORKS):
+                yield from self._sound(name, oid, self._fork)
+
+    def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
+        """The threads to look at. One that has ended on both sides alike is none of them, though a server
+        that refuses deletions still has its active ref."""
+        found = set()
+        for name in differing:
+            prefix, thread = layout.namespace_of(name), layout.thread_of(name)
+            tag = self._refs.get(layout.ARCHIVE + thread)
+            if prefix == layout.ARCHIVE or (
+                prefix == layout.THREADS
+                and not (
+                    tag
+                    and here.get(layout.ARCHIVE + thread) == tag
+                    and self._instance.store.take_in_tag(tag).target == differing[name].raw
+                )
+            ):
+                found.add(thread)
+        return sorted(found)
+
+    def _sound(
+        self, name: str, oid: Oid, settle: Callable[[str, Oid], Iterator[Adopted | Refused]]
+    ) -> Iterator[Adopted | Refused]:
+        """A ref settled, if nothing is wrong with it."""
+
+        def settled() -> Iterator[Adopted | Refused]:
+            if findings := self._verify(name, oid):
+                yield Refused(name, findings)
+            else:
+                yield from settle(name, oid)
+
+        return self._guarded(name, settled())
+
+    def _guarded(self, name: str, settled: Iterator[Adopted | Refused]) -> Iterator[Adopted | Refused]:
+        """What became of a ref; an error on the way refuses it."""
+        try:
+            yield from settled
+        except (Busy, HeadMoved) as error:
+            yield Refused(name, (), error.message, error.hint, later=True)
+        except StoreDamaged as error:
+            yield Refused(name, (), error.message, error.hint)
+
+    def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
+        """What is wrong with a ref; when nothing is, what it leads to is known from now on."""
+        findings = self._trial.findings(name, oid)
+        if name in self._waiting:
+            self._waiting.remove(name)
+            self._tell()
+        return findings
+
+    def _tell(self) -> None:
+        if self._on_verified:
+            self._on_verified(self._of - len(self._waiting), self._of)
+
+    @cached_property
+    def _trial(self) -> Trial:
+        from uwf_git.verify.trial import Trial
+
+        return Trial(self._instance.store)
+
+    # Threads
+
+    def _unknown(self, threads: Sequence[ThreadId]) -> Iterator[Adopted | Refused]:
+        """Threads that are not here: nobody steps them, so their refs are made many at a time. One that has
+        ended while its active ref is still there is left to `_thread`."""
+        sound: dict[str, ThreadId] = {}
+        for thread in threads:
+            name = layout.ARCHIVE + thread
+            if name not in self._refs:
+                name = layout.THREADS + thread
+            elif layout.THREADS + thread in self._refs:
+                yield from self._thread(thread)
+                continue
+            if findings := self._verify(name, self._refs[name]):
+                yield Refused(name, findings)
+            else:
+                sound[name] = thread
+        made = self._repository.create_refs({name: self._refs[name] for name in sound})
+        for name, thread in sound.items():
+            if name in made:
+                yield Adopted(name, Case.UNKNOWN, thread)
+            else:
+                yield from self._thread(thread)
+
+    def _thread(self, thread: ThreadId) -> Iterator[Adopted | Refused]:
+        ref = layout.ARCHIVE + thread if layout.ARCHIVE + thread in self._refs else layout.THREADS + thread
+        return self._guarded(ref, self._sides(ref, thread))
+
+    def _sides(self, ref: str, thread: ThreadId) -> Iterator[Adopted | Refused]:
+        sides = Sides(self._refs.get(layout.THREADS + thread), self._refs.get(layout.ARCHIVE + thread))
+        for side, name in ((sides.active, layout.THREADS), (sides.tag, layout.ARCHIVE)):
+            if side is not None and (findings := self._verify(name + thread, side)):
+                yield Refused(name + thread, findings)
+                return
+        yield _adopted(ref, thread, self._reconciler.settle(thread, self._as_folded(thread, sides)))
+
+    def _as_folded(self, thread: ThreadId, sides: Sides) -> Sides:
+        """An active ref that is left of a thread which is folded here: the fold's tag ends it."""
+        row = self._instance.store.folded(thread) if sides.tag is None else None
+        tag = archives.tag_again(self._repository, row.ref, thread) if row else None
+        return sides._replace(tag=tag) if tag else sides
+
+    def _attempts(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        thread = layout.thread_of(name)
+        if not self._instance.threads.exists(thread):
+            return  # of a thread that was refused, or deleted there
+        theirs = self._instance.store.take_in(oid).start
+        if theirs != self._start_of(thread):
+            raise Foreign(f"{name} holds attempts of another thread than {thread}", "delete it there")
+        with self._instance.locks.hold(thread):
+            moved = settle_attempts(self._instance, thread, oid)
+        yield Adopted(name, Case.BEHIND if moved else Case.AHEAD, thread)
+
+    def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """Where a thread parted from another: taken over once that thread is here, if it is so."""
+        thread = layout.thread_of(name)
+        if not self._instance.threads.exists(thread):
+            return
+        base = tagged_commit(self._instance.store, oid)
+        relation = (
+            relate(self._instance.store, self._instance.threads.head(thread).commit, base) if base else None
+        )
+        if relation is None or relation.theirs:
+            raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
+        yield from self._replaceable(name, oid)
+
+    def _start_of(self, thread: ThreadId) -> Hash | None:
+        row = self._instance.threads.head(thread).row
+        return row.start or row.node
+
+    # What has one side only, or is the same whoever made it
+
+    def _replaceable(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        old = self._repository.ref(name)
+        if old is None or self._yields:
+            self._repository.put_ref(name, old, oid)
+            yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
+
+    def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """Archives that were folded: threads that go on here end first, then single refs give way."""
+        theirs = archives.read(self._repository, oid)
+        for thread, entry in theirs.threads.items():
+            if self._goes_on(thread, entry.tag):
+                tag = self._repository.write_raw_tag(entry.raw)
+                self._instance.store.take_in_tag(tag)
+                settled = self._reconciler.settle(thread, Sides(None, tag))
+                if settled.case != Case.EQUAL:
+                    yield _adopted(layout.ARCHIVE + thread, thread, settled)
+        mine = self._repository.ref(name)
+        merged = archives.merge(self._repository, mine, oid) if mine else oid
+        if merged == mine:
+            yield Adopted(name, Case.AHEAD)
+        else:
+            self._repository.put_ref(name, mine, merged)
+            theirs_only = Case.BEHIND if mine else Case.UNKNOWN
+            yield Adopted(name, theirs_only if merged == oid else Case.TWO_HISTORIES)
+        self._instance.store.sync()
+        archives.tidy(self._repository, name.removeprefix(layout.FOLDED))
+
+    def _goes_on(self, thread: ThreadId, tag: Oid) -> bool:
+        """Whether a thread that the other side has folded is here in another way: active, ended by a ref,
+        or folded with another end."""
+        if self._repository.ref(layout.THREADS + thread) or self._repository.ref(layout.ARCHIVE + thread):
+            return True
+        row = self._instance.store.folded(thread)
+        return row is not None and row.tag != tag.raw
+
+    # Workflows
+
+    def _workflow(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        ours = self._repository.ref(name)
+        proposal = None
+        if ours is None:
+            case = Case.UNKNOWN
+        else:
+            mine, theirs = self._versions(ours), self._versions(oid)
+            if ours.raw in {row.oid for row in theirs}:
+                case = Case.BEHIND
+            elif oid.raw in {row.oid for row in mine}:
+                case = Case.AHEAD
+            else:
+                case = Case.TWO_HISTORIES
+                if self._yields and mine[0].node not in {row.node for row in theirs}:
+                    proposal = f"{name.removeprefix(layout.WORKFLOWS)}-{mine[0].node}"
+                    self._propose(proposal, ours)
+        if case != Case.AHEAD and (case != Case.TWO_HISTORIES or self._yields):
+            self._repository.put_ref(name, ours, oid)
+        yield Adopted(name, case, proposal=proposal)
+
+    def _propose(self, name: str, commit: Oid) -> None:
+        old = self._repository.ref(layout.PROPOSALS + name)
+        if old != commit:
+            self._repository.put_ref(layout.PROPOSALS + name, old, commit)
+
+    def _versions(self, tip: Oid) -> Sequence[CommitRow]:
+        """The versions of a workflow, newest first."""
+        store = self._instance.store
+        found = [store.take_in(tip)]
+        while (parent := found[-1].parent) is not None:
+            found.append(store.take_in(Oid(raw=parent)))
+        return found
+
+
+def _adopted(ref: str, thread: ThreadId, settled: Settled) -> Adopted:
+    return Adopted(ref, settled.case, thread, settled.fork, settled.steps, settled.ours)

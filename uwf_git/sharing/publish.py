@@ -1,0 +1,349 @@
+"""Threads and workflows on branches of a remote, where a forge shows them and opens pull requests.
+
+    refs/heads/uwf/threads/<ULID>     the head of a thread
+    refs/heads/uwf/base/<ULID>        what it is compared with: its workflow's version, or where it was forked
+    refs/heads/uwf/workflows/<name>   the newest version of a workflow
+    refs/heads/uwf/base/workflows/<name>    the version before
+    refs/heads/<branch>, refs/heads/uwf/base/branches/<branch>    the same under a name of the user's
+
+The commits are those of the store, without any conversion. A branch is never forced: it goes forward or
+it stays. No local ref moves.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.sharing.forges import Pages, pages
+from uwf_git.sharing.push import Large, Rejected, check_sizes, transfer
+from uwf_git.store import layout
+from uwf_git.store.index import CommitRow
+from uwf_git.store.links import parted_from
+from uwf_git.text import nearest
+from uwf_git.values.ids import ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.remotes import Remote
+
+HEADS = "refs/heads/"
+THREAD_BRANCHES = layout.BRANCHES + "threads/"
+BASES = layout.BRANCHES + "base/"
+PROPOSED = layout.BRANCHES + "proposals/"
+LONGEST_NAME = 200
+MOST_LISTED = 1000
+
+
+class Published(NamedTuple):
+    """A branch of a remote and what it is compared with, both named below refs/heads/. `base` is a commit;
+    it and `base_branch` are None where there is nothing before. `pages` is None for an unknown forge;
+    `large` are blobs that forges advise against."""
+
+    branch: str
+    commit: str
+    base: str | None
+    base_branch: str | None
+    pages: Pages | None
+    large: tuple[Large, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            "branch": self.branch,
+            "commit": self.commit,
+            "base": self.base,
+            "baseBranch": self.base_branch,
+            "pages": self.pages._asdict() if self.pages else None,
+        }
+
+
+def publish_thread(
+    instance: Instance, git: Git, remote: Remote, thread: ThreadId, name: str = ""
+) -> Published:
+    """Pushes a thread's head to `refs/heads/uwf/threads/<ULID>`, or the branch `name`, and its base beside
+    it. Raises HeadMoved where the branch holds other commits, RemoteFailed, Invalid for a bad name."""
+    head = instance.threads.head(thread)
+    branch, base_branch = _names(THREAD_BRANCHES + thread, BASES + thread, name)
+    another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
+    base = base_of(instance, thread)
+    return _publish(instance, git, remote, branch, head.commit, base_branch, base, another)
+
+
+def publish_workflow(
+    instance: Instance, git: Git, remote: Remote, workflow: str, name: str = ""
+) -> Published:
+    """Pushes a workflow's newest version to `refs/heads/uwf/workflows/<name>`, or the branch `name`, with
+    the version before as its base. Raises as publish_thread does."""
+    commit = Oid(hex=instance.registry.current(workflow).commit)
+    branch, base_branch = _names(layout.WORKFLOW_BRANCHES + workflow, f"{BASES}workflows/{workflow}", name)
+    parents = instance.store.repository.commit(commit).parents
+    another = f"uwf publish workflow {workflow} --as BRANCH --remote {remote.name}"
+    base = parents[0] if parents else None
+    return _publish(instance, git, remote, branch, commit, base_branch, base, another)
+
+
+def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
+    """Deletes the branches of a thread (by its id or the beginning of it), of a workflow, of a proposal or
+    of a name that was given with --as, each only if it holds nothing but what is known here, or by `force`.
+    Returns the commits they were at by branch. Raises NotFound, HeadMoved, RemoteFailed."""
+    candidates = _published_as(instance, what)
+    there = remote_branches(git, remote, [ref for pair in candidates for ref in pair])
+    found = next(
+        ({ref: there[ref] for ref in pair if ref in there} for pair in candidates if pair[0] in there), None
+    )
+    if found is None:
+        known = [short(ref) for ref in remote_branches(git, remote, [layout.BRANCHES + "*"])]
+        known = [branch for branch in known if not branch.startswith(short(BASES))]
+        raise NotFound(
+            f"{layout.one_line(what, 80)!r} is not published on {remote.name}",
+            nearest(what, known) or f"see: git ls-remote {remote.name} 'refs/heads/uwf/*'",
+        )
+    again = f"uwf unpublish {shlex.quote(what)} --remote {remote.name}"
+    for ref, oid in found.items():
+        if not force and not _is_ours(instance, git, oid):
+            raise _not_taken_over(instance, git, remote, ref, oid, again)
+    leases = [f"--force-with-lease={ref}:{oid}" for ref, oid in found.items()]
+    _push(git, remote, [*leases, *(f":{ref}" for ref in found)], f"then: {again}")
+    left = remote_branches(git, remote, found)
+    if left:
+        raise RemoteFailed(f"{remote.name} still lists {short(next(iter(left)))}", "repeat")
+    return {short(ref): str(oid) for ref, oid in found.items()}
+
+
+def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
+    """What a thread is compared with: the commit it was forked at, if it shares steps with an older
+    thread or diverged from one, else the version of its workflow."""
+    store = instance.store
+    chain: dict[bytes, CommitRow] = {}
+    head = instance.threads.head(thread)
+    row: CommitRow | None = head.row
+    while row is not None and row.kind in ("step", "start"):
+        chain[row.oid] = row
+        row = store.index.commit(row.parent) if row.parent else None
+    start = chain[next(reversed(chain))]
+    if start.kind != "start":
+        raise StoreDamaged(f"thread {thread} has no start commit", "see: uwf doctor")
+    link = parted_from(store, thread)
+    parted = link.base.raw if link is not None and link.base.raw in chain else None
+    shared = parted or _shared_with_older(instance, thread, chain)
+    if shared is not None and shared != head.commit.raw:
+        return Oid(raw=shared)
+    return Oid(raw=start.parent) if start.parent else None
+
+
+def _shared_with_older(instance: Instance, thread: ThreadId, chain: dict[bytes, CommitRow]) -> bytes | None:
+    """The last step that a thread has in common with one that was there before it."""
+    index = instance.store.index
+    start = chain[next(reversed(chain))].start
+    forks = {name.removeprefix(layout.FORKS) for name in instance.store.repository.ref_names(layout.FORKS)}
+    seen: set[bytes] = set()
+    best: CommitRow | None = None
+    for other in instance.threads.all(archived=True):
+        row: CommitRow | None = getattr(other, "row", None)
+        if row is None or other.thread >= thread or other.thread in forks or row.start != start:
+            continue
+        while row is not None and row.oid not in seen:
+            seen.add(row.oid)
+            if (common := chain.get(row.oid)) is not None:
+                if common.kind == "step" and (best is None or common.number > best.number):
+                    best = common
+                break
+            row = index.commit(row.parent) if row.parent else None
+    return best.oid if best else None
+
+
+def _publish(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    branch: str,
+    commit: Oid,
+    base_branch: str,
+    base: Oid | None,
+    another: str,
+) -> Published:
+    there = remote_branches(git, remote, (branch, base_branch))
+    wanted = {branch: commit}
+    if base_branch in there and not (base and is_ancestor(git, there[base_branch], base)):
+        base = there[base_branch]  # somebody merged into it: that is what it is compared with now
+    elif base is not None:
+        wanted[base_branch] = base
+    shown = short(base_branch) if base else None
+    found = forge_pages(instance, git, remote, short(branch), shown)
+    large = send(instance, git, remote, wanted, there, another)
+    return Published(short(branch), str(commit), str(base) if base else None, shown, found, large)
+
+
+def send(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    wanted: Mapping[str, Oid],
+    there: Mapping[str, Oid],
+    another: str,
+) -> tuple[Large, ...]:
+    """Pushes commits to branches of a remote that were where `there` says, and looks whether they have
+    arrived. `another` is the command that publishes them under another name, for hints. Returns the blobs
+    that forges advise against. Raises HeadMoved where a branch holds other commits, Invalid for a blob that
+    is too large, before anything is pushed, RemoteFailed."""
+    moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
+    for ref, oid in moving.items():
+        if ref in there and not is_ancestor(git, there[ref], oid):
+            raise _other_commits(remote, ref, f"or: {another}")
+    if not moving:
+        return ()
+    large = check_sizes(instance, git, remote, moving.values())
+    _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
+    now = remote_branches(git, remote, moving)
+    for ref, oid in moving.items():
+        if now.get(ref) != oid:
+            raise RemoteFailed(f"{remote.name} took {short(ref)} but does not list it so", "repeat")
+    return large
+
+
+def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, Oid]:
+    """Where branches of a remote are, by full name, as far as they are there. A `*` at the end stands for
+    anything; of more than a thousand the first are told. Raises RemoteFailed."""
+    wanted = list(refs)
+    found: dict[str, Oid] = {}
+    for line in git.lines("ls-remote", "--quiet", "--refs", "--", remote.name, *wanted):
+        oid, _, name = line.decode("utf-8", "backslashreplace").partition("\t")
+        # A pattern also fits the end of longer names.
+        if len(oid) == 40 and (
+            name in wanted or any(w.endswith("*") and name.startswith(w[:-1]) for w in wanted)
+        ):
+            found[name] = Oid(hex=oid)
+        if len(found) >= MOST_LISTED:
+            break
+    return found
+
+
+def is_ancestor(git: Git, older: Oid, newer: Oid) -> bool:
+    """Whether a commit is another one or in its history; False for commits that are not here."""
+    return git.run("merge-base", "--is-ancestor", str(older), str(newer), check=False).code == 0
+
+
+def forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base: str | None) -> Pages | None:
+    """The pages of a branch, where the remote is a known forge: by its address as it was given, else as
+    git rewrites it by url.<base>.insteadOf."""
+    kinds = instance.config.forges
+    rewritten = git.run("remote", "get-url", remote.name).out.decode("utf-8", "surrogateescape").strip()
+    return pages(remote.url, branch, base, kinds) or pages(rewritten, branch, base, kinds)
+
+
+def branch_name(text: str) -> str:
+    """A name below refs/heads/, as git allows it. Raises Invalid."""
+    import pygit2
+
+    name = text.removeprefix(HEADS)
+    shown = layout.one_line(text, 80)
+    if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():
+        raise Invalid(f"{shown!r} is no name of a branch", "use letters, digits, dots, dashes and slashes")
+    if len(name.encode("utf-8", "replace")) > LONGEST_NAME or not pygit2.reference_is_valid_name(
+        HEADS + name
+    ):
+        raise Invalid(f"{shown!r} is no name of a branch", "see: git help check-ref-format")
+    return name
+
+
+def _names(branch: str, base: str, name: str) -> tuple[str, str]:
+    """The full names of a branch and its base; `name` is one that the user chose."""
+    if not name:
+        return branch, base
+    chosen = branch_name(name)
+    if (HEADS + chosen).startswith(BASES):
+        raise Usage(
+            f"branches below {short(BASES)} are what others are compared with", "give another: --as BRANCH"
+        )
+    return HEADS + chosen, f"{BASES}branches/{chosen}"
+
+
+def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
+    """The branches, each with its base, that a text may mean, the likeliest first."""
+    found: list[tuple[str, str]] = []
+    try:
+        thread = instance.threads.find(what)
+        found.append((THREAD_BRANCHES + thread, BASES + thread))
+    except (NotFound, Usage):
+        pass
+    if what in instance.registry.names():
+        found.append((layout.WORKFLOW_BRANCHES + what, f"{BASES}workflows/{what}"))
+    name = branch_name(what)
+    found.append((PROPOSED + name, ""))
+    for prefix, base in (
+        (short(THREAD_BRANCHES), BASES),
+        (short(layout.WORKFLOW_BRANCHES), BASES + "workflows/"),
+    ):
+        if name.startswith(prefix):
+            found.append((HEADS + name, base + name.removeprefix(prefix)))
+    return [*found, (HEADS + name, f"{BASES}branches/{name}")]
+
+
+def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
+    """Whether what a branch holds is kept here: a record of this store, or what a version was made of.
+    What was merely fetched is not: it may be somebody's edit."""
+    if not instance.store.repository.has(oid):
+        return False
+    instance.store.sync()
+    row = instance.store.index.commit(oid.raw)
+    if row is not None and row.kind in ("start", "step", "workflow"):
+        return True
+    kept = ("for-each-ref", "--count=1", "--contains", str(oid), layout.WORKFLOWS, layout.PROPOSALS)
+    return bool(git.run(*kept, check=False).out)
+
+
+def _not_taken_over(
+    instance: Instance, git: Git, remote: Remote, ref: str, oid: Oid, again: str
+) -> HeadMoved:
+    repository, branch = instance.store.repository, shlex.quote(short(ref))
+    look = shown_by(repository, oid)
+    if not repository.has(oid):
+        git_dir = shlex.quote(str(repository.path))
+        look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
+    hint = f"look at it: {look}; "
+    if ref.startswith((layout.WORKFLOW_BRANCHES, PROPOSED)):
+        hint += f"take it over: uwf workflow accept {branch} --remote {remote.name}; "
+    return HeadMoved(
+        f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
+        f"{hint}or delete it all the same: {again} --force",
+    )
+
+
+def shown_by(repository: Repository, commit: Oid) -> str:
+    """The command that shows a commit of the store."""
+    return f"git --git-dir {shlex.quote(str(repository.path))} show {commit}"
+
+
+def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:
+    for ref, result in transfer(git, remote, arguments).items():
+        if isinstance(result, Rejected):
+            if result.lost:
+                raise _other_commits(remote, ref, more)
+            raise RemoteFailed(
+                f"{remote.name} refuses branch {short(ref)}: {result.reason}",
+                f"ask who runs {remote.name} to allow it, {more}",
+            )
+
+
+def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
+    branch = short(ref)
+    hint = more.removeprefix("or: ").removeprefix("then: ")
+    if ref.startswith(layout.WORKFLOW_BRANCHES):
+        take_in = f"uwf workflow accept {shlex.quote(branch)} --remote {remote.name}"
+        hint = f"take in what was merged there: {take_in}; {more}"
+    elif ref.startswith(PROPOSED):
+        take_in = (
+            f"uwf workflow accept {shlex.quote(branch.removeprefix(short(PROPOSED)))} --remote {remote.name}"
+        )
+        hint = f"accept that first: {take_in}; {more}"
+    return HeadMoved(f"branch {branch} of {remote.name} holds other commits; nothing was pushed", hint)
+
+
+def short(ref: str) -> str:
+    """A branch's name below refs/heads/."""
+    return ref.removeprefix(HEADS)

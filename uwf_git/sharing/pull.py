@@ -1,0 +1,144 @@
+"""Bringing here what a remote has: fetched into tracking refs, verified, taken over.
+
+Whoever is cut off in between has tracking refs that are ahead of the refs here; the next pull finishes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.errors import StoreDamaged
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid
+from uwf_git.sharing import deletions, listing
+from uwf_git.sharing.adopt import Adopted, Adoption, Refused
+from uwf_git.sharing.cases import Case
+from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.values.ids import ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.sharing.proposals import Taken
+
+
+class Pulled(NamedTuple):
+    """What a pull found. `strange` are refs of the remote that uwf makes none like; they were left there.
+    `merged` are changes of workflows that were merged on published branches."""
+
+    remote: str
+    adopted: tuple[Adopted, ...]
+    refused: tuple[Refused, ...]
+    strange: tuple[str, ...] = ()
+    merged: tuple[Taken, ...] = ()
+
+
+def pull(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    thread: ThreadId | None = None,
+    on_verified: Callable[[int, int], None] | None = None,
+) -> Pulled:
+    """Fetches and takes over what a remote has; of one thread only, where that is given. Moves
+    `refs/uwf/remotes/<remote>/…`, then refs as `cases` says. Raises RemoteFailed, Busy while another
+    process exchanges with the same remote."""
+    from uwf_git.sharing.proposals import take_merged
+
+    with instance.locks.exchange(remote.name):
+        fetched = listing.fetch(git, instance.store.repository, remote, thread)
+        if thread is not None and fetched.gone:
+            # It ended, was folded or deleted there: only the whole list tells which.
+            thread = None
+            fetched = listing.fetch(git, instance.store.repository, remote)
+        refs = {name: oid for name, oid in fetched.listed.refs.items() if layout.is_shared_ref(name)}
+        adopted, refused = _adopt(instance, remote, refs, on_verified)
+        gone = deletions.note(instance, remote, fetched.listed.refs, fetched.gone)
+        deleted = [_deleted(name) for name in gone]
+        merged = tuple(take_merged(instance, remote.name)) if thread is None else ()
+        if thread is None:
+            _remember(instance, remote)
+    # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
+    strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
+    misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
+    refused += tuple(Refused(name, (), "that is no name of such a ref") for name in misnamed)
+    return Pulled(remote.name, (*adopted, *deleted), refused, tuple(strange), merged)
+
+
+def adopt_fetched(instance: Instance) -> list[Pulled]:
+    """Takes over what a plain `git fetch` brought since this was last looked at."""
+    found = []
+    for name in _remotes_with_news(instance):
+        known = {remote.name: remote for remote in instance.remotes.all()}
+        if name not in known:
+            continue
+        with instance.locks.exchange(name):
+            refs = listing.tracked_refs(instance.store.repository, name)
+            shared = {ref: oid for ref, oid in refs.items() if layout.is_shared_ref(ref)}
+            adopted, refused = _adopt(instance, known[name], shared, None)
+            _remember(instance, known[name])
+        found.append(Pulled(name, adopted, refused))
+    return found
+
+
+def _adopt(
+    instance: Instance,
+    remote: Remote,
+    listed: Mapping[str, Oid],
+    on_verified: Callable[[int, int], None] | None,
+) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+    instance.store.sync()
+    # What was fetched is what counts: the remote may have moved on since it was asked.
+    tracked = listing.tracked_refs(instance.store.repository, remote.name)
+    refs = {name: tracked[name] for name in listed if name in tracked}
+    return Adoption(instance, refs, on_verified=on_verified).run()
+
+
+def _deleted(name: str) -> Adopted:
+    is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
+    return Adopted(name, Case.DELETED_THERE, layout.thread_of(name) if is_thread else None)
+
+
+def _remotes_with_news(instance: Instance) -> list[str]:
+    """The remotes whose tracking refs are not as the last pull left them."""
+    tracking = instance.store.repository.ref_names(layout.REMOTES)
+    names = {name.removeprefix(layout.REMOTES).split("/")[0] for name in tracking}
+    return [name for name in sorted(names) if _read(instance, name) != _state(instance, name)]
+
+
+def _remember(instance: Instance, remote: Remote) -> None:
+    try:
+        path = instance.store.repository.private / "pulled" / remote.name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(_state(instance, remote.name) + "\n", encoding="ascii")
+    except OSError:
+        return  # then it is looked at once more
+
+
+def _read(instance: Instance, remote: str) -> str:
+    try:
+        path = instance.store.repository.private / "pulled" / remote
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _state(instance: Instance, remote: str) -> str:
+    refs = listing.tracked_refs(instance.store.repository, remote)
+    lines = "".join(f"{oid} {name}\n" for name, oid in sorted(refs.items()))
+    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def raise_if_refused(pulled: Pulled) -> None:
+    """Raises StoreDamaged where something invalid was left out."""
+    invalid = [each for each in pulled.refused if not each.later]
+    if invalid:
+        first = invalid[0]
+        why = first.findings[0].message if first.findings else first.problem
+        more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
+        raise StoreDamaged(
+            f"{pulled.remote} has invalid data, which was left there: {first.ref}: {why}{more}",
+            f"see: uwf verify --remote {pulled.remote}",
+        )

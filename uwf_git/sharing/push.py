@@ -1,0 +1,375 @@
+"""Taking what is here to a remote: only what it hasn't, never forced, and checked against what it then
+lists.
+
+A ref that ended here is deleted there, by lease: only where it still is what was last seen. A server that
+refuses deletions loses nothing by it, since an archive counts for more than an active ref.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.errors import Invalid, RemoteFailed
+from uwf_git.git.limits import ADVISED_BLOB, max_blob, raised_by
+from uwf_git.git.program import Done, Git, failure
+from uwf_git.git.repository import Oid
+from uwf_git.sharing import deletions
+from uwf_git.sharing.listing import Listed, list_refs, tracked_refs
+from uwf_git.store import layout
+from uwf_git.store.links import parted_from, tagged_commit
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.values.ids import ThreadId
+
+CHUNK = 200
+_LOST = ("fetch first", "non-fast-forward", "stale info", "already exists", "needs force")
+
+
+class Pushed(NamedTuple):
+    """A ref that the remote took and lists. `object` is where it is now; None where it was deleted."""
+
+    ref: str
+    object: Oid | None
+
+
+class Rejected(NamedTuple):
+    """A ref that the remote did not take. `lost`: somebody else moved it there first; `deletion`: it was
+    to be deleted, and nothing depends on that."""
+
+    ref: str
+    reason: str
+    lost: bool = False
+    deletion: bool = False
+
+
+class Plan(NamedTuple):
+    """What is to be pushed: refs with where they are here, and refs to delete with where they were last
+    seen there. `held` are refs that the remote hasn't as they are here either, and that are not meant."""
+
+    updates: Mapping[str, Oid]
+    deletions: Mapping[str, Oid]
+    held: frozenset[str] = frozenset()
+
+
+class Report(NamedTuple):
+    """What came of a push."""
+
+    pushed: tuple[Pushed, ...]
+    rejected: tuple[Rejected, ...]
+    large: tuple[Large, ...] = ()
+
+
+class Large(NamedTuple):
+    """A blob that forges may refuse. `size` is in bytes; `node` names it where it is a node."""
+
+    blob: str
+    size: int
+    node: str | None
+
+
+def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, again: bool = False) -> Plan:
+    """What a remote hasn't, as far as is known here. `only` names the refs that are meant; what was
+    deleted there is left out unless it is meant by name or by `again`."""
+    repository = instance.store.repository
+    refs = {
+        name: oid
+        for name, oid in repository.refs(without=layout.REMOTES).items()
+        if layout.is_shared_ref(name)
+    }
+    known = tracked_refs(repository, remote.name)
+    meant = refs.keys() if only is None else refs.keys() & set(only)
+    deleted = set() if again or only is not None else deletions.marked(instance, remote)
+    updates = {name: refs[name] for name in meant if known.get(name) != refs[name] and name not in deleted}
+    superseded = {
+        name: oid
+        for name, oid in known.items()
+        if name not in refs
+        and (only is None or name in set(only))
+        and name.startswith(layout.OF_THREADS)
+        and _is_superseded(instance, name)
+    }
+    held = {name for name in refs if known.get(name) != refs[name]} - updates.keys()
+    return Plan(updates, superseded, frozenset(held))
+
+
+def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
+    """Asks a remote what it has, and notices what was deleted there. Returns the refs that were, and are
+    still here. Touches tracking refs only. Raises RemoteFailed."""
+    listed = list_refs(git, instance.store.repository, remote)
+    known = tracked_refs(instance.store.repository, remote.name)
+    gone = {name: oid for name, oid in known.items() if name not in listed.refs}
+    deletions.note(instance, remote, listed.refs, gone)
+    return sorted(deletions.marked(instance, remote))
+
+
+def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
+    """Deletes the refs of threads on a remote, by lease; what is here stays, and is not pushed again unless
+    it is named. Raises RemoteFailed."""
+    with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
+    look(instance, git, remote)
+    known = tracked_refs(instance.store.repository, remote.name)
+    doomed = {name: oid for name, oid in known.items() if name in with_all}
+    results: dict[str, Pushed | Rejected] = {}
+    for chunk in _removals(doomed):
+        results.update(transfer(git, remote, chunk))
+    for name, result in results.items():
+        if isinstance(result, Pushed):
+            deletions.note(instance, remote, {}, {name: doomed[name]})
+    return Report(
+        tuple(each for each in results.values() if isinstance(each, Pushed)),
+        tuple(each for each in results.values() if isinstance(each, Rejected)),
+    )
+
+
+def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
+    """Every ref that a thread may have, here or there, with those of the threads it has parted from."""
+    wanted = set(threads)
+    repository = instance.store.repository
+    forks = [ThreadId(name.removeprefix(layout.FORKS)) for name in repository.ref_names(layout.FORKS)]
+    links = [link for fork in forks if (link := parted_from(instance.store, fork))]
+    while more := {link.thread for link in links if link.origin in wanted} - wanted:
+        wanted |= more  # a fork may have forks of its own
+    return {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
+
+
+def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
+    """Pushes a plan. Moves refs of the remote, and here its tracking refs. Raises RemoteFailed where
+    nothing could be pushed at all, Invalid for a blob that is too large, before anything is."""
+    repository = instance.store.repository
+    large = check_sizes(instance, git, remote, what.updates.values())
+    results: dict[str, Pushed | Rejected] = {}
+    try:
+        for chunk in _updates(what):
+            results.update(transfer(git, remote, chunk, what.updates))
+    except RemoteFailed:
+        if not results:
+            raise
+    if not results and not what.deletions:
+        return Report((), (), large)
+    listed = list_refs(git, repository, remote)
+    for chunk in _removals(_kept_there(instance, git, listed, what.deletions)):
+        results.update(transfer(git, remote, chunk))
+    results.update(_ended_there(instance, listed, results))
+    taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
+    _remember(instance, remote, listed, taken)
+    rejected = tuple(each for each in results.values() if isinstance(each, Rejected))
+    missing = what.updates.keys() - results.keys()
+    rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
+    return Report(taken, rejected, large)
+
+
+def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> tuple[Large, ...]:
+    """The blobs above 1 MB that are new to a remote. Raises Invalid for one above `uwf.maxBlob` (95 MB),
+    which forges refuse."""
+    repository = instance.store.repository
+    known = f"--glob={layout.REMOTES}{remote.name}/*"
+    orders = "".join(f"{tip}\n" for tip in tips)
+    if not orders:
+        return ()
+    done = git.run(
+        "rev-list",
+        "--objects",
+        f"--filter=blob:limit={ADVISED_BLOB}",
+        "--filter-print-omitted",
+        "--stdin",
+        "--not",
+        known,
+        stdin=orders.encode(),
+    )
+    blobs = [line[1:].decode() for line in done.out.splitlines() if line.startswith(b"~")]
+    large = tuple(
+        Large(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
+        for blob in blobs
+    )
+    at_most = max_blob(repository)
+    for each in large:
+        if each.size > at_most:
+            what = f"node {each.node}" if each.node else f"blob {each.blob}"
+            raise Invalid(
+                f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
+                f"fork the thread before that step, or allow it: {raised_by(repository, 'uwf.maxBlob', '200m')}",
+            )
+    return large
+
+
+def _is_superseded(instance: Instance, name: str) -> bool:
+    """Whether a ref that only the remote has is of a thread that ended or was folded here."""
+    thread = layout.thread_of(name)
+    if name.startswith(layout.THREADS):
+        return instance.threads.has_ended(thread)
+    return instance.store.folded(thread) is not None
+
+
+def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
+    """Of the refs that are to be deleted, those whose loss loses nothing: the thread's end is there, and
+    whatever the ref leads to is reachable from another one that the remote lists."""
+    repository = instance.store.repository
+    ended = {name: oid for name, oid in doomed.items() if _has_its_end(instance, listed, name)}
+    targets = {name: target for name, oid in ended.items() if (target := _target(instance, name, oid))}
+    if not targets:
+        return {}
+    keepers = {oid for name, oid in listed.refs.items() if name not in ended and repository.has(oid)}
+    orders = [str(target) for target in targets.values()] + [f"^{oid}" for oid in keepers]
+    lost = git.run("rev-list", "--stdin", stdin="\n".join(orders).encode() + b"\n").out.decode().split()
+    return {name: ended[name] for name, target in targets.items() if str(target) not in set(lost)}
+
+
+def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
+    thread = layout.thread_of(name)
+    repository, folded = instance.store.repository, instance.store.folded(thread)
+    if folded is not None and listed.refs.get(folded.ref) == repository.ref(folded.ref):
+        return not name.startswith(layout.FORKS) or folded.fork is not None
+    archive = repository.ref(layout.ARCHIVE + thread)
+    return (
+        name.startswith(layout.THREADS)
+        and archive is not None
+        and listed.refs.get(layout.ARCHIVE + thread) == archive
+    )
+
+
+def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
+    """The commit that a ref of a remote leads to, where it is here."""
+    if not instance.store.repository.has(oid):
+        return None
+    is_tag = name.startswith((layout.ARCHIVE, layout.FORKS))
+    return tagged_commit(instance.store, oid) if is_tag else oid
+
+
+def _updates(what: Plan) -> Iterator[list[str]]:
+    """The refspecs of each push: what stands on something after it."""
+    order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
+    names = sorted(what.updates, key=lambda name: (order[layout.namespace_of(name)], name))
+    if len(names) <= CHUNK:
+        yield [f"{what.updates[name]}:{name}" for name in names]
+        return
+    for prefix in layout.SHARED:
+        for begin, group in _groups(prefix, [name for name in names if name.startswith(prefix)]):
+            if any(name.startswith(begin) for name in what.held):
+                yield [f"{what.updates[name]}:{name}" for name in group]
+            else:
+                yield [f"{begin}*:{begin}*"]
+
+
+def _groups(begin: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Sorted names by what they begin with, at most CHUNK of them together. As one pattern they cost git
+    a look at each ref it has; named one by one, that look for each name."""
+    if not names:
+        return
+    if len(names) <= CHUNK:
+        yield begin, names
+        return
+    length = len(begin) + 1
+    for start, rest in itertools.groupby(names, key=lambda name: name[:length]):
+        yield from _groups(start, list(rest))
+
+
+def _removals(doomed: Mapping[str, Oid]) -> Iterator[list[str]]:
+    """The arguments of each push that deletes: only what is still where it was last seen."""
+    gone = sorted(doomed)
+    for start in range(0, len(gone), CHUNK):
+        part = gone[start : start + CHUNK]
+        leases = [f"--force-with-lease={name}:{doomed[name]}" for name in part]
+        yield leases + [f":{name}" for name in part]
+
+
+def transfer(
+    git: Git, remote: Remote, arguments: Sequence[str], objects: Mapping[str, Oid] | None = None
+) -> dict[str, Pushed | Rejected]:
+    """One `git push` of options and refspecs, and what it says of each ref; of a pattern only those that
+    `objects` names, with where they are here. Raises RemoteFailed where it says nothing of any."""
+    options = [each for each in arguments if each.startswith("--")]
+    specs = [each for each in arguments if not each.startswith("--")]
+    if not specs:  # without any, git would push what its configuration says
+        return {}
+    done = git.run(
+        "push",
+        "--progress" if git.shows_progress else "--no-progress",
+        "--porcelain",
+        "--no-follow-tags",
+        "--no-recurse-submodules",
+        *options,
+        "--",
+        remote.name,
+        *specs,
+        check=False,
+    )
+    results = dict(_results(done, objects or {}))
+    if done.code != 0 and not any(isinstance(each, Rejected) for each in results.values()):
+        raise failure(("push",), done)
+    return results
+
+
+def _results(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
+    """What `git push --porcelain` says of each ref: flag, from:to, summary and reason."""
+    for line in done.out.decode("utf-8", "replace").splitlines():
+        flag, _, rest = line.partition("\t")
+        spec, _, summary = rest.partition("\t")
+        source, colon, name = spec.rpartition(":")
+        there = Oid(hex=source) if len(source) == 40 else objects.get(name)
+        if len(flag) != 1 or not colon or (flag == "=" and there is None):
+            continue
+        if flag == "!":
+            reason = _reason(summary, done.err)
+            lost = any(word in summary for word in _LOST)
+            yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
+        else:
+            yield name, Pushed(name, None if flag == "-" else there)
+
+
+def _reason(summary: str, err: str) -> str:
+    reason = layout.one_line(summary.partition("(")[2].rstrip(")") or summary, 200)
+    said = [line.removeprefix("remote:").strip() for line in err.splitlines() if line.startswith("remote:")]
+    said = [layout.one_line(line, 200) for line in said if line]
+    return f"{reason}: {said[0]}" if said and "hook" in reason else reason
+
+
+def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:
+    """A ref that the remote said it took, if it lists it so. Raises RemoteFailed."""
+    there = listed.refs.get(pushed.ref)
+    if pushed.object is not None and there is None:
+        raise RemoteFailed(
+            f"{remote.name} said it took {pushed.ref}, but does not list it",
+            "ask its administrator about hidden refs (transfer.hideRefs), or share by branch: uwf publish",
+        )
+    return pushed
+
+
+def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterable[Pushed]) -> None:
+    """Tracking refs follow what the remote lists of what was pushed; git does the same where its refspecs
+    are as they were made."""
+    repository = instance.store.repository
+    for each in taken:
+        name = layout.tracking(remote.name, each.ref)
+        there = listed.refs.get(each.ref)
+        known = repository.ref(name)
+        if each.object is None and there is None and known is not None:
+            repository.delete_ref(name, known)
+        elif there is not None and there == each.object and known != there:
+            repository.put_ref(name, known, there)
+        if each.object is not None:
+            deletions.unmark(instance, remote, each.ref)
+
+
+def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, object]) -> dict[str, Rejected]:
+    """The threads whose steps went to a remote where somebody had ended them: that counts, so whoever
+    made the steps has to know."""
+    found = {}
+    for name, result in results.items():
+        thread = layout.thread_of(name)
+        if isinstance(result, Pushed) and result.object is not None and name.startswith(layout.THREADS):
+            there = listed.refs.get(layout.ARCHIVE + thread)
+            if there is not None and there != instance.store.repository.ref(layout.ARCHIVE + thread):
+                found[name] = Rejected(name, "the thread was ended there", lost=True)
+    return found
+
+
+def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
+    """What a server's refusal comes to, with what to ask its administrator."""
+    first = rejected[0]
+    return RemoteFailed(
+        f"{remote.name} refuses {first.ref}: {first.reason}",
+        "ask its administrator to allow pushes to refs/uwf/* (receive.hideRefs and hooks), or share by branch: "
+        "uwf publish",
+    )

@@ -1,0 +1,251 @@
+"""Two sides of one thread brought together: the cases of `cases`, carried out. Everything here has been
+verified. Nothing loses its last ref: a side gets its new name before the old one moves.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from uwf_git.errors import StoreDamaged
+from uwf_git.git.repository import Oid
+from uwf_git.sharing.cases import Case, Relation, relate
+from uwf_git.store import layout
+from uwf_git.store.index import ArchiveRow, CommitRow
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash, ThreadId, fork_id
+
+_BY_HAND = "one of the two was made by hand: delete it there"
+
+
+class Sides(NamedTuple):
+    """What the other side has of a thread: its active head, its archive tag."""
+
+    active: Oid | None
+    tag: Oid | None
+
+
+class Settled(NamedTuple):
+    """What became of a thread. `fork` is the thread that a side became, `steps` how many it has that the
+    other hasn't; `ours` tells whose they are."""
+
+    case: Case
+    fork: ThreadId | None = None
+    steps: int = 0
+    ours: bool = False
+
+
+class Foreign(StoreDamaged):
+    """Another thread under the same id: it has another beginning."""
+
+    code = "foreign_thread"
+
+
+class Reconciler:
+    """Brings threads of one store together with those of one other. `yields`: in a divergence the other
+    side keeps the id, as a shared remote does; a bundle leaves it to ours."""
+
+    def __init__(self, instance: Instance, yields: bool = True) -> None:
+        self._instance = instance
+        self._store = instance.store
+        self._repository = instance.store.repository
+        self._threads = instance.threads
+        self._yields = yields
+
+    def settle(self, thread: ThreadId, theirs: Sides) -> Settled:
+        """Carries out the case of a thread. Moves `refs/uwf/threads/<ULID>`, `refs/uwf/archive/<ULID>`, and
+        makes those of the fork. Raises Busy while a step of it runs, Foreign, HeadMoved."""
+        with self._instance.locks.hold(thread):
+            archive = self._store.take_in_tag(theirs.tag) if theirs.tag else None
+            head = Oid(raw=archive.target) if archive else theirs.active
+            assert head is not None
+            settled = self._settle(thread, head, archive)
+            if archive and theirs.active and theirs.active.raw != archive.target:
+                settled = self._beyond_the_end(thread, head, theirs.active, settled)
+            return settled
+
+    def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> Settled:
+        mine = self._known(thread)
+        if mine is None:
+            self._make(thread, head, archive)
+            return Settled(Case.UNKNOWN)
+        relation = relate(self._store, mine.commit, head)
+        if relation is None:
+            raise Foreign(f"thread {thread} has another beginning there than here", _BY_HAND)
+        if mine.archive and archive:
+            return self._ended_twice(mine, archive, relation)
+        if mine.archive:
+            return self._ended_here(mine, relation)
+        if archive:
+            return self._ended_there(mine, archive, relation)
+        return self._both_active(mine, head, relation)
+
+    def _both_active(self, mine: Head, head: Oid, relation: Relation) -> Settled:
+        if mine.commit == head:
+            return Settled(Case.EQUAL)
+        if not relation.ours:
+            self._move(mine, head)
+            return Settled(Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS)
+        if not relation.theirs:
+            if relation.same_commits or not self._yields:
+                return Settled(Case.AHEAD)
+            self._move(mine, self._put_on(relation.base, relation.ours))
+            return Settled(Case.TWO_COMMITS)
+        if not self._yields:
+            return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
+        fork = self._keep_ours(mine, relation)
+        self._move(mine, head)
+        return Settled(Case.DIVERGED, fork, len(relation.ours), ours=True)
+
+    def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        if not relation.ours:
+            case = Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE
+            self._end(mine, archive)
+            return Settled(case)
+        if not self._yields:
+            if not relation.theirs:
+                return Settled(Case.AHEAD)
+            return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
+        fork = self._keep_ours(mine, relation)
+        self._end(mine, archive)
+        return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
+
+    def _ended_here(self, mine: Head, relation: Relation) -> Settled:
+        if not relation.theirs or self._is_kept(mine.thread, relation):
+            return Settled(Case.ENDED_HERE)
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)
+
+    def _ended_twice(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        assert mine.archive is not None
+        if mine.archive.oid == archive.oid:
+            return Settled(Case.EQUAL)
+        if not self._yields:
+            if not relation.theirs:
+                return Settled(Case.ENDED_TWICE)
+            return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
+        name, old = layout.ARCHIVE + mine.thread, Oid(raw=mine.archive.oid)
+        if self._repository.ref(name) != old:
+            return self._ended_in_a_fold(mine, archive, relation)
+        kept = self._keep_ours(mine, relation) if relation.ours else None
+        self._repository.move_ref(name, old, Oid(raw=archive.oid))
+        return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
+
+    def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
+        """Ours is folded, and which end a merged fold has is the same for everybody, not ours to say: so
+        both sides become threads of their own."""
+        if relation.ours:
+            self._keep_ours(mine, relation)
+        if not relation.theirs or self._is_kept(mine.thread, relation):
+            return Settled(Case.ENDED_TWICE)
+        return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
+
+    def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
+        """Steps that somebody took after the end, not knowing of it: the end counts, and they are kept,
+        unless they are kept already."""
+        relation = relate(self._store, end, active)
+        if relation is None:
+            raise Foreign(f"thread {thread} has another beginning than its end there", _BY_HAND)
+        if not relation.theirs or self._is_kept(thread, relation):
+            return settled
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation)
+
+    def _is_kept(self, thread: ThreadId, relation: Relation) -> bool:
+        """Whether the thread that their steps would become has them all."""
+        there = self._known(fork_id(thread, relation.theirs[0].node))
+        found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid)) if there else None
+        return found is not None and not found.theirs
+
+    # What moves refs
+
+    def _known(self, thread: ThreadId) -> Head | None:
+        return self._threads.head(thread) if self._threads.exists(thread) else None
+
+    def _make(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> None:
+        if archive:
+            self._repository.create_ref(layout.ARCHIVE + thread, Oid(raw=archive.oid))
+        else:
+            self._repository.create_ref(layout.THREADS + thread, head)
+
+    def _move(self, mine: Head, head: Oid) -> None:
+        self._repository.move_ref(layout.THREADS + mine.thread, mine.commit, head)
+
+    def _end(self, mine: Head, archive: ArchiveRow) -> None:
+        self._repository.create_ref(layout.ARCHIVE + mine.thread, Oid(raw=archive.oid))
+        self._repository.delete_ref(layout.THREADS + mine.thread, mine.commit)
+
+    def _keep_theirs(
+        self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
+    ) -> Settled:
+        """Their side as a thread of its own, with its end."""
+        tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
+        fork = self._keep(thread, tip, relation.base, first, ended)
+        return Settled(case, fork, len(relation.theirs))
+
+    def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
+        """Our side as a thread of its own, with its failed attempts, its end and its folder."""
+        first = relation.ours[0].node
+        fork = self._keep(mine.thread, mine.commit, relation.our_base, first, mine.archive)
+        tip = self._repository.ref(layout.ATTEMPTS + mine.thread)
+        if tip is not None and self._repository.ref(layout.ATTEMPTS + fork) is None:
+            self._repository.create_ref(layout.ATTEMPTS + fork, tip)
+        folder = self._instance.folders.recall(mine.thread)
+        if folder is not None:
+            self._instance.folders.remember(fork, folder)
+        return fork
+
+    def _keep(
+        self, thread: ThreadId, head: Oid, base: Oid, first: Hash, ended: ArchiveRow | None = None
+    ) -> ThreadId:
+        """Makes sure that a thread leads to `head`, the one whose id follows from `first`, the first step
+        after `base`. Where it is there already it moves on, or is itself gone on from."""
+        fork = fork_id(thread, first)
+        there = self._known(fork)
+        if there is None:
+            self._threads.part(thread, fork, base, head)
+            there = self._threads.head(fork)
+        else:
+            relation = relate(self._store, there.commit, head)
+            if relation is None:
+                raise Foreign(f"thread {fork} is not the other side of {thread}", "it was made by hand")
+            if not relation.theirs:
+                return fork
+            if relation.ours or there.archive:
+                return self._keep(fork, head, relation.base, relation.theirs[0].node, ended)
+            with self._instance.locks.hold(fork):
+                self._move(there, head)
+            there = self._threads.head(fork)
+        if ended and not there.archive:
+            self._threads.archive(there, ended.status, ended.reason)
+        return fork
+
+    def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
+        """Our steps once more, on commits of theirs that record the same steps as ours did."""
+        onto = base
+        for row in rows:
+            old = self._repository.commit(Oid(raw=row.oid))
+            folder = layout.step_folder(row.number, row.role or "")
+            added = self._repository.file(old.tree, "/".join(folder))
+            if added is None:
+                raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
+            tree = self._repository.graft(self._repository.root(onto), folder, added)
+            onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
+            self._store.take_in(onto)
+        return onto
+
+
+def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
+    """Brings the failed attempts of a thread together: ours that theirs hasn't are put after theirs.
+    Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
+    repository, attempts = instance.store.repository, instance.attempts
+    ref = layout.ATTEMPTS + thread
+    ours = repository.ref(ref)
+    mine = attempts.rows(ours) if ours else []
+    if theirs.raw in {row.oid for row in mine}:
+        return False
+    there = {row.node for row in attempts.rows(theirs)}
+    tip = theirs
+    for row in mine:
+        if row.node not in there:
+            tip = attempts.put_on(tip, row)
+    repository.put_ref(ref, ours, tip)
+    return True

@@ -1,0 +1,119 @@
+"""A step of a thread that is shared: fetched before, pushed after. Who loses the race for it keeps what was
+done, as a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from uwf_git.engine.step import Outcome, step
+from uwf_git.errors import HeadMoved, RemoteFailed, UwfError
+from uwf_git.git.objects import parse_tag
+from uwf_git.git.program import Git
+from uwf_git.git.repository import COMMIT
+from uwf_git.sharing import listing
+from uwf_git.sharing.pull import Pulled, pull, raise_if_refused
+from uwf_git.sharing.push import Rejected, plan, push, refs_of, refusal
+from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.values.ids import ThreadId
+
+
+def shared_step(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    thread: ThreadId,
+    agent: str | None = None,
+    cwd: Path | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> Outcome:
+    """A step between a pull and a push of its thread. Moves what those move. Raises HeadMoved where
+    somebody else's step got there first, naming the thread that keeps ours; else as step, pull and push
+    do."""
+    raise_if_refused(pull(instance, git, remote, thread))
+    try:
+        outcome = step(instance, thread, agent, cwd, on_stderr)
+    except UwfError:
+        # A failed attempt travels too; that it couldn't must not hide why it failed.
+        with contextlib.suppress(UwfError):
+            _push(instance, git, remote, thread)
+        raise
+    share(instance, git, remote, thread)
+    return outcome
+
+
+def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> None:
+    """Pushes a thread's refs. Where the race for it is lost, ours becomes a thread of its own, which is
+    pushed too. Raises HeadMoved then, RemoteFailed."""
+    rejected = _push(instance, git, remote, thread)
+    if not any(each.lost for each in rejected):
+        if refused := [each for each in rejected if not each.deletion]:
+            error = refusal(remote, refused)
+            raise RemoteFailed(f"the step is made and kept here, but {error.message}", error.hint)
+        return
+    pulled = pull(instance, git, remote, thread)
+    raise_if_refused(pulled)
+    _push(instance, git, remote, thread)
+    raise HeadMoved(*_lost(instance, remote, thread, pulled))
+
+
+def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
+    """Who moved a ref of a remote last and how, as its tracking ref has it: `Ada Example: 0004 reviewer:
+    approved, 2025-01-31T12:00:00Z`. "" where that isn't known."""
+    import time
+
+    repository = instance.store.repository
+    oid = repository.ref(layout.tracking(remote.name, ref))
+    if oid is None:
+        return ""
+    try:
+        kind, data = repository.read(oid)
+        if kind == COMMIT:
+            commit = repository.commit(oid)
+            person, seconds, said = commit.committer, commit.time, commit.message
+        else:
+            tag = parse_tag(data)
+            person, seconds, said = tag.tagger, tag.time, tag.message
+        when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    except (UwfError, ValueError, OverflowError):
+        return ""
+    who = person.partition(" <")[0]
+    subject = said.partition("\n")[0]
+    return layout.one_line(f"{who}: {subject}, {when}", 200)
+
+
+def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
+    """A push that lost a race, as an error that says who won it and what to do."""
+    thread = layout.thread_of(rejected.ref)
+    is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE))
+    with contextlib.suppress(RemoteFailed):  # else it stays unknown who it was
+        listing.fetch(git, instance.store.repository, remote, thread if is_thread else None)
+    name = rejected.ref
+    if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
+        name = layout.ARCHIVE + thread
+    who = moved_by(instance, remote, name)
+    what = f"thread {thread}" if is_thread else rejected.ref.removeprefix(layout.NAMESPACE)
+    return HeadMoved(
+        f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by somebody else"),
+        f"uwf pull {remote.name} keeps both sides, then push again",
+    )
+
+
+def _push(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> list[Rejected]:
+    with instance.locks.exchange(remote.name):
+        what = plan(instance, remote, refs_of(instance, [thread]))
+        return list(push(instance, git, remote, what).rejected)
+
+
+def _lost(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> tuple[str, str]:
+    ended = instance.threads.has_ended(thread)
+    who = moved_by(instance, remote, (layout.ARCHIVE if ended else layout.THREADS) + thread)
+    fork = next((each.fork for each in pulled.adopted if each.thread == thread and each.fork), None)
+    message = f"thread {thread} was moved on {remote.name} meanwhile" + (f" by {who}" if who else "")
+    if fork is None:
+        return message, f"look at it: uwf thread show {thread}"
+    return f"{message}; the step made here is kept as thread {fork}", f"uwf thread show {fork}"

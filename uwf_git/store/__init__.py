@@ -1,0 +1,1 @@
+"""Nodes and threads in git: everything under `refs/uwf/` and in the private folder."""

@@ -1,0 +1,469 @@
+"""Folded archives: one ref a month in place of one for each thread that ended in it.
+
+    refs/uwf/folded/<YYYY-MM>   a commit that holds every thread archived in that month, in UTC
+
+A fold says what the refs it stands for said, and keeps what they kept:
+
+    archive/<ULID>    the archive tag, byte for byte: who ended the thread, when, why, and the signature
+    attempts/<ULID>   the id of the newest failed attempt, where there is one
+    forks/<ULID>      the fork tag, byte for byte, where there is one
+
+Its first parents are the folds it continues: none, the one before, or two that were merged. The others are
+the commits that the files name, at most 500 a commit; more of them make a chain of folds with one tree.
+
+Whoever folds writes objects, then moves the ref, then deletes the refs that are folded. A kill in between
+loses nothing, and a repetition finishes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.errors import HeadMoved, StoreDamaged, UwfError
+from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
+from uwf_git.git.repository import BLOB_MODE, TAG, Oid, Repository
+from uwf_git.store import layout
+from uwf_git.values.ids import ThreadId, is_thread_id
+
+PARENTS = 500
+CHAIN = 5_000  # folds that one continues
+LARGEST = 64 * 1024  # bytes of a tag; those of uwf have some hundred, and a signature some thousand
+LARGEST_COMMIT = 64 * 1024  # bytes; 500 parents take 24,000
+LARGEST_TREE = 16 << 20  # bytes; a thread takes 53 of them
+TRIES = 10
+ONE_BY_ONE = 20  # so many refs are deleted, and so many blobs written, without the git program
+
+_ARCHIVE, _ATTEMPTS, _FORKS = "archive", "attempts", "forks"
+_STATUSES = ("completed", "killed")
+
+
+class Folded(NamedTuple):
+    """A thread in a fold. `tag` is the id of its archive tag, whose object may be gone, and `raw` the
+    content of that; `fork` is the content of its fork tag."""
+
+    thread: ThreadId
+    tag: Oid
+    raw: bytes
+    ended: Tag
+    attempts: Oid | None
+    fork: bytes | None
+
+    @property
+    def commits(self) -> list[Oid]:
+        """What must be reachable for this thread to be whole: its head first."""
+        found = [self.ended.target, *([self.attempts] if self.attempts else [])]
+        return [*found, parse_tag(self.fork).target] if self.fork else found
+
+
+class Fold(NamedTuple):
+    """A fold that was read. `chain` are the folds it continues, itself included; `held` the other parents
+    of all of these, which is what the fold keeps from being collected."""
+
+    commit: Oid
+    month: str
+    threads: Mapping[ThreadId, Folded]
+    chain: frozenset[Oid]
+    held: frozenset[Oid]
+
+
+# Reading
+
+
+def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
+    """A fold, checked against the format but for what its threads' commits hold. With a month, that of the
+    ref that led here, it must be a fold of that one. Raises StoreDamaged, naming the thread at fault."""
+    found = layout.folded_month(_commit(repository, commit).message)
+    if found is None:
+        raise _damaged(commit, "it is no fold")
+    if month is not None and found != month:
+        raise _damaged(commit, f"it is a fold of {found}, not of {month}")
+    chain, held = _past(repository, commit, found)
+    threads = {entry.thread: entry for entry in entries(repository, commit)}
+    if not threads:
+        raise _damaged(commit, "it holds no thread")
+    for entry in threads.values():
+        if month_of(entry.ended.time) != found:
+            raise _damaged(commit, f"thread {entry.thread} did not end in {found}")
+        for needed in entry.commits:
+            if needed not in held:
+                raise _damaged(commit, f"it names commit {needed} of {entry.thread}, but doesn't keep it")
+    return Fold(commit, found, threads, chain, held)
+
+
+def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
+    """The archive tag of a thread in the fold that a ref leads to, stored again, since its object may be
+    gone by now. None where the ref is gone. Raises StoreDamaged."""
+    tip = repository.ref(ref)
+    if tip is None:
+        return None
+    entry = read(repository, tip, ref.removeprefix(layout.FOLDED)).threads[thread]
+    return repository.write_raw_tag(entry.raw)
+
+
+def month_of(when: int) -> str:
+    """The month of a time in Unix seconds, in UTC: 2025-01. Raises ValueError for a year that has none."""
+    try:
+        at = time.gmtime(when)
+    except OverflowError:
+        raise ValueError(f"{when} is no time") from None
+    if not 1970 <= at.tm_year <= 9999:
+        raise ValueError(f"{when} is no time")
+    return f"{at.tm_year:04d}-{at.tm_mon:02d}"
+
+
+def message(month: str, threads: int) -> str:
+    """The message of a fold that holds so many threads."""
+    count = f"{threads} thread{'s' * (threads != 1)}"
+    return layout.message(f"fold {month}: {count}", {layout.FOLD_TRAILER: month})
+
+
+def fork_of(raw: bytes) -> ThreadId | None:
+    """The thread that a fork tag says it is the other side of."""
+    first = parse_tag(raw).message.split("\n", 1)[0]
+    origin = first.removeprefix("fork of ")
+    return ThreadId(origin) if first != origin and is_thread_id(origin) else None
+
+
+def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid], frozenset[Oid]]:
+    chain, pending = {tip}, [tip]
+    held: set[Oid] = set()
+    while pending:
+        parents = _commit(repository, pending.pop()).parents
+        folds = 0
+        while folds < len(parents):
+            parent = parents[folds]
+            if parent not in chain:
+                if _month_of_fold(repository, parent) != month:
+                    break
+                chain.add(parent)
+                if len(chain) > CHAIN:
+                    raise _damaged(tip, f"it continues over {CHAIN:,} others")
+                pending.append(parent)
+            folds += 1
+        held.update(parents[folds:])
+    return frozenset(chain), frozenset(held)
+
+
+def _month_of_fold(repository: Repository, commit: Oid) -> str | None:
+    """The month of a fold; None for what is none, or is a thread's head that can't be read: one damaged
+    thread must not hide the others."""
+    try:
+        return layout.folded_month(_commit(repository, commit).message)
+    except StoreDamaged:
+        return None
+
+
+def _commit(repository: Repository, oid: Oid) -> Commit:
+    if repository.size(oid) > LARGEST_COMMIT:
+        raise _damaged(oid, f"it has over {LARGEST_COMMIT:,} bytes")
+    return repository.commit(oid)
+
+
+def _tree(repository: Repository, oid: Oid, fold: Oid) -> tuple[Entry, ...]:
+    if repository.size(oid) > LARGEST_TREE:
+        raise _damaged(fold, f"tree {oid} in it has over {LARGEST_TREE:,} bytes")
+    return repository.tree(oid)
+
+
+def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
+    """The threads in the tree of one fold. Raises StoreDamaged."""
+    files: dict[str, dict[str, Oid]] = {_ARCHIVE: {}, _ATTEMPTS: {}, _FORKS: {}}
+    for folder in _tree(repository, _commit(repository, commit).tree, commit):
+        if folder.name not in files or not folder.is_tree or files[folder.name]:
+            raise _damaged(commit, f"{folder.name!r} does not belong in a fold")
+        for entry in _tree(repository, folder.oid, commit):
+            if entry.mode != BLOB_MODE or not is_thread_id(entry.name) or entry.name in files[folder.name]:
+                raise _damaged(commit, f"{folder.name}/{entry.name!r} does not belong in a fold")
+            files[folder.name][entry.name] = entry.oid
+        if not files[folder.name]:
+            raise _damaged(commit, f"{folder.name!r} in it is empty")
+    for folder_name in (_ATTEMPTS, _FORKS):
+        for name in files[folder_name].keys() - files[_ARCHIVE].keys():
+            raise _damaged(commit, f"{folder_name}/{name} has no archive tag beside it")
+    for name, blob in files[_ARCHIVE].items():
+        thread = ThreadId(name)
+        try:
+            attempts, fork = files[_ATTEMPTS].get(name), files[_FORKS].get(name)
+            yield _entry(
+                thread,
+                _blob(repository, blob),
+                _attempts_id(_blob(repository, attempts)) if attempts else None,
+                _blob(repository, fork) if fork else None,
+            )
+        except (ValueError, LookupError, OverflowError) as error:
+            raise _damaged(commit, f"thread {thread} in it is not what uwf writes: {error}") from None
+
+
+def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | None) -> Folded:
+    """Raises ValueError where it breaks the format."""
+    ended = parse_tag(raw)
+    if ended.name != f"uwf/{thread}":
+        raise ValueError(f"its archive tag is called {layout.one_line(ended.name, 60)!r}")
+    if ended.message.strip().partition(":")[0] not in _STATUSES:
+        raise ValueError("its archive tag says neither completed nor killed")
+    month_of(ended.time)
+    if fork is not None and (parse_tag(fork).name != f"uwf/{thread}" or fork_of(fork) is None):
+        raise ValueError("its fork tag names no thread")
+    return Folded(thread, _tag_id(raw), raw, ended, attempts, fork)
+
+
+def _blob(repository: Repository, oid: Oid) -> bytes:
+    from uwf_git.git.repository import BLOB
+
+    kind, data = repository.read_within(oid, LARGEST)
+    if kind != BLOB:
+        raise ValueError(f"object {oid} is no file")
+    return data
+
+
+def _attempts_id(data: bytes) -> Oid:
+    text = data.decode("ascii", "replace").rstrip("\n")
+    if len(text) != 40:
+        raise ValueError("it names no attempt")
+    return Oid(hex=text)
+
+
+def _tag_id(raw: bytes) -> Oid:
+    return _id(b"tag", raw)
+
+
+def _id(kind: bytes, content: bytes) -> Oid:
+    return Oid(raw=hashlib.sha1(b"%s %d\0%s" % (kind, len(content), content)).digest())
+
+
+# Folding
+
+
+def fold_before(repository: Repository, before: int) -> dict[str, int]:
+    """Folds the threads that ended before a time in Unix seconds. Moves `refs/uwf/folded/<month>`, then
+    deletes what is folded: `refs/uwf/archive/`, `attempts/` and `forks/<ULID>`. Returns how many threads
+    each month took in. What can't be read stays where it is, for `uwf doctor` to name. Raises HeadMoved
+    where a ref moves too often."""
+    archives = repository.refs(layout.ARCHIVE)
+    attempts, forks = repository.refs(layout.ATTEMPTS), repository.refs(layout.FORKS)
+    months: dict[str, dict[ThreadId, Folded]] = {}
+    for name, oid in archives.items():
+        thread = ThreadId(name.removeprefix(layout.ARCHIVE))
+        entry = _foldable(
+            repository, thread, oid, attempts.get(layout.ATTEMPTS + thread), forks.get(layout.FORKS + thread)
+        )
+        if entry is not None and entry.ended.time < before:
+            months.setdefault(month_of(entry.ended.time), {})[thread] = entry
+    taken = {}
+    for month, found in sorted(months.items()):
+        taken[month] = _add(repository, month, found)
+        tidy(repository, month)
+    return taken
+
+
+def _foldable(
+    repository: Repository, thread: ThreadId, tag: Oid, attempts: Oid | None, fork: Oid | None
+) -> Folded | None:
+    if not is_thread_id(thread):
+        return None
+    try:
+        entry = _entry(thread, _tag(repository, tag), attempts, _tag(repository, fork) if fork else None)
+        for commit in entry.commits:
+            repository.commit(commit)
+    except (UwfError, ValueError, LookupError, OverflowError):
+        return None
+    return entry
+
+
+def _tag(repository: Repository, oid: Oid) -> bytes:
+    kind, data = repository.read_within(oid, LARGEST)
+    if kind != TAG:
+        raise ValueError(f"object {oid} is no tag")
+    return data
+
+
+def _add(repository: Repository, month: str, found: Mapping[ThreadId, Folded]) -> int:
+    ref = layout.FOLDED + month
+    for _ in range(TRIES):
+        tip = repository.ref(ref)
+        there = read(repository, tip, month) if tip else None
+        known = there.threads if there else {}
+        union = _union(repository, known, found)
+        needed = _needed(found.values(), there.held if there else frozenset())
+        if not needed and union == known:
+            return 0
+        commit = _write(repository, month, union, [tip] if tip else [], needed)
+        try:
+            repository.put_ref(ref, tip, commit)
+        except HeadMoved:
+            continue  # another process folded the same month
+        return len(found.keys() - known.keys())
+    raise HeadMoved(f"{ref} moves too often to fold into it", "repeat")
+
+
+def tidy(repository: Repository, month: str) -> int:
+    """Deletes the archive, attempts and fork refs whose threads the month's fold holds as they are.
+    Returns how many."""
+    tip = repository.ref(layout.FOLDED + month)
+    if tip is None:
+        return 0
+    fold = read(repository, tip, month)
+    doomed: dict[str, Oid] = {}
+    for name, oid in repository.refs(layout.ARCHIVE).items():
+        entry = fold.threads.get(ThreadId(name.removeprefix(layout.ARCHIVE)))
+        if entry is not None and (oid == entry.tag or _holds_tag(repository, fold, oid)):
+            doomed[name] = oid
+    for name, oid in repository.refs(layout.ATTEMPTS).items():
+        if ThreadId(name.removeprefix(layout.ATTEMPTS)) in fold.threads and oid in fold.held:
+            doomed[name] = oid
+    for name, oid in repository.refs(layout.FORKS).items():
+        entry = fold.threads.get(ThreadId(name.removeprefix(layout.FORKS)))
+        if entry is not None and entry.fork is not None and _tag_id(entry.fork) == oid:
+            doomed[name] = oid
+    return _delete(repository, doomed)
+
+
+def _holds_tag(repository: Repository, fold: Fold, tag: Oid) -> bool:
+    try:
+        return parse_tag(_tag(repository, tag)).target in fold.held
+    except (UwfError, ValueError):
+        return False
+
+
+def _delete(repository: Repository, doomed: Mapping[str, Oid]) -> int:
+    """Packed refs are one file, which libgit2 writes anew for each; git does it once for all."""
+    if len(doomed) > ONE_BY_ONE:
+        from uwf_git.git.program import Git
+
+        orders = "".join(f"delete {name} {oid}\n" for name, oid in doomed.items())
+        if Git(repository.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False).code == 0:
+            return len(doomed)
+    deleted = 0
+    for name, oid in doomed.items():
+        try:
+            repository.delete_ref(name, oid)
+            deleted += 1
+        except HeadMoved:
+            continue  # it holds something new, or is gone already
+    return deleted
+
+
+def remove(repository: Repository, thread: ThreadId) -> bool:
+    """Takes a thread out of every fold it is in. The folds of the months it was in begin anew, without
+    the past that still held it. Returns whether it was in any."""
+    removed = False
+    for ref, tip in repository.refs(layout.FOLDED).items():
+        month = ref.removeprefix(layout.FOLDED)
+        fold = read(repository, tip, month)
+        if thread not in fold.threads:
+            continue
+        removed = True
+        rest = {name: entry for name, entry in fold.threads.items() if name != thread}
+        if not rest:
+            repository.delete_ref(ref, tip)
+            continue
+        kept = {commit for entry in rest.values() for commit in entry.commits}
+        others = fold.held - set(fold.threads[thread].commits) - kept
+        heads = _needed(rest.values(), frozenset()) + sorted(others, key=str)
+        repository.move_ref(ref, tip, _write(repository, month, rest, [], heads))
+    return removed
+
+
+# Merging
+
+
+def merge(repository: Repository, mine: Oid, theirs: Oid) -> Oid:
+    """Two machines folded the same month: the fold of both. That is one of the two where it holds all of
+    the other; else a new commit with both as parents. Moves no ref. Raises StoreDamaged."""
+    one, other = read(repository, mine), read(repository, theirs)
+    if one.month != other.month:
+        raise _damaged(theirs, f"it is a fold of {other.month}, not of {one.month}")
+    if theirs in one.chain:
+        return mine
+    union = _union(repository, one.threads, other.threads)
+    if mine in other.chain or (union == other.threads and one.held <= other.held):
+        return theirs
+    return _write(repository, one.month, union, [mine, theirs], [])
+
+
+def _union(
+    repository: Repository, one: Mapping[ThreadId, Folded], other: Mapping[ThreadId, Folded]
+) -> dict[ThreadId, Folded]:
+    union = dict(one)
+    for thread, entry in other.items():
+        union[thread] = _preferred(repository, union[thread], entry) if thread in union else entry
+    return union
+
+
+def _preferred(repository: Repository, one: Folded, other: Folded) -> Folded:
+    """What counts where a thread was ended twice, or has other attempts: the longer history, then the
+    earlier end. Whoever decides it, and in whichever order, comes to the same."""
+    if one == other:
+        return one
+    first, second = sorted((one, other), key=lambda entry: (entry.ended.time, str(entry.tag)))
+    longer = _descends(repository, second.ended.target, first.ended.target)
+    chosen = second if longer and second.ended.target != first.ended.target else first
+    attempts = sorted({each for each in (one.attempts, other.attempts) if each}, key=str)
+    if len(attempts) == 2:
+        attempts = attempts[1:] if _descends(repository, attempts[1], attempts[0]) else attempts[:1]
+    forks = sorted(each for each in (one.fork, other.fork) if each)
+    return chosen._replace(attempts=attempts[0] if attempts else None, fork=forks[0] if forks else None)
+
+
+def _descends(repository: Repository, commit: Oid, ancestor: Oid) -> bool:
+    """Whether a chain of first parents leads from one to the other."""
+    at: Oid | None = commit
+    while at is not None and at != ancestor:
+        parents = repository.commit(at).parents
+        at = parents[0] if parents else None
+    return at is not None
+
+
+# Writing
+
+
+def _needed(entries: Iterable[Folded], held: frozenset[Oid]) -> list[Oid]:
+    """What entries name and no fold keeps yet, each once, in order."""
+    return [oid for oid in dict.fromkeys(c for entry in entries for c in entry.commits) if oid not in held]
+
+
+def _write(
+    repository: Repository,
+    month: str,
+    threads: Mapping[ThreadId, Folded],
+    folds: Sequence[Oid],
+    heads: Sequence[Oid],
+) -> Oid:
+    files: dict[str, bytes | Oid] = {}
+    for thread, entry in threads.items():
+        files[f"{_ARCHIVE}/{thread}"] = entry.raw
+        if entry.attempts:
+            files[f"{_ATTEMPTS}/{thread}"] = f"{entry.attempts}\n".encode()
+        if entry.fork:
+            files[f"{_FORKS}/{thread}"] = entry.fork
+    _pack(repository, {content for content in files.values() if isinstance(content, bytes)})
+    tree = repository.write_folder(files)
+    text = message(month, len(threads))
+    parents, waiting = list(folds), list(heads)
+    while True:
+        room = PARENTS - len(parents)
+        commit = repository.write_commit(tree, [*parents, *waiting[:room]], repository.user, text)
+        parents, waiting = [commit], waiting[room:]
+        if not waiting:
+            return commit
+
+
+def _pack(repository: Repository, contents: Iterable[bytes]) -> None:
+    """Writes many blobs as one pack, for each loose object is synced to disk by itself. Where git
+    fails they are still to be written one by one."""
+    missing = [content for content in contents if not repository.has(_id(b"blob", content))]
+    if len(missing) > ONE_BY_ONE:
+        from uwf_git.git.program import Git
+
+        stream = b"".join(b"blob\ndata %d\n%s\n" % (len(content), content) for content in missing)
+        order = ("-c", "fastimport.unpackLimit=1", "fast-import", "--quiet")
+        Git(repository.path).run(*order, stdin=stream, check=False)
+
+
+def _damaged(commit: Oid, reason: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"fold {commit} is not what uwf writes: {reason}", "fetch the ref that leads to it from a remote"
+    )

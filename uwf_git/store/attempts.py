@@ -1,0 +1,176 @@
+"""Failed attempts: `refs/uwf/attempts/<ULID>`, a chain of commits beside the thread.
+
+Nothing an agent produced is thrown away: what came of a failed step is kept here, and the next step
+can carry on from it. A commit's first parent is the attempt before, or the head where there is none;
+when the head has moved since, it is the second parent. Its tree is the head's with `attempts/` added.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
+from uwf_git.git.repository import Entry, Oid, Person
+from uwf_git.store import layout, pages
+from uwf_git.store.index import CommitRow
+from uwf_git.store.nodes import Store
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import ATTEMPT
+
+
+class Attempt(NamedTuple):
+    """One failed attempt. `prev` is the head it was made on (None at the start); `time` Unix seconds."""
+
+    hash: Hash
+    number: int
+    prev: Hash | None
+    role: str
+    agent: str
+    error: str
+    detail: Hash | None
+    stdout: str
+    stderr: str
+    time: int
+
+
+class Attempts:
+    """The failed attempts of one store's threads."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._repository = store.repository
+
+    def record(self, head: Head, payload: dict[str, Any]) -> Attempt:
+        """Keeps a failed attempt. Moves `refs/uwf/attempts/<ULID>`."""
+        node = self._store.put(ATTEMPT, payload)
+        ref = layout.ATTEMPTS + head.thread
+        for _ in range(10):
+            tip = self._repository.ref(ref)
+            number = self._count(tip) + 1
+            commit = self._commit(head, node, payload, number, tip)
+            try:
+                self._repository.put_ref(ref, tip, commit)
+            except HeadMoved:
+                continue
+            self._store.take_in(commit)
+            return self._attempt(commit, number)
+        raise HeadMoved(f"{ref} moves too often to add an attempt", "repeat")
+
+    def tip(self, thread: ThreadId) -> Oid | None:
+        """The commit of a thread's newest attempt."""
+        tip = self._repository.ref(layout.ATTEMPTS + thread)
+        if tip is None and (folded := self._store.folded(thread)) and folded.attempts:
+            tip = Oid(raw=folded.attempts)
+        return tip
+
+    def all(self, thread: ThreadId) -> list[Attempt]:
+        """Every attempt of a thread, oldest first."""
+        tip = self.tip(thread)
+        commits: list[Oid] = []
+        while tip is not None and self._store.take_in(tip).kind == "attempt":
+            commits.append(tip)
+            parents = self._repository.commit(tip).parents
+            tip = parents[0] if parents else None
+        return [self._attempt(commit, number) for number, commit in enumerate(reversed(commits), 1)]
+
+    def rows(self, tip: Oid) -> list[CommitRow]:
+        """The attempts that a commit leads to, oldest first."""
+        found: list[CommitRow] = []
+        row = self._store.take_in(tip)
+        while row.kind == "attempt":
+            found.append(row)
+            if row.parent is None:
+                break
+            row = self._store.take_in(Oid(raw=row.parent))
+        return found[::-1]
+
+    def put_on(self, tip: Oid, row: CommitRow) -> Oid:
+        """An attempt once more, after another one: a commit without a ref."""
+        oid = Oid(raw=row.oid)
+        old = self._repository.commit(oid)
+        added = [
+            entry
+            for entry in self._folders(old.tree)
+            if entry.name.endswith(f"-{layout.slug(row.role or '')}")
+        ]
+        if not added:
+            raise StoreDamaged(f"commit {oid} has no folder for its attempt", "see: uwf verify")
+        number = self._count(tip) + 1
+        before = self._repository.file(self._repository.commit(tip).tree, "attempts")
+        assert before is not None
+        tree = self._repository.graft(old.tree, ["attempts"], before)
+        folder = layout.attempt_folder(number, row.role or "")
+        tree = self._repository.graft(tree, folder, added[-1].oid)
+        message = re.sub(r"^attempt \d+", f"attempt {number:04d}", old.message)
+        head = self._head_of(oid)
+        parents = (tip,) if self._head_of(tip) == head else (tip, head)
+        commit = self._repository.rewrite_commit(oid, tree, parents, message)
+        self._store.take_in(commit)
+        return commit
+
+    def _folders(self, tree: Oid) -> tuple[Entry, ...]:
+        folder = self._repository.file(tree, "attempts")
+        return self._repository.tree(folder) if folder else ()
+
+    def _head_of(self, attempt: Oid) -> Oid:
+        """The head that an attempt was made on: its own last parent, or that of the attempt before."""
+        while True:
+            parents = self._repository.commit(attempt).parents
+            if len(parents) > 1 or self._store.take_in(parents[0]).kind != "attempt":
+                return parents[-1]
+            attempt = parents[0]
+
+    def failed(self, head: Head) -> bool:
+        """Whether the last thing that happened on this head was a failed attempt."""
+        tip = self._repository.ref(layout.ATTEMPTS + head.thread)
+        if tip is None:
+            return False
+        row = self._store.take_in(tip)
+        prev = head.node if head.row.kind == "step" else None
+        return row.kind == "attempt" and bool(self._store.get(row.node).payload["prev"] == prev)
+
+    def _count(self, tip: Oid | None) -> int:
+        return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
+
+    def _commit(self, head: Head, node: Hash, payload: dict[str, Any], number: int, tip: Oid | None) -> Oid:
+        detail = self._store.get(payload["detail"]) if payload["detail"] else None
+        answer = pages.answer_of(None, detail.type, detail.payload) if detail else None
+        tree = self._repository.commit(head.commit).tree
+        if tip is not None:
+            before = self._repository.file(self._repository.commit(tip).tree, "attempts")
+            if before is not None:
+                tree = self._repository.graft(tree, ["attempts"], before)
+        stop = frozenset(h for h in (payload["start"], payload["prev"]) if h)
+        files: dict[str, bytes | Oid] = {"README.md": pages.attempt_readme(payload, answer)}
+        for found, _content in self._store.walk(node, stop):
+            files[f"nodes/{layout.node_file(found)}"] = self._store.blob_of(found)
+        folder = self._repository.write_folder(files)
+        tree = self._repository.graft(tree, layout.attempt_folder(number, payload["role"]), folder)
+        text = layout.attempt_message(number, node, payload)
+        parents = [tip] if tip is not None else []
+        if tip is None or self._head_of(tip) != head.commit:
+            parents.append(head.commit)
+        agent = layout.one_line(payload["agent"], 60)
+        author = Person(agent, f"{layout.slug(agent)}@agents.invalid")
+        try:
+            return self._repository.write_commit(tree, parents, author, text)
+        except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it
+            return self._repository.write_commit(tree, parents, author, text, sign=False)
+
+    def _attempt(self, commit: Oid, number: int) -> Attempt:
+        row = self._store.take_in(commit)
+        payload = self._store.get(row.node).payload
+        return Attempt(
+            row.node,
+            number,
+            payload["prev"],
+            payload["role"],
+            payload["agent"],
+            payload["error"],
+            payload["detail"],
+            payload.get("stdout", ""),
+            payload.get("stderr", ""),
+            row.time,
+        )

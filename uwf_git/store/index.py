@@ -1,0 +1,367 @@
+"""The local index: what git can't answer quickly, in a SQLite file of the private folder.
+
+    nodes      node hash -> type, blob id
+    commits    commit id -> what the commit records: a workflow version, a start, a step, an attempt, a pin
+    archives   tag id -> the commit it ends, completed or killed, why
+    folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
+    tips       ref name -> the id it was seen at, and what was wrong with it
+    decisions  StepNode or StartNode hash -> what the moderator said, as JSON
+    spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON
+
+All of it is derived from refs and objects, never shared, and may be deleted at any time: whoever
+misses something takes the refs in again. That is also why nothing here is synced to disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.values.ids import Hash, ThreadId
+
+VERSION = 4
+BUSY_SECONDS = 30
+
+_TABLES = """
+CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL) WITHOUT ROWID;
+CREATE INDEX nodes_by_type ON nodes (type);
+CREATE TABLE commits (
+    oid BLOB PRIMARY KEY, kind TEXT NOT NULL, node TEXT NOT NULL, parent BLOB, start TEXT, workflow TEXT,
+    name TEXT, role TEXT, number INTEGER NOT NULL, asks INTEGER NOT NULL, time INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX commits_by_node ON commits (node);
+CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
+CREATE TABLE folded (
+    thread TEXT, ref TEXT, tag BLOB NOT NULL, attempts BLOB, fork BLOB, problem TEXT, PRIMARY KEY (thread, ref)
+) WITHOUT ROWID;
+CREATE TABLE tips (name TEXT PRIMARY KEY, oid BLOB NOT NULL, tip BLOB, problem TEXT) WITHOUT ROWID;
+CREATE TABLE decisions (hash TEXT PRIMARY KEY, decision TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class CommitRow(NamedTuple):
+    """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is
+    about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human;
+    `time` Unix seconds. For a workflow version only `node` and `name` are filled."""
+
+    oid: bytes
+    kind: str
+    node: Hash
+    parent: bytes | None
+    start: Hash | None
+    workflow: Hash | None
+    name: str | None
+    role: str | None
+    number: int
+    asks: bool
+    time: int
+
+
+class ArchiveRow(NamedTuple):
+    """An archive tag: how the thread ended (`completed` or `killed`) and why."""
+
+    oid: bytes
+    target: bytes
+    status: str
+    reason: str
+    time: int
+
+
+class FoldedRow(NamedTuple):
+    """A thread in the fold that a ref leads to: the id of its archive tag, of its newest attempt, and the
+    content of its fork tag; `problem` is None when its commits were taken in."""
+
+    thread: ThreadId
+    ref: str
+    tag: bytes
+    attempts: bytes | None
+    fork: bytes | None
+    problem: str | None
+
+
+class Tip(NamedTuple):
+    """Where a ref was last seen; `tip` is the commit behind a tag; `problem` is None when all was taken in."""
+
+    name: str
+    oid: bytes
+    tip: bytes | None
+    problem: str | None
+
+
+class Index:
+    """The index of one repository. A damaged file is thrown away and begun anew; where the folder
+    can't be written the index lives in memory for as long as the process does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "index.db"
+        self._depth = 0
+        self._db = self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            return self._connect(str(self._path))
+        except sqlite3.OperationalError:
+            return self._connect(":memory:")
+        except OSError:
+            return self._connect(":memory:")
+        except sqlite3.DatabaseError:
+            self._discard()
+            return self._connect(str(self._path))
+
+    def _connect(self, path: str) -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; the default lets the log grow to 4 MB
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version != VERSION:
+                db.execute("PRAGMA journal_mode = WAL")
+                self._create(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")  # of several processes that find no tables, one makes them
+        if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+                db.execute(f'DROP TABLE "{table}"')
+            for statement in _TABLES.split(";"):
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {VERSION}")
+        db.execute("COMMIT")
+
+    def _discard(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def reset(self) -> None:
+        """Throws everything away."""
+        self._db.close()
+        with contextlib.suppress(OSError):
+            self._discard()
+        self._depth = 0
+        self._db = self._open()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Makes what is written inside one write. May be nested."""
+        self._depth += 1
+        try:
+            if self._depth == 1:
+                self._run("BEGIN IMMEDIATE")
+            yield
+            if self._depth == 1:
+                self._run("COMMIT")
+        except BaseException:
+            if self._depth == 1 and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._depth = max(0, self._depth - 1)
+
+    def _run(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(sql, values)
+        except sqlite3.OperationalError as error:
+            if "readonly" in str(error) or "unable to open" in str(error) or "full" in str(error):
+                self._to_memory()
+                return self._db.execute(sql, values)
+            if "no such table" not in str(error) and "disk I/O" not in str(error):
+                raise
+            self.reset()
+        except sqlite3.DatabaseError:
+            self.reset()
+        if sql == "COMMIT":  # what was in the transaction went with the damaged file
+            return self._db.execute("SELECT 1")
+        return self._db.execute(sql, values)
+
+    def _to_memory(self) -> None:
+        """A read-only or full disk must not keep anybody from reading the store."""
+        memory = self._connect(":memory:")
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            self._db.backup(memory)
+        self._db.close()
+        self._db = memory
+        if self._depth:
+            self._db.execute("BEGIN")
+
+    # Nodes
+
+    def node(self, node: str) -> tuple[Hash, bytes] | None:
+        """A node's type and blob id."""
+        row: tuple[Hash, bytes] | None = self._run(
+            "SELECT type, blob FROM nodes WHERE hash = ?", (node,)
+        ).fetchone()
+        return row
+
+    def blobs(self) -> list[tuple[Hash, bytes]]:
+        """Every node with the id of its blob."""
+        return self._run("SELECT hash, blob FROM nodes").fetchall()
+
+    def commit_ids(self) -> list[bytes]:
+        """Every commit that was taken in."""
+        return [row[0] for row in self._run("SELECT oid FROM commits")]
+
+    def forget(self, nodes: Iterable[Hash], commits: Iterable[bytes]) -> None:
+        """Forgets what is gone from the repository."""
+        with self.transaction():
+            for node in nodes:
+                self._run("DELETE FROM nodes WHERE hash = ?", (node,))
+            for oid in commits:
+                self._run("DELETE FROM commits WHERE oid = ?", (oid,))
+
+    def node_of_blob(self, blob: bytes) -> Hash | None:
+        """The node that a blob holds. Looks at every node."""
+        row = self._run("SELECT hash FROM nodes WHERE blob = ?", (blob,)).fetchone()
+        return row[0] if row else None
+
+    def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
+        """Takes in (hash, type, blob id); a hash that is there keeps its first blob."""
+        for row in rows:
+            self._run("INSERT OR IGNORE INTO nodes VALUES (?, ?, ?)", row)
+
+    def set_node(self, node: Hash, type_hash: Hash, blob: bytes) -> None:
+        """Takes in a node that was just written, in place of one whose blob is gone."""
+        self._run("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", (node, type_hash, blob))
+
+    def hashes_of_type(self, type_hash: Hash) -> list[Hash]:
+        """The nodes of one type, sorted."""
+        rows = self._run("SELECT hash FROM nodes WHERE type = ? ORDER BY hash", (type_hash,))
+        return [row[0] for row in rows]
+
+    def hashes_with_prefix(self, prefix: str) -> list[Hash]:
+        """The node hashes that begin so; at most 20."""
+        rows = self._run(
+            "SELECT hash FROM nodes WHERE hash >= ? AND hash < ? ORDER BY hash LIMIT 20",
+            (prefix, prefix + "~"),
+        )
+        return [row[0] for row in rows]
+
+    def node_count(self) -> int:
+        """How many nodes are known."""
+        return int(self._run("SELECT count(*) FROM nodes").fetchone()[0])
+
+    # Commits and refs
+
+    def commit(self, oid: bytes) -> CommitRow | None:
+        """What a commit records, if it was taken in."""
+        row = self._run("SELECT * FROM commits WHERE oid = ?", (oid,)).fetchone()
+        return _commit_row(row) if row else None
+
+    def commits_of(self, node: str) -> list[CommitRow]:
+        """The commits about a node, oldest first."""
+        rows = self._run("SELECT * FROM commits WHERE node = ? ORDER BY time, oid", (node,))
+        return [_commit_row(row) for row in rows]
+
+    def add_commit(self, row: CommitRow) -> None:
+        """Takes in a commit."""
+        self._run("INSERT OR REPLACE INTO commits VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
+
+    def archive(self, oid: bytes) -> ArchiveRow | None:
+        """What an archive tag says, if it was taken in."""
+        row = self._run("SELECT * FROM archives WHERE oid = ?", (oid,)).fetchone()
+        return ArchiveRow(*row) if row else None
+
+    def add_archive(self, row: ArchiveRow) -> None:
+        """Takes in an archive tag."""
+        self._run("INSERT OR REPLACE INTO archives VALUES (?,?,?,?,?)", row)
+
+    def tips(self, prefix: str = "") -> dict[str, Tip]:
+        """Every ref under a prefix as last seen."""
+        sql = "SELECT * FROM tips WHERE name >= ? AND name < ?"
+        return {row[0]: Tip(*row) for row in self._run(sql, (prefix, prefix + "~"))}
+
+    def set_tip(self, tip: Tip) -> None:
+        """Remembers where a ref was seen."""
+        self._run("INSERT OR REPLACE INTO tips VALUES (?,?,?,?)", tip)
+
+    def drop_tip(self, name: str) -> None:
+        """Forgets a ref that is gone."""
+        self._run("DELETE FROM tips WHERE name = ?", (name,))
+
+    def tip_commits(self, prefix: str) -> dict[str, CommitRow]:
+        """The commits that the refs under a prefix were last seen at."""
+        rows = self._run(
+            "SELECT tips.name, commits.* FROM tips JOIN commits ON tips.tip = commits.oid"
+            " WHERE tips.name >= ? AND tips.name < ?",
+            (prefix, prefix + "~"),
+        )
+        return {row[0]: _commit_row(row[1:]) for row in rows}
+
+    def archives(self) -> dict[bytes, ArchiveRow]:
+        """Every archive tag taken in, by its id."""
+        return {row[0]: ArchiveRow(*row) for row in self._run("SELECT * FROM archives")}
+
+    # Folded threads
+
+    def folded(self, thread: str) -> FoldedRow | None:
+        """Where a thread is folded; of several folds, the first by month."""
+        sql = "SELECT * FROM folded WHERE thread = ? ORDER BY ref LIMIT 1"
+        row = self._run(sql, (thread,)).fetchone()
+        return FoldedRow(*row) if row else None
+
+    def folded_threads(self) -> set[ThreadId]:
+        """Every thread that is folded."""
+        return {row[0] for row in self._run("SELECT thread FROM folded")}
+
+    def folded_heads(self, damaged: bool) -> list[tuple[FoldedRow, ArchiveRow | None, CommitRow | None]]:
+        """What is folded, with what the tag says and the commit it is on; `damaged`: only what has a
+        problem. The first fold of a thread comes last, so that it counts."""
+        rows = self._run(
+            "SELECT folded.*, archives.*, commits.* FROM folded"
+            " LEFT JOIN archives ON archives.oid = folded.tag"
+            " LEFT JOIN commits ON commits.oid = archives.target"
+            + (" WHERE folded.problem IS NOT NULL" if damaged else "")
+            + " ORDER BY folded.ref DESC"
+        )
+        return [
+            (
+                FoldedRow(*row[:6]),
+                ArchiveRow(*row[6:11]) if row[6] is not None else None,
+                _commit_row(row[11:]) if row[11] is not None else None,
+            )
+            for row in rows
+        ]
+
+    def set_folded(self, ref: str, rows: Iterable[FoldedRow]) -> None:
+        """Remembers what the fold holds that a ref leads to, in place of what it held before."""
+        self._run("DELETE FROM folded WHERE ref = ?", (ref,))
+        for row in rows:
+            self._run("INSERT INTO folded VALUES (?,?,?,?,?,?)", row)
+
+    # Decisions and sums: pure functions of a head, so a cached one never goes stale
+
+    def decision(self, head: Hash) -> str | None:
+        """The moderator's decision at a head, as JSON, if it was remembered."""
+        row = self._run("SELECT decision FROM decisions WHERE hash = ?", (head,)).fetchone()
+        return row[0] if row else None
+
+    def set_decision(self, head: Hash, decision: str) -> None:
+        """Remembers a decision."""
+        self._run("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (head, decision))
+
+    def spent(self, at: str) -> str | None:
+        """What was spent up to a StepNode or an attempt's commit, as JSON, if it was remembered."""
+        row = self._run("SELECT spent FROM spending WHERE hash = ?", (at,)).fetchone()
+        return row[0] if row else None
+
+    def set_spent(self, at: str, spent: str) -> None:
+        """Remembers a sum."""
+        self._run("INSERT OR REPLACE INTO spending VALUES (?, ?)", (at, spent))
+
+
+def _commit_row(row: Sequence[Any]) -> CommitRow:
+    return CommitRow(*row)

@@ -1,0 +1,232 @@
+"""Where things stand in a commit's tree, and what its message says: the parts of the format that a
+stranger with plain git sees.
+
+    .gitattributes                       marks node files as generated, so forges fold them
+    README.md                            what this thread is (from its start on)
+    workflow.yaml                        the definition as its author wrote it
+    workflow/{README.md,nodes/,include/} the workflow's page, its nodes, the files it includes
+    start/{README.md,nodes/}             the prompt
+    steps/0003-reviewer/{README.md,nodes/}   one step; from 100 on steps/01xx/0100-reviewer
+    attempts/0001-reviewer/{README.md,nodes/}  only on refs/uwf/attempts/<ULID>
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
+from uwf_git.values.kinds import status_of
+
+GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
+
+NAMESPACE = "refs/uwf/"
+WORKFLOWS = "refs/uwf/workflows/"
+THREADS = "refs/uwf/threads/"
+ARCHIVE = "refs/uwf/archive/"
+ATTEMPTS = "refs/uwf/attempts/"
+PINS = "refs/uwf/nodes/"
+FORKS = "refs/uwf/forks/"
+FOLDED = "refs/uwf/folded/"
+PROPOSALS = "refs/uwf/proposals/"
+REMOTES = "refs/uwf/remotes/"
+
+# What travels. Workflows and starts before the threads that stand on them, archives before the active
+# refs they end, so that whoever is cut off in between has something that makes sense.
+SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, THREADS, ATTEMPTS, PINS)
+OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS)
+# Where a remote's published branches are, and where those of workflows are tracked.
+BRANCHES = "refs/heads/uwf/"
+WORKFLOW_BRANCHES = BRANCHES + "workflows/"
+
+_NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
+_UNSAFE = re.compile(r"[^\w.-]+")
+_MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
+_TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
+
+
+def is_shared_ref(name: str) -> bool:
+    """Whether a ref is one that travels, and its name one that uwf makes. Others are never fetched."""
+    for prefix in SHARED:
+        if name.startswith(prefix):
+            rest = name.removeprefix(prefix)
+            if prefix == WORKFLOWS:
+                from uwf_git.values.names import name_problem
+
+                return name_problem(rest) is None
+            if prefix == FOLDED:
+                return _MONTH.fullmatch(rest) is not None
+            return is_hash(rest) if prefix == PINS else is_thread_id(rest)
+    return False
+
+
+def is_thread_ref(name: str) -> bool:
+    """Whether a ref belongs to one thread: the last part of its name is the thread's id."""
+    return name.startswith(OF_THREADS)
+
+
+def namespace_of(ref: str) -> str:
+    """A ref's name without its last part: `refs/uwf/threads/`."""
+    return ref[: ref.rindex("/") + 1]
+
+
+def thread_of(ref: str) -> ThreadId:
+    """The thread that a ref of OF_THREADS is about."""
+    return ThreadId(ref[ref.rindex("/") + 1 :])
+
+
+def tracking(remote: str, name: str) -> str:
+    """Where a remote's shared ref, or its branch of a published workflow, is tracked."""
+    if name.startswith(WORKFLOW_BRANCHES):
+        return f"{REMOTES}{remote}/branches/workflows/{name.removeprefix(WORKFLOW_BRANCHES)}"
+    return f"{REMOTES}{remote}/{name.removeprefix(NAMESPACE)}"
+
+
+def tracked(remote: str, name: str) -> str:
+    """The remote's name of what a tracking ref tracks: the inverse of `tracking`."""
+    rest = name.removeprefix(f"{REMOTES}{remote}/")
+    if rest.startswith("branches/"):
+        return BRANCHES + rest.removeprefix("branches/")
+    return NAMESPACE + rest
+
+
+def node_file(node: Hash) -> str:
+    """The name of a node's file in a nodes/ folder."""
+    return f"{node}.json"
+
+
+def node_in_path(path: str) -> Hash | None:
+    """The hash that a path promises, if it is a node's."""
+    match = _NODE_FILE.search(path)
+    return Hash(match.group(1)) if match and is_hash(match.group(1)) else None
+
+
+def slug(role: str) -> str:
+    """A role's name as part of a path: letters, digits, dots and dashes, at most 40."""
+    return (
+        _UNSAFE.sub("-", role.removeprefix("$").lower() if role.startswith("$") else role).strip(".-")[:40]
+        or "role"
+    )
+
+
+def step_folder(number: int, role: str) -> tuple[str, ...]:
+    """The folders of a step below the root: ("steps", "0003-reviewer"), and from step 100 on with a
+    century between, so that no folder outgrows a few hundred entries."""
+    name = f"{number:04d}-{slug(role)}"
+    if number < 100:
+        return ("steps", name)
+    return ("steps", f"{number // 100:02d}xx", name)
+
+
+def attempt_folder(number: int, role: str) -> tuple[str, ...]:
+    """The folders of a failed attempt below the root."""
+    return ("attempts", f"{number:04d}-{slug(role)}")
+
+
+class Trailers(NamedTuple):
+    """What the trailers of a commit message name: the kind of record and the node it is about."""
+
+    kind: str
+    node: Hash
+
+
+_KIND_TRAILERS = {
+    "Uwf-Workflow": "workflow",
+    "Uwf-Start": "start",
+    "Uwf-Step": "step",
+    "Uwf-Attempt": "attempt",
+    "Uwf-Node": "pin",
+}
+
+
+FOLD_TRAILER = "Uwf-Fold"
+
+
+def message(subject: str, trailers: dict[str, str], body: str = "") -> str:
+    """A commit message whose last paragraph are trailers."""
+    parts = [one_line(subject, 100)]
+    if body:
+        parts.append(body.strip())
+    parts.append("\n".join(f"{key}: {one_line(value, 200)}" for key, value in trailers.items() if value))
+    return "\n\n".join(parts) + "\n"
+
+
+def workflow_message(name: str, node: Hash) -> str:
+    """The message of a workflow version."""
+    return message(f"workflow {name} {node}", {"Uwf-Workflow": node})
+
+
+def start_message(workflow: str, prompt: str, node: Hash) -> str:
+    """The message of a thread's beginning: its subject is the workflow and the task's first line."""
+    first = next((line for line in prompt.splitlines() if line.strip()), "start")
+    return message(f"start {workflow}: {first}", {"Uwf-Start": node})
+
+
+def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, extraction: str) -> str:
+    """The message of a step. `verdict` is the `summary` of its output, `extraction` "" where the detail has
+    none."""
+    return message(
+        f"{number:04d} {one_line(role, 40)}" + (f": {verdict}" if verdict else ""),
+        {"Uwf-Step": node, "Uwf-Role": role, "Uwf-Agent": agent, "Uwf-Extraction": extraction},
+    )
+
+
+def attempt_message(number: int, node: Hash, payload: Mapping[str, Any]) -> str:
+    """The message of a failed attempt, from the Attempt's payload."""
+    return message(
+        f"attempt {number:04d} {one_line(payload['role'], 40)}: {payload['error']}",
+        {"Uwf-Attempt": node, "Uwf-Role": payload["role"], "Uwf-Agent": payload["agent"]},
+    )
+
+
+def pin_message(node: Hash) -> str:
+    """The message of a commit that keeps a node put by hand."""
+    return message(f"node {node}", {"Uwf-Node": node})
+
+
+def parse_message(text: str) -> Trailers | None:
+    """The record a message declares in its last paragraph; None where it is no commit of ours."""
+    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
+    for line in last.split("\n"):
+        match = _TRAILER.match(line)
+        if match and match.group(1) in _KIND_TRAILERS and is_hash(match.group(2)):
+            return Trailers(_KIND_TRAILERS[match.group(1)], Hash(match.group(2)))
+    return None
+
+
+def folded_month(text: str) -> str | None:
+    """The month that a message says a fold is of; None where it is that of another commit."""
+    last = text.rstrip("\n").rsplit("\n\n", 1)[-1]
+    match = _TRAILER.match(last.split("\n", 1)[0])
+    if match and match.group(1) == FOLD_TRAILER and _MONTH.fullmatch(match.group(2)):
+        return match.group(2)
+    return None
+
+
+def one_line(text: str, at_most: int) -> str:
+    """Text on one line without control characters, shortened."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return flat if len(flat) <= at_most else flat[: at_most - 1] + "…"
+
+
+def summary(output: Any) -> str:
+    """What an output comes to, in a few words for a commit's subject: its status, else its first
+    verdict (a boolean), else its first short text."""
+    return next(summaries(output), "")
+
+
+def summaries(output: Any) -> Iterator[str]:
+    """What `summary` could say of an output: its fields have an order only for who writes it, a node has
+    them sorted."""
+    status = status_of(output)
+    if status:
+        yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
+    elif isinstance(output, str):
+        yield one_line(output, 60)
+    elif isinstance(output, dict):
+        verdicts = [(key, value) for key, value in output.items() if isinstance(value, bool)]
+        yield from (one_line(key if value else f"not {key}", 60) for key, value in verdicts)
+        if not verdicts:
+            texts = (value for value in output.values() if isinstance(value, str) and value.strip())
+            yield from (one_line(text, 60) for text in texts)

@@ -1,0 +1,113 @@
+"""Where everything is: the storage root and the store's repository. One function decides, once; agents
+are handed the result in their environment and never decide again.
+
+    root     --root > UWF_STORAGE_ROOT > UNCAGED_WORKFLOW_STORAGE_ROOT > WORKFLOW_STORAGE_ROOT
+             > ~/.uncaged/workflow; holds config.yaml and .env
+    store    <root>/store.git, unless none of the first four names a root and the current folder is
+             inside a repository that `uwf init --here` enabled
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.errors import Invalid, NotFound
+from uwf_git.git.repository import PRIVATE, Repository, StoreUnwritable
+
+ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
+STORE_VARIABLE = "UWF_STORE"
+FORMAT = "1"
+
+
+class Location(NamedTuple):
+    """The storage root, the store's git directory, and whether the latter is a project's own."""
+
+    root: Path
+    git_dir: Path
+    here: bool = False
+
+    def environment(self) -> dict[str, str]:
+        """What a child process needs to find the same place."""
+        return {"UWF_STORAGE_ROOT": str(self.root), STORE_VARIABLE: str(self.git_dir)}
+
+
+def locate(root: str | None, environ: Mapping[str, str], cwd: Path) -> Location:
+    """The location that options, environment and current folder lead to. Nothing is created."""
+    if root:
+        chosen = Path(root).expanduser().absolute()
+        return Location(chosen, chosen / "store.git")
+    named = next((environ[name] for name in ROOT_VARIABLES if environ.get(name)), None)
+    if named:
+        chosen = Path(named).expanduser().absolute()
+        handed = environ.get(STORE_VARIABLE)
+        git_dir = Path(handed) if handed else chosen / "store.git"
+        return Location(chosen, git_dir, here=bool(handed) and git_dir != chosen / "store.git")
+    home = Path(environ.get("HOME") or Path("~").expanduser())
+    chosen = home / ".uncaged" / "workflow"
+    enclosing = enclosing_repository(cwd)
+    if enclosing is not None and is_enabled(enclosing):
+        return Location(chosen, enclosing, here=True)
+    return Location(chosen, chosen / "store.git")
+
+
+def enclosing_repository(folder: Path) -> Path | None:
+    """The git directory of the repository around a folder; that of the main one for a worktree."""
+    for parent in (folder, *folder.parents):
+        pointer = parent / ".git"
+        if pointer.is_dir():
+            # As for git, a folder of that name is not enough.
+            if os.path.lexists(pointer / "HEAD"):
+                return pointer
+            continue
+        if pointer.is_file():
+            text = pointer.read_text(encoding="utf-8", errors="replace").strip()
+            if text.startswith("gitdir:"):
+                git_dir = (parent / text.removeprefix("gitdir:").strip()).resolve()
+                common = git_dir / "commondir"
+                return (git_dir / common.read_text().strip()).resolve() if common.is_file() else git_dir
+    return None
+
+
+def is_enabled(git_dir: Path) -> bool:
+    """Whether a repository holds a store."""
+    return (git_dir / PRIVATE / "format").is_file()
+
+
+def enable(repository: Repository) -> None:
+    """Marks a repository as a store, in its private folder: `format` is the version of the layout,
+    readable before anything else is."""
+    marker = repository.private / "format"
+    try:
+        repository.private.mkdir(exist_ok=True)
+        if not marker.exists():
+            # Whole or not at all: another process may read it at this moment.
+            temporary = marker.with_name(f"format.{os.getpid()}")
+            temporary.write_text(FORMAT + "\n")
+            temporary.replace(marker)
+    except OSError as error:
+        raise StoreUnwritable(f"can't write {marker}: {error}", "check permissions and free space") from None
+
+
+def check_format(git_dir: Path) -> None:
+    """Raises NotFound where there is no store, Invalid where a later version made it."""
+    marker = git_dir / PRIVATE / "format"
+    if not git_dir.is_dir():
+        raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
+    if not marker.is_file():
+        return
+    found = marker.read_text(encoding="utf-8", errors="replace").strip()
+    if found != FORMAT:
+        raise Invalid(
+            f"store {git_dir} has format {found[:20]!r}, this uwf knows {FORMAT}", "upgrade uwf-git"
+        )
+
+
+def init(location: Location) -> Repository:
+    """The store's repository, made and marked if need be."""
+    repository = Repository(location.git_dir) if location.here else Repository.create(location.git_dir)
+    check_format(location.git_dir)
+    enable(repository)
+    return repository

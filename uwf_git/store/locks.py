@@ -1,0 +1,199 @@
+"""One step of a thread at a time: flock on a file of the private folder.
+
+The kernel frees the lock when the last process that has the file open dies, so there are no stale
+markers; an agent inherits it, so an agent that outlives its engine still counts as running. "Running"
+is "the lock is held", and who runs is whoever has the file open: no remembered pid is ever trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwf_git.errors import Busy
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.values.ids import ThreadId, is_thread_id
+
+# Whoever asks whether a lock is held takes it for an instant, which must not fail a step.
+PROBE_SECONDS = 0.1
+EXCHANGE_SECONDS = 60
+
+
+class Locks:
+    """The locks of one store, in `<git dir>/uwf/locks/<ULID>`."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "locks"
+
+    @contextlib.contextmanager
+    def hold(self, thread: ThreadId, wait: float = PROBE_SECONDS) -> Iterator[int]:
+        """Holds the thread for the block; yields the file descriptor, which children may inherit.
+        Raises Busy when somebody else still holds it after `wait` seconds."""
+        busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
+        descriptor = self._acquire(thread, wait, busy)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+            self._tidy(thread)
+
+    @contextlib.contextmanager
+    def exchange(self, remote: str, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
+        """Holds a remote for the block, so that of two pulls at the same time the second finds what the
+        first brought. Raises Busy when somebody else still holds it after `wait` seconds."""
+        busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is through")
+        descriptor = self._acquire(f"remote-{remote}", wait, busy)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def held(self) -> set[ThreadId]:
+        """The threads that are running."""
+        try:
+            names = [path.name for path in self._folder.iterdir()]
+        except OSError:
+            return set()
+        return {ThreadId(name) for name in names if is_thread_id(name) and self.is_held(ThreadId(name))}
+
+    def is_held(self, thread: ThreadId) -> bool:
+        """Whether somebody holds the thread's lock."""
+        try:
+            descriptor = os.open(self._folder / thread, os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def end(self, thread: ThreadId, grace: float = 3.0) -> None:
+        """Ends whoever holds the thread: its agent with the agent's process group, and if the engine
+        then doesn't let go, the engine. Waits up to `grace` seconds after each signal. Raises Busy when
+        the lock is still held afterwards."""
+        for whom, number in (
+            (self._agents, signal.SIGTERM),
+            (self._agents, signal.SIGKILL),
+            (self._holders, signal.SIGTERM),
+            (self._holders, signal.SIGKILL),
+        ):
+            found = whom(thread)
+            for pid in found:
+                _signal(pid, number)
+            deadline = time.monotonic() + (grace if found else 0)
+            while self.is_held(thread):
+                if time.monotonic() >= deadline:
+                    break
+                time.sleep(0.02)
+            else:
+                return
+        raise Busy(f"thread {thread} is still running", "end its agent yourself, then repeat")
+
+    def _holders(self, thread: ThreadId) -> list[int]:
+        """The processes that have the lock file open, this one excepted."""
+        path = self._folder / thread
+        if not path.exists():
+            return []
+        if Path("/proc/self/fd").exists():
+            found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+            status = path.stat()
+            return [pid for pid in found if pid != os.getpid() and _has_open(pid, status)]
+        return _holders_by_lsof(path)
+
+    def _agents(self, thread: ThreadId) -> list[int]:
+        """The holders that an engine started: leaders of a group that the parent isn't in. An engine
+        is left alone at first, as it notices the agent's end, records the attempt and lets go."""
+        holders = self._holders(thread)
+        return [pid for pid in holders if _group(pid) == pid and _parent(pid) in (*holders, 1)]
+
+    def _tidy(self, thread: ThreadId) -> None:
+        """Removes the lock file unless somebody else holds it by now, or an agent still does."""
+        path = self._folder / thread
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(descriptor, path):
+                    path.unlink()
+            finally:
+                os.close(descriptor)
+
+    def _acquire(self, name: str, wait: float, busy: Busy) -> int:
+        deadline = time.monotonic() + wait
+        path = self._folder / name
+        while True:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                raise StoreUnwritable(f"can't lock {path}: {error}", "check the folder") from None
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(descriptor, path):
+                    return descriptor
+                os.close(descriptor)  # whoever held it removed the file meanwhile
+            except OSError:
+                os.close(descriptor)
+                if time.monotonic() >= deadline:
+                    raise busy from None
+                time.sleep(0.005)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _has_open(pid: int, wanted: os.stat_result) -> bool:
+    try:
+        links = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+    for link in links:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(link.stat(), wanted):
+                return True
+    return False
+
+
+def _holders_by_lsof(path: Path) -> list[int]:
+    import subprocess
+
+    try:
+        found = subprocess.run(["lsof", "-t", str(path)], capture_output=True, text=True, check=False)
+    except OSError:
+        return []
+    return [int(line) for line in found.stdout.split() if int(line) != os.getpid()]
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return 0
+
+
+def _parent(pid: int) -> int:
+    try:
+        # The name, in parentheses, may itself hold spaces: what counts comes after the last one.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 1
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):
+        if _group(pid) == pid and pid != os.getpgrp():
+            os.killpg(pid, number)
+        else:
+            os.kill(pid, number)

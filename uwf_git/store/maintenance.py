@@ -1,0 +1,106 @@
+"""Packing: git's own, in the background when loose objects have piled up, or at once for who asks.
+
+A step writes about ten small files. Every few hundred steps `git gc --auto` turns them into a pack and
+packs the refs; objects that nothing refers to are kept two weeks, as git does. What it then deletes, the
+index forgets, and what it leaves behind when it is killed can be found and removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.errors import Busy
+from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
+from uwf_git.store.nodes import Store
+
+KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may be about to name them
+STALE_SECONDS = 24 * 60 * 60
+LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
+
+
+class Counts(NamedTuple):
+    """What a repository is made of: loose objects, packs, the bytes of both on disk, refs of uwf."""
+
+    loose: int
+    packs: int
+    bytes: int
+    refs: int
+
+
+def counts(repository: Repository) -> Counts:
+    """What a repository is made of. Raises RemoteFailed where git is not installed."""
+    from uwf_git.git.program import Git
+
+    said = Git(repository.path).run("count-objects", "-v").out.decode("ascii", "replace")
+    found = {
+        key: int(value)
+        for key, _, value in (line.partition(": ") for line in said.splitlines())
+        if value.isdigit()
+    }
+    size = 1024 * (found["size"] + found["size-pack"])
+    return Counts(found["count"], found["packs"], size, len(repository.ref_names(NAMESPACE)))
+
+
+def collect(store: Store, shared: bool) -> None:
+    """Packs objects and refs, and deletes what nothing has referred to for two weeks; in a repository that
+    is shared with code the user's own settings of git say how. Raises Busy while another gc runs,
+    StoreUnwritable where git can't."""
+    from uwf_git.git.program import Git, telling_line
+
+    git = Git(store.repository.path)
+    done = git.run("gc", "--quiet", *([] if shared else [f"--prune={KEPT}"]), check=False)
+    if "gc is already running" in done.err:
+        raise Busy("another git gc is at work on the store", "repeat when it is done")
+    if done.code != 0:
+        raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "see: uwf doctor")
+    git.run("pack-refs", "--all", check=False)
+    forget_deleted(store)
+
+
+def forget_deleted(store: Store) -> int:
+    """Takes nodes and commits out of the index whose objects are gone. Returns how many."""
+    has, index = store.repository.has, store.index
+    nodes = [node for node, blob in index.blobs() if not has(Oid(raw=blob))]
+    commits = [oid for oid in index.commit_ids() if not has(Oid(raw=oid))]
+    index.forget(nodes, commits)
+    return len(nodes) + len(commits)
+
+
+def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
+    """Temporary files that git or libgit2 left among the objects when they were killed, a day ago or more."""
+    before = (time.time() if now is None else now) - STALE_SECONDS
+    objects = repository.path / "objects"
+    found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *objects.glob("??/tmp_obj_*")]
+    return sorted(path for path in found if path.is_file() and path.stat().st_mtime < before)
+
+
+def loose_objects(repository: Repository) -> int:
+    """About how many loose objects there are: as git does, one folder of 256 stands for all."""
+    try:
+        return 256 * len(os.listdir(repository.path / "objects" / "17"))  # noqa: PTH208
+    except OSError:
+        return 0
+
+
+def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
+    """Starts git's packing in the background where it is due; returns whether it did. A repository that
+    is shared with code is packed by the user's own settings. Never waits, never raises."""
+    if loose_objects(repository) <= limit or (git := shutil.which("git")) is None:
+        return False
+    settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
+    try:
+        subprocess.Popen(
+            [git, "--git-dir", str(repository.path), *settings, "gc", "--auto", "--quiet"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return False
+    return True

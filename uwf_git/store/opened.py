@@ -1,0 +1,74 @@
+"""Everything one process has open of one location: the store and what stands on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from uwf_git.store.attempts import Attempts
+from uwf_git.store.location import Location, check_format, locate
+from uwf_git.store.locks import Locks
+from uwf_git.store.nodes import Store
+from uwf_git.store.private import Folders, Runs, Sessions
+from uwf_git.store.threads import Threads
+from uwf_git.store.versions import Registry
+
+if TYPE_CHECKING:
+    from uwf_git.config.secrets import Redactor
+    from uwf_git.config.settings import Config
+    from uwf_git.store.remotes import Remotes
+
+
+class Instance:
+    """An opened location. Configuration and secrets are read when first asked for."""
+
+    def __init__(self, location: Location, environ: Mapping[str, str] | None = None) -> None:
+        check_format(location.git_dir)
+        self.location = location
+        self.environ = os.environ if environ is None else environ
+        self.store = Store.open(location.git_dir)
+        private = self.store.repository.private
+        self.threads = Threads(self.store)
+        self.attempts = Attempts(self.store)
+        self.registry = Registry(self.store)
+        self.locks = Locks(private)
+        self.runs = Runs(private)
+        self.folders = Folders(private)
+        self.sessions = Sessions(private)
+
+    @classmethod
+    def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:
+        """The instance that options, environment and current folder lead to. Raises NotFound where there
+        is no store yet."""
+        return cls(locate(root, os.environ, cwd or Path.cwd()))
+
+    @cached_property
+    def config(self) -> Config:
+        """The user's config.yaml. Raises Invalid."""
+        from uwf_git.config.loaded import load_config
+
+        return load_config(self.location.root)
+
+    @cached_property
+    def remotes(self) -> Remotes:
+        """The remotes that threads are shared with."""
+        from uwf_git.store.remotes import Remotes
+
+        return Remotes(self.store.repository, self.location.here)
+
+    @cached_property
+    def secrets(self) -> Mapping[str, str]:
+        """What must never reach a node, by variable name."""
+        from uwf_git.config.secrets import load_secrets
+
+        return load_secrets(self.location.root, self.config, self.environ)
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """Replaces the secrets in what is about to be stored."""
+        from uwf_git.config.secrets import Redactor
+
+        return Redactor(self.secrets)

@@ -1,0 +1,221 @@
+"""The step in progress, in the private folder: what the engine asked, what the agent came to.
+
+    runs/<ULID>.json      the engine's order: head, role, agent, instruction, attempts so far
+    runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
+    runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
+
+The hash that an agent prints is the protocol; the report says more, and outlives an engine that was
+killed: the next step finds it and takes the finished work over instead of doing it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.values.ids import Hash, ThreadId, is_hash
+
+
+class Order(NamedTuple):
+    """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
+    it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
+    which this step records."""
+
+    head: Hash
+    role: str
+    agent: str
+    instruction: str | None
+    timeout: float | None
+    budget: Mapping[str, float] | None = None
+
+
+class Report(NamedTuple):
+    """What an agent of the kit came to. `nodes` maps the hashes it wrote to their blob ids, as hex, so
+    that losing the index meanwhile loses nothing."""
+
+    head: Hash
+    role: str
+    agent: str
+    step: Hash | None
+    detail: Hash | None
+    error: str
+    hint: str
+    nodes: Mapping[Hash, str]
+
+
+class Runs:
+    """The orders and reports of one store."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "runs"
+
+    def order(self, thread: ThreadId, order: Order) -> None:
+        """Writes the order and clears the last report and log."""
+        self.clear(thread)
+        self._write(self._folder / f"{thread}.json", order._asdict())
+
+    def read_order(self, thread: ThreadId) -> Order | None:
+        """The order of the step in progress, if there is one."""
+        value = self._read(self._folder / f"{thread}.json", Order)
+        return None if value is None else Order(**value)
+
+    def report(self, thread: ThreadId, report: Report) -> None:
+        """Writes the report."""
+        self._write(self._folder / f"{thread}.result", {**report._asdict(), "nodes": dict(report.nodes)})
+
+    def read_report(self, thread: ThreadId) -> Report | None:
+        """The last report, if there is one."""
+        value = self._read(self._folder / f"{thread}.result", Report)
+        if value is None or not isinstance(value["nodes"], dict):
+            return None
+        if not all(is_hash(node) and _is_oid(blob) for node, blob in value["nodes"].items()):
+            return None
+        if not all(value[name] is None or is_hash(value[name]) for name in ("step", "detail")):
+            return None
+        return Report(**value)
+
+    def clear(self, thread: ThreadId) -> None:
+        """Forgets order, report, turns and log."""
+        for suffix in ("json", "result", "turns", "log"):
+            with contextlib.suppress(OSError):
+                (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
+
+    def note(self, thread: ThreadId, note: Mapping[str, str]) -> None:
+        """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (self._folder / f"{thread}.turns").open("a", encoding="ascii") as file:
+                file.write(json.dumps(note) + "\n")
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't note a turn of {thread}: {error}", "check permissions and free space"
+            ) from None
+
+    def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
+        """The lines so far, oldest first; a torn one is left out."""
+        try:
+            lines = (self._folder / f"{thread}.turns").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return []
+        return [note for line in lines.splitlines() if (note := _note(line)) is not None]
+
+    def log(self, thread: ThreadId) -> Path:
+        """Where the agent's stderr goes."""
+        return self._folder / f"{thread}.log"
+
+    def _write(self, path: Path, value: object) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_name(path.name + ".new")
+            temporary.write_text(json.dumps(value), encoding="ascii")
+            temporary.replace(path)
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't write {path}: {error}", "check permissions and free space"
+            ) from None
+
+    def _read(self, path: Path, kind: type[Order] | type[Report]) -> dict[str, Any] | None:
+        """A file's fields; None where there is no such file or a power cut left half of one."""
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) and value.keys() == set(kind._fields) else None
+
+
+def _note(line: str) -> dict[str, Any] | None:
+    try:
+        note = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(note, dict) or not all(isinstance(text, str) for text in note.values()):
+        return None
+    if note.keys() == {"agent", "session"}:
+        return note
+    sound = note.keys() == {"agent", "turn", "blob"} and is_hash(note["turn"]) and _is_oid(note["blob"])
+    return note if sound else None
+
+
+def _is_oid(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 40 and all(c in "0123456789abcdef" for c in text)
+
+
+class Sessions:
+    """Which thread an agent's session is of, remembered on this machine only: in
+    `<git dir>/uwf/sessions/`, a file for each. A fork shares its origin's past, but not the sessions of
+    its agents: what one side says there the other must not hear."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "sessions"
+
+    def claim(self, agent: str, session: str, thread: ThreadId) -> None:
+        """Remembers whose a session is, unless somebody has it already."""
+        path = self._path(agent, session)
+        if path.exists():
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError), path.open("x", encoding="ascii") as file:
+                file.write(thread)
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't remember a session of {thread}: {error}", "check free space"
+            ) from None
+
+    def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
+        """Whether another thread has it. What was never seen here is nobody's."""
+        try:
+            owner = self._path(agent, session).read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return False
+        return owner not in ("", thread)
+
+    def is_own(self, agent: str, session: str, thread: ThreadId) -> bool:
+        """Whether it was opened for this thread on this machine."""
+        try:
+            return self._path(agent, session).read_text(encoding="ascii", errors="replace") == thread
+        except OSError:
+            return False
+
+    def forget(self, wanted: Callable[[str], bool]) -> None:
+        """Drops the sessions of the threads that nobody wants."""
+        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if not wanted(path.read_text(encoding="ascii", errors="replace")):
+                    path.unlink()
+
+    def _path(self, agent: str, session: str) -> Path:
+        from hashlib import sha256
+
+        name = sha256(f"{agent}\0{session}".encode("utf-8", "replace")).hexdigest()
+        return self._folder / name[:40]
+
+
+class Folders:
+    """Which working directory a thread's agents get, remembered on this machine only: in
+    `<git dir>/uwf/folders/<ULID>`."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "folders"
+
+    def remember(self, thread: ThreadId, cwd: Path) -> None:
+        """Keeps a thread's working directory."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / thread).write_bytes(os.fsencode(cwd))
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't remember the folder of {thread}: {error}", "check free space"
+            ) from None
+
+    def recall(self, thread: ThreadId) -> Path | None:
+        """A thread's working directory, if one was given."""
+        try:
+            return Path(os.fsdecode((self._folder / thread).read_bytes()))
+        except OSError:
+            return None

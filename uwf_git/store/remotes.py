@@ -1,0 +1,157 @@
+"""Remotes, in git's own configuration of the store: an address, and refspecs that make a plain
+`git fetch` and `git push` move the same refs.
+
+    remote.<name>.uwf    true: threads are shared with it
+    remote.<name>.fetch  +refs/uwf/threads/*:refs/uwf/remotes/<name>/threads/*, and so on
+    remote.<name>.push   refs/uwf/threads/*, and so on; not where the remote is also that of a project's
+                         code, whose plain `git push` must go on doing what it did
+
+The `+` is for tracking refs alone, which say where the remote is. No ref of the user's is ever forced.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.errors import Invalid, NotFound, RemoteFailed, Usage
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Repository
+from uwf_git.store import layout
+from uwf_git.text import nearest
+
+DEFAULT = "origin"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
+_PASSWORD = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@\s]*)@", re.IGNORECASE)
+
+
+class Remote(NamedTuple):
+    """A remote by its name. `push_url` is where pushes go, mostly the same; `code` tells that it is a
+    project's own remote, which has branches besides."""
+
+    name: str
+    url: str
+    push_url: str
+    code: bool = False
+
+
+class Remotes:
+    """The remotes of one repository. `here`: the repository is shared with code."""
+
+    def __init__(self, repository: Repository, here: bool) -> None:
+        self._repository = repository
+        self._git = Git(repository.path)
+        self._here = here
+
+    def all(self) -> list[Remote]:
+        """The remotes that threads are shared with, by name."""
+        settings = self._settings()
+        return [
+            self._remote(name, settings)
+            for name in sorted(settings)
+            if settings[name].get("uwf") == ["true"] and settings[name].get("url")
+        ]
+
+    def get(self, name: str | None) -> Remote:
+        """A remote; without a name `origin`, or the only one there is. Raises NotFound, Usage."""
+        known = {remote.name: remote for remote in self.all()}
+        if name is None:
+            if DEFAULT in known or len(known) == 1:
+                return known.get(DEFAULT) or next(iter(known.values()))
+            if not known:
+                raise NotFound("no remote is configured", "add one: uwf remote add origin URL")
+            raise Usage(f"there are several remotes: {', '.join(known)}", "name one")
+        if name not in known:
+            raise NotFound(f"no remote {name!r}", nearest(name, known) or "add it: uwf remote add NAME URL")
+        return known[name]
+
+    def add(self, name: str, url: str | None) -> Remote:
+        """Adds a remote, or makes the project's own remote of that name one that threads are shared
+        with. Adding it again changes nothing. Raises Usage for another address under a name that is
+        taken, Invalid for what can't be a name or address."""
+        if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
+            raise Invalid(f"{name!r} can't be a remote's name", "use letters, digits, dots and dashes")
+        there = self._settings().get(name, {})
+        known = (there.get("url") or [""])[0]
+        if not url and not known:
+            raise Usage(f"remote {name} has no address", f"uwf remote add {name} URL")
+        if url and known and known not in (url, _absolute(url)):
+            raise Usage(f"remote {name} is already {without_password(known)}", f"uwf remote rm {name}")
+        address = known or _absolute(check_url(url or ""))
+        if there.get("uwf") != ["true"]:
+            self._configure(name, address, own=not known)
+        return self.get(name)
+
+    def remove(self, name: str) -> Remote:
+        """Removes a remote with its tracking refs; of a project's own remote only what uwf added."""
+        remote = self.get(name)
+        if self._settings()[name].get("tagopt") != ["--no-tags"]:  # it was there before uwf
+            for key in ("fetch", "push"):
+                self._git.run("config", "--unset-all", f"remote.{name}.{key}", r"refs/uwf/", check=False)
+            self._git.run("config", "--unset-all", f"remote.{name}.uwf")
+        else:
+            self._git.run("config", "--remove-section", f"remote.{name}")
+        refs = self._repository.refs(f"{layout.REMOTES}{name}/")
+        self._git.run("update-ref", "--stdin", stdin=b"".join(b"delete %s\n" % r.encode() for r in refs))
+        return remote
+
+    def _configure(self, name: str, url: str, own: bool) -> None:
+        def put(key: str, value: str) -> None:
+            self._git.run("config", "--add", f"remote.{name}.{key}", value)
+
+        if own:
+            put("url", url)
+        for fetched in layout.SHARED:
+            put("fetch", f"+{fetched}*:{layout.tracking(name, fetched)}*")
+        if own:
+            put("tagOpt", "--no-tags")
+            if not self._here:
+                to = layout.tracking(name, layout.WORKFLOW_BRANCHES)
+                put("fetch", f"+{layout.WORKFLOW_BRANCHES}*:{to}*")
+            for pushed in layout.SHARED:
+                put("push", f"{pushed}*:{pushed}*")
+        put("uwf", "true")
+
+    def _remote(self, name: str, settings: dict[str, dict[str, list[str]]]) -> Remote:
+        found = settings[name]
+        url = found["url"][0]
+        code = self._here or any("refs/uwf/" not in spec for spec in found.get("fetch", ()))
+        return Remote(name, url, found.get("pushurl", [url])[0], code)
+
+    def _settings(self) -> dict[str, dict[str, list[str]]]:
+        """remote.<name>.<key> -> values, as git reads them."""
+        done = self._git.run("config", "--null", "--get-regexp", r"^remote\..*\.", check=False)
+        if done.code not in (0, 1):
+            raise RemoteFailed("git can't read its configuration: " + layout.one_line(done.err, 200))
+        found: dict[str, dict[str, list[str]]] = {}
+        for item in done.out.decode("utf-8", "surrogateescape").split("\0"):
+            key, _, value = item.partition("\n")
+            if key.startswith("remote.") and key.count(".") >= 2:
+                name, _, last = key.removeprefix("remote.").rpartition(".")
+                found.setdefault(name, {}).setdefault(last, []).append(value)
+        return found
+
+
+def check_url(url: str) -> str:
+    """An address as git takes it. Raises Invalid for what git would take for an option or a command."""
+    if (
+        not url.strip()
+        or url.startswith("-")
+        or not url.isprintable()
+        or re.match(r"[A-Za-z0-9][A-Za-z0-9+.-]*::", url)
+    ):
+        raise Invalid(f"{without_password(url)!r} is no address of a repository", "a path, or an URL")
+    return url
+
+
+def _absolute(url: str) -> str:
+    """A path as one that leads there from any folder."""
+    if re.match(r"[a-z][a-z0-9+.-]*://|[^/]*:", url, re.IGNORECASE):
+        return url
+    return str(Path(url).expanduser().absolute())
+
+
+def without_password(url: str) -> str:
+    """An address as it may be shown: user and password left out."""
+    return _PASSWORD.sub(r"\1", url)

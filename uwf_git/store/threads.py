@@ -1,0 +1,389 @@
+"""Threads: one ref each, one commit a step.
+
+    refs/uwf/threads/<ULID>   head of an active thread
+    refs/uwf/archive/<ULID>   annotated tag on the last head; where both exist, the archive wins
+    refs/uwf/folded/<YYYY-MM> old archives; see `fold`
+
+The id is nowhere inside: a fork is one ref on a commit that is already there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.git.objects import fork_tag_text
+from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Person
+from uwf_git.store import layout, pages
+from uwf_git.store.index import ArchiveRow, CommitRow
+from uwf_git.store.nodes import Store
+from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
+from uwf_git.values.kinds import (
+    USER,
+    Start,
+    Step,
+    StepContext,
+    Workflow,
+    is_kind,
+    parse_start,
+    parse_step,
+    parse_workflow,
+    start_node,
+)
+
+
+class Head(NamedTuple):
+    """Where a thread is. `row` is what its last commit records; `archive` is None while it is active."""
+
+    thread: ThreadId
+    commit: Oid
+    row: CommitRow
+    archive: ArchiveRow | None
+
+    @property
+    def node(self) -> Hash:
+        """The StepNode's hash, or the StartNode's where there is no step yet."""
+        return self.row.node
+
+
+class History(NamedTuple):
+    """A thread read to a head: what a moderator decides on and an agent is told. `head` is the last
+    StepNode's hash, or the StartNode's where there is no step yet; steps are oldest first."""
+
+    thread: ThreadId
+    head: Hash
+    start_hash: Hash
+    start: Start
+    workflow_hash: Hash
+    workflow: Workflow
+    steps: tuple[StepContext, ...]
+
+    @property
+    def prev(self) -> Hash | None:
+        """What the next StepNode's `prev` must be."""
+        return self.steps[-1].hash if self.steps else None
+
+
+class Damaged(NamedTuple):
+    """A thread whose commits can't be read, and why."""
+
+    thread: ThreadId
+    problem: str
+
+
+class Outrun(HeadMoved):
+    """Somebody else's step was there first. `commit` is ours, and no ref leads to it."""
+
+    def __init__(self, thread: ThreadId, commit: Oid) -> None:
+        super().__init__(f"thread {thread} moved on while its step was made", "look at it, then step again")
+        self.commit = commit
+
+
+class Threads:
+    """The threads of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._repository = store.repository
+        self._workflow_files: dict[Oid, frozenset[Hash]] = {}
+
+    # Finding
+
+    def find(self, prefix: str) -> ThreadId:
+        """The thread whose id begins so, any case, active or archived. Raises NotFound, Usage."""
+        text = prefix.strip()
+        if len(text) == 26:
+            thread = parse_thread_id(text)
+            if self._tips(thread) == (None, None) and self._store.folded(thread) is None:
+                raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
+            return thread
+        if len(text) < 4:
+            raise NotFound(f"no thread {prefix!r}", "give at least 4 characters of its id")
+        try:
+            return ThreadId(complete(text, self.ids(), "thread"))
+        except NotFound as error:
+            raise NotFound(error.message, error.hint or "see the ids with: uwf thread list --all") from None
+
+    def exists(self, thread: ThreadId) -> bool:
+        """Whether there is a thread of that id, whatever its state."""
+        return self._tips(thread) != (None, None) or self._store.folded(thread) is not None
+
+    def has_ended(self, thread: ThreadId) -> bool:
+        """Whether a thread is archived or folded."""
+        return self._tips(thread)[1] is not None or self._store.folded(thread) is not None
+
+    def ids(self) -> set[ThreadId]:
+        """Every thread, active and archived."""
+        return self._ids_of_refs() | self._store.folded_threads()
+
+    def _ids_of_refs(self) -> set[ThreadId]:
+        found: set[ThreadId] = set()
+        for prefix in (layout.THREADS, layout.ARCHIVE):
+            names = (name.removeprefix(prefix) for name in self._repository.ref_names(prefix))
+            found.update(ThreadId(name) for name in names if is_thread_id(name))
+        return found
+
+    def head(self, thread: ThreadId) -> Head:
+        """Where a thread is. Raises NotFound, StoreDamaged."""
+        active, tag = self._tips(thread)
+        if tag is None and (folded := self._store.folded(thread)):
+            tag = Oid(raw=folded.tag)
+        archive = self._store.take_in_tag(tag) if tag else None
+        commit = Oid(raw=archive.target) if archive else active
+        if commit is None:
+            raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
+        row = self._store.take_in(commit)
+        if row.kind not in ("start", "step"):
+            raise StoreDamaged(
+                f"thread {thread} points at commit {commit}, which is no step", "restore its ref"
+            )
+        return Head(thread, commit, row, archive)
+
+    def active_head(self, thread: ThreadId) -> Head:
+        """Where an active thread is. Raises Invalid for one that has ended."""
+        head = self.head(thread)
+        if head.archive:
+            # At its very end a completed thread has nowhere to go.
+            before = (
+                f" --from-role {head.row.role}"
+                if head.archive.status == "completed" and head.row.role
+                else ""
+            )
+            raise Invalid(
+                f"thread {thread} is {head.archive.status}",
+                f"go on from it with: uwf thread fork {thread}{before}",
+            )
+        return head
+
+    def all(self, archived: bool = False) -> list[Head | Damaged]:
+        """The threads, newest id first. A damaged one is listed as such and stops nothing."""
+        self._store.sync()
+        index = self._store.index
+        tips = index.tips()
+        rows = {**index.tip_commits(layout.THREADS), **index.tip_commits(layout.ARCHIVE)}
+        tags = index.archives()
+        found: dict[ThreadId, Head | Damaged] = {}
+        for prefix in (layout.THREADS, layout.ARCHIVE):  # the archive, being second, wins
+            for name, tip in tips.items():
+                thread = ThreadId(name.removeprefix(prefix))
+                if not name.startswith(prefix) or not is_thread_id(thread):
+                    continue
+                row, tag = rows.get(name), tags.get(tip.oid)
+                if row is None or tip.tip is None or (prefix == layout.ARCHIVE and tag is None):
+                    found[thread] = Damaged(thread, tip.problem or "its ref can't be read")
+                elif row.kind not in ("start", "step"):
+                    found[thread] = Damaged(thread, "its ref points at something that is no step")
+                else:
+                    found[thread] = Head(thread, Oid(raw=tip.tip), row, tag)
+        folded = index.folded_threads()
+        for thread in self._ids_of_refs() - found.keys() - folded:
+            found[thread] = Damaged(thread, "its ref can't be read")
+        for thread in found.keys() & folded:
+            if layout.ARCHIVE + thread not in tips:
+                del found[thread]
+        for thread, head in self._folded(damaged=not archived).items():
+            found.setdefault(thread, head)
+        wanted = [h for h in found.values() if archived or isinstance(h, Damaged) or h.archive is None]
+        return sorted(wanted, key=lambda head: head.thread, reverse=True)
+
+    def _folded(self, damaged: bool) -> dict[ThreadId, Head | Damaged]:
+        found: dict[ThreadId, Head | Damaged] = {}
+        for folded, tag, row in self._store.index.folded_heads(damaged):
+            if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
+                problem = folded.problem or "its fold points at something that is no step"
+                found[folded.thread] = Damaged(folded.thread, problem)
+            else:
+                found[folded.thread] = Head(folded.thread, Oid(raw=tag.target), row, tag)
+        return found
+
+    def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
+        return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
+
+    # Reading
+
+    def history(self, head: Head) -> History:
+        """A thread's whole history. Raises StoreDamaged where the chain is broken."""
+        return self.history_at(head.thread, head.node)
+
+    def history_at(self, thread: ThreadId, node: Hash) -> History:
+        """The history that leads to a StepNode or StartNode."""
+        steps: list[StepContext] = []
+        at: Hash | None = node
+        start_hash = node
+        while at is not None:
+            content = self._store.get(at)
+            if is_kind(content.type, "start"):
+                if steps:
+                    raise StoreDamaged(
+                        f"step {steps[-1].hash} names a StartNode as its prev", "see: uwf doctor"
+                    )
+                break
+            if not is_kind(content.type, "step"):
+                raise Invalid(f"node {at} is no step", "see the hashes with: uwf thread steps ID")
+            step = parse_step(content.payload)
+            steps.append(
+                StepContext(at, step.role, self._store.get(step.output).payload, step.detail, step.agent)
+            )
+            at, start_hash = step.prev, step.start
+        start = parse_start(self._store.get(start_hash).payload)
+        workflow = parse_workflow(self._store.get(start.workflow).payload)
+        return History(thread, node, start_hash, start, start.workflow, workflow, tuple(reversed(steps)))
+
+    def answer(self, step: StepContext) -> str:
+        """What the agent of a step said, verbatim."""
+        detail = self._store.get(step.detail)
+        return pages.answer_of(step.output, detail.type, detail.payload)
+
+    def turns(self, detail: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The payloads of the Turn nodes that a Detail's payload names. What is none, in a detail that was made
+        by hand, is left out."""
+        nodes = (self._store.get(turn) for turn in detail["turns"])
+        return [node.payload for node in nodes if is_kind(node.type, "turn")]
+
+    def commit_of(self, step: Hash) -> Oid:
+        """A commit that records a StepNode or StartNode. Raises NotFound."""
+        self._store.sync()
+        for row in self._store.index.commits_of(step):
+            if row.kind in ("step", "start"):
+                return Oid(raw=row.oid)
+        raise NotFound(f"no step {step} in any thread", "see the hashes with: uwf thread steps ID")
+
+    # Writing
+
+    def start(
+        self, version: Oid, workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None
+    ) -> ThreadId:
+        """Starts a thread of a workflow version. Makes `refs/uwf/threads/<new ULID>`."""
+        node = self._store.put(*start_node(workflow, prompt, budget))
+        row = self._store.take_in(version)
+        tree = self._repository.root(version)
+        inside = self._repository.write_folder(
+            {
+                "README.md": pages.start_readme(prompt),
+                f"nodes/{layout.node_file(node)}": self._store.blob_of(node),
+            }
+        )
+        tree = self._repository.graft(tree, ["start"], inside)
+        readme = self._repository.write_blob(pages.thread_readme(prompt, row.name or ""))
+        entries = [entry for entry in self._repository.tree(tree) if entry.name != "README.md"]
+        tree = self._repository.write_tree([*entries, Entry(BLOB_MODE, "README.md", readme)])
+        text = layout.start_message(row.name or "", prompt, node)
+        commit = self._repository.write_commit(tree, [version], Person(*self._repository.user), text)
+        self._store.take_in(commit)
+        return self._new_ref(commit)
+
+    def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
+        """Makes one side of a divergence a thread of its own: `refs/uwf/forks/<fork>`, a tag on the last
+        commit that both sides have, then `refs/uwf/threads/<fork>`. Raises HeadMoved where that thread is
+        there already with something else."""
+        if self._repository.ref(layout.FORKS + fork) is None:
+            # Whoever meets the same divergence writes the same tag: it has nobody's name and no new time.
+            when = self._repository.commit(base).time
+            tag = self._repository.write_raw_tag(fork_tag_text(fork, thread, base, when))
+            with contextlib.suppress(HeadMoved):  # it was recorded meanwhile
+                self._repository.create_ref(layout.FORKS + fork, tag)
+        if self._repository.ref(layout.THREADS + fork) != head:
+            self._repository.create_ref(layout.THREADS + fork, head)
+
+    def fork(self, commit: Oid) -> ThreadId:
+        """A new thread on a commit that is there: one ref, nothing copied."""
+        return self._new_ref(commit)
+
+    def append(
+        self, head: Head, node: Hash, known: Iterable[Hash], merge: Oid | None = None, extraction: str = ""
+    ) -> Head:
+        """Records a StepNode as the thread's next step: its folder, its commit, then the ref, compared
+        and swapped. `known` are the StepNodes of the history, which stand in their own folders; `merge`
+        becomes the second parent. Raises Outrun and leaves the ref as it is when somebody was faster,
+        NotFound when something the step refers to isn't in the store."""
+        step = parse_step(self._store.get(node).payload)
+        tree = self.tree_with_step(head, node, step, known)
+        output = self._store.get(step.output).payload
+        verdict = layout.summary(output)
+        text = layout.step_message(head.row.number + 1, node, step.role, step.agent, verdict, extraction)
+        parents = (head.commit, merge) if merge else (head.commit,)
+        when = int(time.time())
+        commit = self._repository.write_commit(tree, parents, self._author(step), text, when)
+        try:
+            self._repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
+        except HeadMoved:
+            raise Outrun(head.thread, commit) from None
+        return Head(head.thread, commit, self._store.record(commit, text, parents, when), None)
+
+    def tree_with_step(self, head: Head, node: Hash, step: Step, known: Iterable[Hash]) -> Oid:
+        """The tree of a thread with one more step in it."""
+        tree = self._repository.root(head.commit)
+        here = self.workflow_nodes(tree)
+        stop = here | set(known) | {step.start}
+        files: dict[str, bytes | Oid] = {}
+        for found, _content in self._store.walk(node, frozenset(stop)):
+            files[f"nodes/{layout.node_file(found)}"] = self._store.blob_of(found)
+        detail = self._store.get(step.detail)
+        output = self._store.get(step.output).payload
+        answer = pages.answer_of(output, detail.type, detail.payload)
+        files["README.md"] = answer.encode("utf-8")
+        folder = self._repository.write_folder(files)
+        return self._repository.graft(tree, layout.step_folder(head.row.number + 1, step.role), folder)
+
+    def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
+        """The nodes in a thread's workflow/ folder: what every step may take for granted."""
+        entry = next((e for e in self._repository.tree(tree) if e.name == "workflow"), None)
+        if entry is None or entry.mode != TREE_MODE:
+            return frozenset()
+        if entry.oid not in self._workflow_files:
+            nodes = self._repository.file(entry.oid, "nodes")
+            names = [e.name for e in self._repository.tree(nodes)] if nodes else []
+            found = (layout.node_in_path(f"nodes/{name}") for name in names)
+            self._workflow_files[entry.oid] = frozenset(node for node in found if node)
+        return self._workflow_files[entry.oid]
+
+    def archive(self, head: Head, status: str, reason: str = "") -> Head:
+        """Ends a thread: makes `refs/uwf/archive/<ULID>`, then deletes the active ref. `status` is
+        completed or killed. Ending an ended thread changes nothing."""
+        if head.archive:
+            return head
+        text = (f"{status}: {layout.one_line(reason, 500)}" if reason.strip() else status) + "\n"
+        tag = self._repository.write_tag(f"uwf/{head.thread}", head.commit, text)
+        self._store.take_in_tag(tag)
+        try:
+            self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
+        except HeadMoved:
+            return self.head(head.thread)
+        self._drop_active(head)
+        return self.head(head.thread)
+
+    def _drop_active(self, head: Head) -> None:
+        """Where this fails the archive wins all the same, and `doctor` tidies up."""
+        ref = layout.THREADS + head.thread
+        current = self._repository.ref(ref)
+        if current is not None:
+            try:
+                self._repository.delete_ref(ref, current)
+            except HeadMoved:
+                return
+
+    def remove(self, thread: ThreadId) -> None:
+        """Deletes every ref of a thread: active, archive, attempts and fork; where it is folded, its place
+        in the fold. The commits stay until git collects them."""
+        if self._store.folded(thread) is not None:
+            from uwf_git.store.archives import remove
+
+            remove(self._repository, thread)
+        for prefix in (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS):
+            oid = self._repository.ref(prefix + thread)
+            if oid is not None:
+                self._repository.delete_ref(prefix + thread, oid)
+
+    def _new_ref(self, commit: Oid) -> ThreadId:
+        thread = new_thread_id()
+        self._repository.create_ref(layout.THREADS + thread, commit)
+        return thread
+
+    def _author(self, step: Step) -> Person:
+        if step.role == USER:
+            return self._repository.user
+        name = layout.one_line(step.agent, 60)
+        return Person(name, f"{layout.slug(step.agent)}@agents.invalid")

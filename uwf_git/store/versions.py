@@ -1,0 +1,209 @@
+"""Registered workflows: `refs/uwf/workflows/<name>` points at the newest version's commit.
+
+A version's commit holds the definition as written, its nodes and a page to read; its parent is the
+version before, so the ref's history is the version history and a rollback is a new commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.errors import HeadMoved, Invalid, NotFound
+from uwf_git.git.repository import Entry, Oid, Repository
+from uwf_git.store import layout
+from uwf_git.store.nodes import Store
+from uwf_git.text import nearest
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import BUILTIN, Workflow, is_kind, parse_workflow, workflow_type
+
+if TYPE_CHECKING:
+    from uwf_git.workflow.compile import Compiled
+
+
+class Version(NamedTuple):
+    """One version of a workflow. `time` is Unix seconds; `current` tells the newest."""
+
+    name: str
+    hash: Hash
+    commit: str
+    time: int
+    current: bool = True
+
+
+class Registry:
+    """The workflows of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._repository = store.repository
+
+    def put(self, compiled: Compiled) -> Version:
+        """Registers a definition under its name; unchanged content makes no new version. Moves
+        `refs/uwf/workflows/<name>`. Raises HeadMoved when others keep registering meanwhile."""
+        ref = layout.WORKFLOWS + compiled.workflow.name
+        tree = self.tree(compiled)
+        for last_try in (False, False, True):
+            old = self._repository.ref(ref)
+            if old is not None and self._repository.commit(old).tree == tree:
+                return self._version(old)
+            new = self._commit(compiled.workflow.name, compiled.hash, tree, [old] if old else [])
+            try:
+                self._move(ref, old, new)
+                return self._version(new)
+            except HeadMoved:  # the other version stays in the history, this one comes after it
+                if last_try:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def commit_unregistered(self, compiled: Compiled) -> Oid:
+        """A version commit without a ref, for a thread started straight from a file. The newest
+        registered version is used where it is the same."""
+        tree = self.tree(compiled)
+        for row in self._store.index.commits_of(compiled.hash):
+            oid = Oid(raw=row.oid)
+            if (
+                row.kind == "workflow"
+                and self._repository.has(oid)
+                and self._repository.commit(oid).tree == tree
+            ):
+                return oid
+        return self._commit(compiled.workflow.name, compiled.hash, tree, [])
+
+    def names(self) -> list[str]:
+        """Registered names, sorted."""
+        prefix = layout.WORKFLOWS
+        return sorted(name.removeprefix(prefix) for name in self._repository.ref_names(prefix))
+
+    def current(self, name: str) -> Version:
+        """The newest version of a workflow. Raises NotFound with the nearest name."""
+        oid = self._ref(name)
+        if oid is None:
+            raise NotFound(f"no workflow {name!r}", nearest(name, self.names()) or "see: uwf workflow list")
+        return self._version(oid)
+
+    def history(self, name: str) -> list[Version]:
+        """Every version of a workflow, newest first."""
+        oid: Oid | None = Oid(hex=self.current(name).commit)
+        versions: list[Version] = []
+        while oid is not None:
+            versions.append(self._version(oid)._replace(current=not versions))
+            parents = self._repository.commit(oid).parents
+            oid = parents[0] if parents else None
+        return versions
+
+    def rollback(self, name: str, to: Hash | None = None) -> Version:
+        """Makes an older version the newest by a new commit: the one before, or the newest with that
+        hash. Moves `refs/uwf/workflows/<name>`."""
+        versions = self.history(name)
+        now = versions[0]
+        target = next((v for v in versions if (v.hash == to if to else v.hash != now.hash)), None)
+        if target is None:
+            raise NotFound(
+                f"workflow {name!r} has no version {to}" if to else f"workflow {name!r} has no older version",
+                f"see: uwf workflow history {name}",
+            )
+        if target.hash == now.hash:
+            return now
+        old = Oid(hex=now.commit)
+        tree = self._repository.commit(Oid(hex=target.commit)).tree
+        new = self._commit(name, target.hash, tree, [old])
+        self._move(layout.WORKFLOWS + name, old, new)
+        return self._version(new)
+
+    def remove(self, name: str) -> Version:
+        """Deletes `refs/uwf/workflows/<name>`; threads that use it keep it."""
+        version = self.current(name)
+        self._repository.delete_ref(layout.WORKFLOWS + name, Oid(hex=version.commit))
+        return version
+
+    def workflow(self, node: Hash) -> Workflow:
+        """The value of a Workflow node. Raises NotFound, Invalid."""
+        content = self._store.get(node)
+        if not is_kind(content.type, "workflow"):
+            raise Invalid(f"node {node} is no workflow", "see: uwf workflow list")
+        return parse_workflow(content.payload)
+
+    def source(self, commit: Oid) -> bytes:
+        """The definition as its author wrote it."""
+        blob = self._repository.file(self._repository.commit(commit).tree, "workflow.yaml")
+        if blob is None:
+            raise NotFound(f"commit {commit} holds no workflow.yaml")
+        return self._repository.blob(blob)
+
+    def commit_for(self, node: Hash) -> Oid:
+        """A version commit of a workflow node. Raises NotFound."""
+        self._store.sync()
+        for row in self._store.index.commits_of(node):
+            if row.kind == "workflow":
+                return Oid(raw=row.oid)
+        raise NotFound(f"no workflow {node}", "see: uwf workflow list")
+
+    def _ref(self, name: str) -> Oid | None:
+        from uwf_git.values.names import name_problem
+
+        return None if name_problem(name) else self._repository.ref(layout.WORKFLOWS + name)
+
+    def write(self, compiled: Compiled, parents: Sequence[Oid]) -> Oid:
+        """A version commit without a ref. The first of `parents` is the version before, a second one what
+        it was taken from, such as a merge on a forge."""
+        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), list(parents))
+
+    def move(self, name: str, old: Oid | None, new: Oid) -> Version:
+        """Moves `refs/uwf/workflows/<name>` from `old`, None where there is none, to a version commit.
+        Raises HeadMoved where it isn't there."""
+        self._move(layout.WORKFLOWS + name, old, new)
+        return self._version(new)
+
+    def tree(self, compiled: Compiled) -> Oid:
+        """The tree of a version, with its nodes put. It follows from the definition alone."""
+        from uwf_git.workflow.diagram import readme
+
+        nodes = {**BUILTIN, **compiled.schemas}
+        with self._store.index.transaction():
+            for schema in compiled.schemas.values():
+                self._store.put(next(iter(BUILTIN)), schema, timestamp=0)
+            # A definition is what it says, whenever it was registered: timestamps would make every
+            # registration of the same file another tree.
+            self._store.put(workflow_type(compiled.payload), compiled.payload, timestamp=0)
+        files: dict[str, bytes | Oid] = {
+            ".gitattributes": layout.GITATTRIBUTES,
+            "workflow.yaml": compiled.source.text,
+            "workflow/README.md": readme(compiled.workflow, compiled.schemas).encode("utf-8"),
+        }
+        for path, data in compiled.source.includes.items():
+            files[f"workflow/include/{path}"] = data
+        for node in (*nodes, compiled.hash):
+            files[f"workflow/nodes/{layout.node_file(node)}"] = self._store.blob_of(node)
+        return self._repository.write_folder(files)
+
+    def _commit(self, name: str, node: Hash, tree: Oid, parents: list[Oid]) -> Oid:
+        text = layout.workflow_message(name, node)
+        oid = self._repository.write_commit(tree, parents, self._repository.user, text)
+        self._store.take_in(oid)
+        return oid
+
+    def _move(self, ref: str, old: Oid | None, new: Oid) -> None:
+        try:
+            self._repository.put_ref(ref, old, new)
+        except HeadMoved:
+            name = ref.removeprefix(layout.WORKFLOWS)
+            raise HeadMoved(
+                f"workflow {name!r} was registered by somebody else meanwhile", "repeat"
+            ) from None
+
+    def _version(self, oid: Oid) -> Version:
+        row = self._store.take_in(oid)
+        if row.kind != "workflow" or row.name is None:
+            raise Invalid(f"commit {oid} is no workflow version", "delete or restore its ref with git")
+        return Version(row.name, row.node, str(oid), row.time)
+
+
+def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:
+    """Every file below a tree with its path, folders themselves left out."""
+    for entry in repository.tree(oid):
+        path = prefix + entry.name
+        if entry.is_tree:
+            yield from walk_tree(repository, entry.oid, path + "/")
+        else:
+            yield path, entry

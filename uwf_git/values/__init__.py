@@ -1,0 +1,1 @@
+"""What is hashed and written: nodes, their schemas and hashes, YAML. No git, no network."""

@@ -1,0 +1,74 @@
+"""Durations, and the limits of what a thread may use, as people write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from uwf_git.text import nearest
+
+LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")
+"""maxSteps and maxTokens are whole numbers, maxCost US dollars, maxWallTime seconds of its agents' work."""
+
+# Compiled when first used, which most calls never get to.
+_DURATION = r"(?:([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d))+"
+_DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)"
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+Problem = tuple[str | None, str, str]
+"""The key at fault (None: all of it), a message, a hint."""
+
+
+def parse_duration(value: Any) -> float | None:
+    """Seconds from a number, or from a text such as "90s", "10m" or "1h30m". None for what is neither
+    or not above zero."""
+    if isinstance(value, str):
+        if not re.fullmatch(_DURATION, value.replace(" ", "")):
+            return None
+        parts = re.findall(_DURATION_PART, value.replace(" ", ""))
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        return None
+    return seconds if 0 < seconds < 1e9 else None
+
+
+def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
+    """The limits in a mapping such as {maxSteps: 50, maxWallTime: 2h}, and what is wrong with it."""
+    if value is None:
+        return {}, []
+    if not isinstance(value, dict):
+        return {}, [(None, "budget must be a mapping", f"of {', '.join(LIMITS)}")]
+    limits: dict[str, float] = {}
+    problems: list[Problem] = []
+    for key, item in value.items():
+        if key.startswith("x-"):
+            continue
+        if key not in LIMITS:
+            problems.append((key, f'budget has no limit "{key}"', nearest(key, LIMITS) or ", ".join(LIMITS)))
+        elif (limit := parse_limit(key, item)) is None:
+            problems.append((key, f"{key} is no {_WANTED[key]}", f"as in {key}: {_EXAMPLES[key]}"))
+        else:
+            limits[key] = limit
+    return limits, problems
+
+
+def parse_limit(key: str, value: Any) -> float | None:
+    """One limit, or None where the value is none for that key."""
+    if key == "maxWallTime":
+        return parse_duration(value)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 2**53:
+        return None
+    if key == "maxCost":
+        return value
+    return int(value) if value == int(value) else None
+
+
+_WANTED = {
+    "maxSteps": "whole number of steps",
+    "maxTokens": "whole number of tokens",
+    "maxCost": "amount of US dollars",
+    "maxWallTime": "duration",
+}
+_EXAMPLES = {"maxSteps": "50", "maxTokens": "2000000", "maxCost": "5.0", "maxWallTime": "2h"}

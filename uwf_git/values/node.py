@@ -1,0 +1,98 @@
+"""Nodes: `{type, payload, timestamp}`, their hashes, and the readable JSON they are stored as.
+
+hash = Crockford32(XXH64(seed 0; ascii(type) ‖ CBOR(payload))). The timestamp is not hashed, and the
+layout of the JSON is not either: formatting is no identity.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, NamedTuple
+
+import xxhash
+
+from uwf_git.errors import Invalid, StoreDamaged
+from uwf_git.values import cbor
+from uwf_git.values.ids import Hash, crockford13, is_hash
+
+
+class Node(NamedTuple):
+    """An immutable node. `payload` is normalised JSON; `timestamp` is Unix milliseconds."""
+
+    type: Hash
+    payload: Any
+    timestamp: int
+
+
+def hash_of(type_hash: Hash, payload: Any) -> Hash:
+    """The hash of a normalised payload of that type."""
+    return crockford13(xxhash.xxh64_intdigest(type_hash.encode("ascii") + cbor.encode(payload)))
+
+
+def self_hash(payload: Any) -> Hash:
+    """The hash of a self-describing node: no type to prefix, as its type is its own hash."""
+    return crockford13(xxhash.xxh64_intdigest(cbor.encode(payload)))
+
+
+def node_hash(node: Node) -> Hash:
+    """The hash of a node, the self-describing bootstrap node included."""
+    data = cbor.encode(node.payload)
+    plain = crockford13(xxhash.xxh64_intdigest(node.type.encode("ascii") + data))
+    if plain != node.type and crockford13(xxhash.xxh64_intdigest(data)) == node.type:
+        return node.type
+    return plain
+
+
+def now() -> int:
+    """A timestamp: Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def to_blob(node: Node) -> bytes:
+    """The node's file: keys sorted, two-space indent, UTF-8 as it is, one newline at the end."""
+    value = {"type": node.type, "payload": node.payload, "timestamp": node.timestamp}
+    return (json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode("utf-8")
+
+
+def from_blob(data: bytes, name: str) -> Node:
+    """The node in a blob. `name` (a hash or path) is for the error. Raises StoreDamaged."""
+    try:
+        value = parse_json(data.decode("utf-8"))
+    except (Invalid, UnicodeDecodeError) as error:
+        raise StoreDamaged(f"node {name} is not readable JSON: {error}", "check with: uwf doctor") from None
+    if (
+        not isinstance(value, dict)
+        or value.keys() != {"type", "payload", "timestamp"}
+        or not is_hash(value["type"])
+        or type(value["timestamp"]) is not int
+    ):
+        raise StoreDamaged(f"node {name} is not {{type, payload, timestamp}}", "check with: uwf doctor")
+    return Node(Hash(value["type"]), value["payload"], value["timestamp"])
+
+
+def parse_json(text: str) -> Any:
+    """Normalised JSON from outside. Raises Invalid, also for duplicate keys: two readers could
+    otherwise see two different values under one hash."""
+    try:
+        return cbor.normalise(_DECODER.decode(text))
+    except json.JSONDecodeError as error:
+        raise Invalid(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
+    except RecursionError:
+        raise Invalid(f"value is nested deeper than {cbor.MAX_DEPTH} levels") from None
+    except ValueError as error:  # an integer literal of thousands of digits
+        raise Invalid(f"not JSON: {error}") from None
+
+
+def _not_json(name: str) -> Any:
+    raise Invalid(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise Invalid("an object has the same key twice")
+    return value
+
+
+_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=_unique)

@@ -1,0 +1,138 @@
+"""Plain schemas made into functions. Nearly every node obeys a schema of a few plain keywords, and a general
+validator takes fifty times as long to say so.
+
+A function's True means that the value obeys. Its False means nothing: then the general one is asked, which
+can also say what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from uwf_git.values.ids import is_hash
+from uwf_git.values.schema import REFERENCE_FORMATS
+
+Check = Callable[[Any], bool]
+
+_IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
+_TYPES: dict[str, Check] = {
+    "object": lambda value: type(value) is dict,
+    "array": lambda value: type(value) is list,
+    "string": lambda value: type(value) is str,
+    "integer": lambda value: type(value) is int,
+    "number": lambda value: type(value) in (int, float),
+    "boolean": lambda value: type(value) is bool,
+    "null": lambda value: value is None,
+}
+
+
+def plain_check(schema: Any) -> Check | None:
+    """A function for a schema that is plain, None for any other."""
+    try:
+        return _check(schema, 0)
+    except (_NotPlainError, TypeError, AttributeError, KeyError):
+        return None
+
+
+class _NotPlainError(Exception):
+    """A keyword that needs the general validator."""
+
+
+def _check(schema: Any, depth: int) -> Check:
+    if schema is True:
+        return lambda value: True
+    if type(schema) is not dict or depth > 20:
+        raise _NotPlainError
+    checks = [_KEYWORDS[key](argument, depth) for key, argument in schema.items() if key in _KEYWORDS]
+    rest = schema.keys() - _KEYWORDS.keys() - _IGNORED
+    if rest & {"properties", "required", "additionalProperties"}:
+        checks.append(_object(schema, depth))
+        rest -= {"properties", "required", "additionalProperties"}
+    if rest:
+        raise _NotPlainError
+    if len(checks) == 1:
+        return checks[0]
+    return lambda value: all(check(value) for check in checks)
+
+
+def _type(names: Any, _depth: int) -> Check:
+    if type(names) is str:
+        return _TYPES[names]
+    allowed = [_TYPES[name] for name in names]
+    return lambda value: any(check(value) for check in allowed)
+
+
+def _texts(values: Any, _depth: int) -> Check:
+    """Other values than texts compare in ways of their own: 1 and true, 1 and 1.0."""
+    if type(values) is not list or not all(type(each) is str for each in values):
+        raise _NotPlainError
+    allowed = frozenset(values)
+    return lambda value: type(value) is str and value in allowed
+
+
+def _const(value: Any, depth: int) -> Check:
+    return _texts([value], depth)
+
+
+def _any_of(schemas: Any, depth: int) -> Check:
+    branches = [_check(each, depth + 1) for each in schemas]
+    return lambda value: any(check(value) for check in branches)
+
+
+def _items(schema: Any, depth: int) -> Check:
+    check = _check(schema, depth + 1)
+    return lambda value: type(value) is not list or all(map(check, value))
+
+
+def _format(name: Any, _depth: int) -> Check:
+    if name not in REFERENCE_FORMATS:
+        return lambda value: True  # other formats are for people, as the validator has it
+    return lambda value: type(value) is not str or is_hash(value)
+
+
+def _minimum(least: Any, _depth: int) -> Check:
+    if type(least) not in (int, float):
+        raise _NotPlainError
+    return lambda value: type(value) not in (int, float) or value >= least
+
+
+def _min_length(least: Any, _depth: int) -> Check:
+    if type(least) is not int:
+        raise _NotPlainError
+    return lambda value: type(value) is not str or len(value) >= least
+
+
+def _object(schema: dict[str, Any], depth: int) -> Check:
+    known = {name: _check(each, depth + 1) for name, each in schema.get("properties", {}).items()}
+    required = schema.get("required", [])
+    if type(required) is not list or not all(type(name) is str for name in required):
+        raise _NotPlainError
+    others = schema.get("additionalProperties", True)
+    other = None if others is False else _check(others, depth + 1)
+
+    def check(value: Any) -> bool:
+        if type(value) is not dict:
+            return True
+        for name in required:
+            if name not in value:
+                return False
+        for name, item in value.items():
+            found = known.get(name, other)
+            if found is None or not found(item):
+                return False
+        return True
+
+    return check
+
+
+_KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
+    "type": _type,
+    "enum": _texts,
+    "const": _const,
+    "anyOf": _any_of,
+    "items": _items,
+    "format": _format,
+    "minimum": _minimum,
+    "minLength": _min_length,
+}

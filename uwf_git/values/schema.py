@@ -1,0 +1,224 @@
+"""JSON Schema (draft 2020-12): what a payload must obey, and where in it the references stand.
+
+References are strings whose schema says `"format": "cas_ref"` (`ocas_ref` is the same). They are
+found through the schema, never guessed from the look of a string, and only through subschemas that
+the value satisfies, as JSON Schema defines annotations (core specification, section 7.7.1).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.errors import Invalid
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.ids import Hash, is_hash
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+SECONDS = 5.0
+
+
+class Problem(NamedTuple):
+    """One way in which a value breaks its schema. `path` is a JSON Pointer, "" for the root."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path or '(whole value)'}: {self.message}"
+
+
+class Schema:
+    """A compiled schema. Compiling is lazy: most types are only looked through for references."""
+
+    def __init__(self, payload: Any) -> None:
+        self.payload = payload
+        self._validator: Validator | None = None
+        text = json.dumps(payload)
+        self.has_references = any(f'"{name}"' in text for name in REFERENCE_FORMATS)
+
+    def problems(self, value: Any, at_most: int = 20) -> list[Problem]:
+        """What is wrong with a value, most telling first; empty when it is valid. Raises Invalid when
+        the schema itself can't be applied (an unknown $ref) or takes longer than five seconds."""
+        from itertools import islice
+
+        from referencing.exceptions import Unresolvable
+
+        try:
+            with time_limit(SECONDS):
+                errors = list(islice(self.validator().iter_errors(value), at_most))
+        except Unresolvable as error:
+            raise Invalid(f"schema refers to {error.ref!r}, which it does not hold", "use $defs") from None
+        except TimeExceeded:
+            raise Invalid(f"schema takes over {SECONDS:g} s to check", "simplify its patterns") from None
+        except re.error as error:
+            raise Invalid(f"schema has a pattern that is no regular expression: {error}") from None
+        except RecursionError:
+            raise Invalid("schema recurses without end", "look for a $ref to itself") from None
+        found: list[Problem] = []
+        for each in errors:
+            for leaf in _leaves(each):
+                pointer = "".join(f"/{_escape(str(part))}" for part in leaf.absolute_path)
+                found.append(Problem(pointer, _shorten(leaf.message)))
+        return list(dict.fromkeys(found))[:at_most]
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether the value obeys the schema."""
+        return not self.problems(value, at_most=1)
+
+    def references(self, value: Any) -> list[Hash]:
+        """The hashes that the value refers to, in order of appearance, each once."""
+        if not self.has_references:
+            return []
+        return list(dict.fromkeys(_Walk(self).collect(self.payload, value, frozenset())))
+
+    def validator(self) -> Validator:
+        """The jsonschema validator: formats limited to references, nothing fetched."""
+        if self._validator is None:
+            self._validator = _new_validator(self.payload)
+        return self._validator
+
+
+def check_schema(payload: Any) -> list[Problem]:
+    """What keeps a payload from being a JSON Schema; empty when it is one."""
+    from jsonschema import Draft202012Validator
+
+    if isinstance(payload, dict) and payload.get("$schema", DIALECT).rstrip("#") != DIALECT:
+        return [Problem("/$schema", f"only {DIALECT} is supported")]
+    return Schema(Draft202012Validator.META_SCHEMA).problems(payload)
+
+
+def _new_validator(payload: Any) -> Validator:
+    from jsonschema import Draft202012Validator, FormatChecker
+    from jsonschema_specifications import REGISTRY
+
+    formats = FormatChecker(formats=())
+    for name in REFERENCE_FORMATS:
+        formats.checks(name)(_may_be_reference)
+    # An explicit registry: the default one would fetch unknown $refs over the network.
+    return Draft202012Validator(payload, format_checker=formats, registry=REGISTRY)
+
+
+def _may_be_reference(value: object) -> bool:
+    return not isinstance(value, str) or is_hash(value)
+
+
+def _leaves(error: Any) -> Iterator[Any]:
+    """The errors of the branch of an anyOf/oneOf that came closest, or the error itself."""
+    if error.validator in ("anyOf", "oneOf") and error.context:
+        branches: dict[int, list[Any]] = {}
+        for inner in error.context:
+            branches.setdefault(inner.schema_path[0], []).append(inner)
+        closest = min(branches.values(), key=_distance)
+        for inner in closest:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _distance(errors: list[Any]) -> tuple[int, int]:
+    """A branch whose constants fit is the one meant, however much of the rest is missing."""
+    return (sum(error.validator in ("const", "enum", "type") for error in errors), len(errors))
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= 300 else message[:200] + " … " + message[-90:]
+
+
+_IN_PLACE = ("allOf", "anyOf", "oneOf")
+
+
+class _Walk:
+    """One walk of a value along a schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    def collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
+        """References at and below value. `seen` stops a $ref that leads back without descending."""
+        if not isinstance(schema, dict) or (id(schema), id(value)) in seen:
+            return
+        seen = seen | {(id(schema), id(value))}
+        if schema.get("format") in REFERENCE_FORMATS and is_hash(value):
+            yield Hash(value)
+        yield from self._in_place(schema, value, seen)
+        if isinstance(value, dict):
+            yield from self._object(schema, value)
+        elif isinstance(value, list):
+            yield from self._array(schema, value)
+
+    def _in_place(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
+        for keyword in ("$ref", "$dynamicRef"):
+            if isinstance(target := schema.get(keyword), str):
+                yield from self.collect(self._resolve(target), value, seen)
+        for keyword in _IN_PLACE:
+            for branch in schema.get(keyword, ()):
+                if keyword == "allOf" or self._fits(branch, value):
+                    yield from self.collect(branch, value, seen)
+        if "if" in schema:
+            fits = self._fits(schema["if"], value)
+            if fits:
+                yield from self.collect(schema["if"], value, seen)
+            yield from self.collect(schema.get("then" if fits else "else"), value, seen)
+        if isinstance(value, dict):
+            for name, branch in schema.get("dependentSchemas", {}).items():
+                if name in value:
+                    yield from self.collect(branch, value, seen)
+
+    def _object(self, schema: Any, value: dict[str, Any]) -> Iterator[Hash]:
+        properties = schema.get("properties", {})
+        patterns = schema.get("patternProperties", {})
+        for key, item in value.items():
+            matched = False
+            if key in properties:
+                matched = True
+                yield from self.collect(properties[key], item, frozenset())
+            for pattern, branch in patterns.items():
+                if re.search(pattern, key):
+                    matched = True
+                    yield from self.collect(branch, item, frozenset())
+            if not matched:
+                yield from self.collect(schema.get("additionalProperties"), item, frozenset())
+                yield from self.collect(schema.get("unevaluatedProperties"), item, frozenset())
+
+    def _array(self, schema: Any, value: list[Any]) -> Iterator[Hash]:
+        prefix = schema.get("prefixItems", ())
+        for number, item in enumerate(value):
+            if number < len(prefix):
+                yield from self.collect(prefix[number], item, frozenset())
+                continue
+            for keyword in ("items", "unevaluatedItems"):
+                yield from self.collect(schema.get(keyword), item, frozenset())
+            if "contains" in schema and self._fits(schema["contains"], item):
+                yield from self.collect(schema["contains"], item, frozenset())
+
+    def _fits(self, branch: Any, value: Any) -> bool:
+        if isinstance(branch, bool):
+            return branch
+        if set(branch) <= {"type", "format", "title", "description"} and isinstance(branch.get("type"), str):
+            # The nullable reference, everywhere in practice: no need for the validator.
+            kind = branch["type"]
+            if kind == "null":
+                return value is None
+            if kind == "string":
+                return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
+        return bool(self._schema.validator().evolve(schema=branch).is_valid(value))
+
+    def _resolve(self, target: str) -> Any:
+        from referencing.exceptions import Unresolvable
+
+        resolver: Any = getattr(self._schema.validator(), "_resolver")  # noqa: B009
+        try:
+            return resolver.lookup(target).contents
+        except Unresolvable:
+            raise Invalid(f"schema refers to {target!r}, which it does not hold", "use $defs") from None

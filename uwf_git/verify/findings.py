@@ -1,0 +1,77 @@
+"""What verification finds: one thing that is not as the format says, with all that is needed to look at it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from uwf_git.values.ids import Hash, ThreadId
+
+# Everything a finding can be, by its code. The codes are published and stable.
+CODES = {
+    # objects
+    "damaged": "an object is missing, truncated or not what its id says",
+    "oversized": "an object is larger than the limit, and was not read",
+    "malformed": "an object is no well-formed commit, tree, tag or node",
+    # trees
+    "unsafe-name": "a file's name could be mistaken for something else on some system",
+    "unsafe-mode": "an entry is no plain file or folder: a symlink, a submodule, a program",
+    "tree-limit": "a tree is deeper or holds more than any record does",
+    "extra-file": "a file or folder that does not belong there",
+    "missing-file": "a file that belongs there is not there",
+    "changed-file": "a commit changes or removes what was there before it",
+    # nodes
+    "wrong-hash": "a node's content has another hash than its name says",
+    "collision": "two contents have one hash",
+    "bad-type": "a node's type is no schema, or can't be applied",
+    "breaks-schema": "a node does not obey its type",
+    "missing-node": "something a node refers to is not in the commit's tree",
+    # records
+    "no-record": "a commit that records nothing, or points at something that no ref of its kind may",
+    "wrong-kind": "a record is not of the kind that belongs there",
+    "wrong-message": "a commit's message is not what its node says",
+    "wrong-author": "a commit whose author is not the agent of its step or attempt",
+    "wrong-parent": "a commit's parents are not what its record asks for",
+    "wrong-chain": "a node's start or prev is not that of the commit before",
+    "wrong-role": "a step by another role than the workflow called for",
+    "after-end": "a step where the workflow had ended",
+    "no-decision": "the workflow can't say who goes next, so nobody can have",
+    "wrong-output": "an output of a type that its role does not answer with",
+    "wrong-detail": "a detail whose instruction or context is not what the history gives",
+    "wrong-page": "a page for people that is not what the nodes say",
+    # workflows
+    "bad-source": "a workflow's definition does not compile",
+    "other-source": "a workflow's definition compiles to another node",
+    "wrong-name": "a workflow under another's name",
+    # refs
+    "wrong-ref": "a ref points at something that does not belong there",
+    "wrong-tag": "a tag does not say what its ref asks for",
+    "bad-signature": "a signature that is not one of what it stands on",
+    "too-many": "there is more than is reported",
+}
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong. `code` is a key of CODES; `thread` is None for what belongs to none; `step`
+    is the hash of a StepNode, None where it is about no step; `object` is a git id; `ref` the ref that
+    leads there."""
+
+    code: str
+    thread: ThreadId | None
+    step: Hash | None
+    object: str
+    message: str
+    ref: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding as a JSON object."""
+        return self._asdict()
+
+
+class Bad(Exception):
+    """What ends the check of one thing: it can't be read any further. Internal: it becomes a Finding."""
+
+    def __init__(self, code: str, oid: object, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.object = str(oid)
+        self.message = message

@@ -1,0 +1,191 @@
+"""Who signed which commit and archive tag. Deciding what is good is left to git, which knows the user's
+keys and whom they trust."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.errors import UwfError
+from uwf_git.git.objects import is_signed, parse_commit, parse_tag
+from uwf_git.git.program import Git
+from uwf_git.git.repository import COMMIT, TAG, Oid, Repository
+from uwf_git.store import archives, layout
+from uwf_git.values.ids import Hash, ThreadId
+
+GOOD, BAD, UNKNOWN, EXPIRED, REVOKED, NONE = "good", "bad", "unknown", "expired", "revoked", "none"
+# What git log says with %G?: U is a good signature by a key that nobody vouches for, E one that can't be
+# checked, X and Y good ones that are, or by a key that is, past its time.
+_STATES = {
+    "G": GOOD,
+    "B": BAD,
+    "U": UNKNOWN,
+    "E": UNKNOWN,
+    "X": EXPIRED,
+    "Y": EXPIRED,
+    "R": REVOKED,
+    "N": NONE,
+}
+
+
+class Signature(NamedTuple):
+    """What a signature comes to. `state` is good, bad, unknown (nobody vouches for the key, or it isn't
+    there to check with), expired, revoked or none; the others are empty where git doesn't know them."""
+
+    state: str
+    signer: str = ""
+    key: str = ""
+    fingerprint: str = ""
+
+
+class Signed(NamedTuple):
+    """One record that may be signed. `ref` leads to it, the first of several by name. `kind` is that of a
+    commit's record, workflow, start, step, attempt, pin or fold, or else archive or fork for a tag; `node`
+    is what a commit records."""
+
+    ref: str
+    thread: ThreadId | None
+    kind: str
+    node: Hash | None
+    object: Oid
+    signature: Signature
+
+
+def signed_records(repository: Repository, refs: Mapping[str, Oid]) -> list[Signed]:
+    """Who signed what the refs lead to: every commit once, oldest first, and every tag. What can't be read
+    is left out: `verify` names it. For the tag of a folded thread its object is written again."""
+    found: dict[Oid, Signed] = {}
+    others: list[tuple[str, Oid]] = []
+    for ref, oid in sorted(refs.items()):
+        name = ref[ref.rindex("/") + 1 :]
+        thread = ThreadId(name) if layout.is_thread_ref(ref) else None
+        found.update({each.object: each for each in _records(repository, ref, thread, oid, found, others)})
+    for ref, oid in others:
+        found.update({each.object: each for each in _records(repository, ref, None, oid, found, [])})
+    states = signatures(repository, found)
+    return [each._replace(signature=states[oid]) for oid, each in found.items()]
+
+
+def _records(
+    repository: Repository,
+    ref: str,
+    thread: ThreadId | None,
+    oid: Oid,
+    known: Mapping[Oid, Signed],
+    others: list[tuple[str, Oid]],
+) -> list[Signed]:
+    """The records below a ref that are not known yet, oldest first, with signatures to be filled in. What a
+    sub-workflow did belongs to another thread, and is put into `others`."""
+    found: dict[Oid, Signed] = {}
+    pending = [(oid, thread)]
+    while pending:
+        at, belongs = pending.pop()
+        if at in found or at in known:
+            continue
+        try:
+            kind, data = repository.read(at)
+            if kind == TAG:
+                tag_kind = "fork" if ref.startswith(layout.FORKS) else "archive"
+                found[at] = Signed(ref, belongs, tag_kind, None, at, Signature(NONE))
+                pending.append((parse_tag(data).target, belongs))
+            elif kind == COMMIT:
+                commit = parse_commit(data)
+                record = layout.parse_message(commit.message)
+                folded = layout.folded_month(commit.message) is not None
+                what = record.kind if record else "fold" if folded else "other"
+                # A version belongs to no thread, though one stands on it.
+                of = None if what == "workflow" else belongs
+                found[at] = Signed(ref, of, what, record.node if record else None, at, Signature(NONE))
+                tags = _folded_tags(repository, at) if folded and at == oid else []
+                same = commit.parents[:1] if what == "step" else commit.parents
+                others += [(ref, parent) for parent in commit.parents[len(same) :]]
+                pending += [(parent, of) for parent in same] + tags
+        except (UwfError, ValueError, LookupError, OverflowError):
+            continue
+    return list(found.values())[::-1]
+
+
+def _folded_tags(repository: Repository, commit: Oid) -> list[tuple[Oid, ThreadId | None]]:
+    """The archive tags of a fold, as objects that git can look at. Those that are signed come last, and
+    so are looked at before the commits that they lead to are given to the fold."""
+    entries = archives.read(repository, commit).threads.values()
+    for entry in entries:
+        if is_signed(entry.raw) and not repository.has(entry.tag):
+            repository.write_raw_tag(entry.raw)
+    return [(entry.tag, entry.thread) for entry in entries if repository.has(entry.tag)]
+
+
+def signatures(repository: Repository, objects: Iterable[Oid]) -> dict[Oid, Signature]:
+    """Who signed each of some commits and tag objects. git decides what is good; it starts a program for
+    each that is signed, and none for the others. Raises StoreDamaged for an object that can't be read."""
+    found: dict[Oid, Signature] = {}
+    commits: list[Oid] = []
+    for oid in dict.fromkeys(objects):
+        kind, data = repository.read(oid)
+        if not is_signed(data):
+            found[oid] = Signature(NONE)
+        elif kind == COMMIT:
+            commits.append(oid)
+        else:
+            found[oid] = _tag_signature(repository, oid)
+    found.update(_commit_signatures(repository, commits))
+    return found
+
+
+def _commit_signatures(repository: Repository, commits: Sequence[Oid]) -> Iterator[tuple[Oid, Signature]]:
+    if not commits:
+        return
+    listed = "".join(f"{commit}\n" for commit in commits).encode()
+    line = "--format=%H%x00%G?%x00%GS%x00%GK%x00%GF"
+    done = Git(repository.path).run(
+        "log", "--no-walk=unsorted", "--stdin", "--no-show-signature", line, stdin=listed
+    )
+    for row in done.out.decode("utf-8", "replace").splitlines():
+        oid, state, signer, key, fingerprint = (row.split("\0") + [""] * 4)[:5]
+        # git says N, none, also of a signature that it has nobody to hold against.
+        found = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
+        yield Oid(hex=oid), Signature(found, signer, key, fingerprint)
+
+
+def _tag_signature(repository: Repository, tag: Oid) -> Signature:
+    """From what the program says, since git has no format for a tag's signature."""
+    done = Git(repository.path).run("verify-tag", "--raw", str(tag), check=False)
+    words = {}
+    for line in done.err.splitlines():
+        if line.startswith("[GNUPG:] "):
+            name, _, rest = line.removeprefix("[GNUPG:] ").partition(" ")
+            words[name] = rest
+    if words:
+        return _from_gpg(words)
+    return _from_ssh(done.err, done.code)
+
+
+def _from_gpg(words: dict[str, str]) -> Signature:
+    fingerprint = words.get("VALIDSIG", "").partition(" ")[0]
+    for name, state in (
+        ("BADSIG", BAD),
+        ("REVKEYSIG", REVOKED),
+        ("EXPKEYSIG", EXPIRED),
+        ("EXPSIG", EXPIRED),
+        ("GOODSIG", GOOD),
+    ):
+        if name in words:
+            key, _, signer = words[name].partition(" ")
+            if state == GOOD and {"TRUST_UNDEFINED", "TRUST_NEVER"} & words.keys():
+                state = UNKNOWN
+            return Signature(state, signer, key, fingerprint)
+    return Signature(UNKNOWN, key=words.get("ERRSIG", words.get("NO_PUBKEY", "")).partition(" ")[0])
+
+
+def _from_ssh(said: str, code: int) -> Signature:
+    """What ssh-keygen says: `Good "git" signature for WHO with ED25519 key SHA256:…`, or without WHO for a
+    key that no file of allowed signers names."""
+    for line in said.splitlines():
+        if line.startswith('Good "git" signature'):
+            before, _, key = line.rpartition(" key ")
+            _, for_, rest = before.partition(" for ")
+            signer = rest.rpartition(" with ")[0] if for_ else ""
+            return Signature(GOOD if for_ and code == 0 else UNKNOWN, signer, key, key)
+        if "incorrect signature" in line or "Signature verification failed" in line:
+            return Signature(BAD)
+    return Signature(UNKNOWN)

@@ -1,0 +1,394 @@
+"""JSONata, bounded: the conditions of a workflow, over values that stay as they are.
+
+Expressions come from whoever wrote the workflow, so they get two seconds, 256 MB and 500 levels, and
+neither a clock nor chance: who replays a history must come to the same decisions. The language itself
+has no way to files, to the environment or to the network.
+
+The library behind this keeps state where a caller would not look for it, which shapes this module: a
+parsed expression holds the variables and the elapsed time of its last run, so each run gets a copy of
+its own; arrays of the input can be altered by a group-by, so the input is copied too.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import Any, TypeVar
+
+from uwf_git.errors import Invalid, LimitExceeded
+from uwf_git.text import nearest
+from uwf_git.timelimit import MemoryExceeded, TimeExceeded, time_limit
+
+SECONDS = 2.0
+MEMORY = 256 * 1024 * 1024
+MAX_DEPTH = 500
+MAX_LENGTH = 20_000
+MAX_RANGE = 100_000
+
+# One level of JSONata takes up to eleven calls of Python.
+_FRAMES = 11 * MAX_DEPTH + 1_000
+_WRAPPERS = ("Unexpected", "D3120", "D3121")
+_IMPURE = ("now", "millis", "random", "shuffle")
+
+_T = TypeVar("_T")
+
+
+def check_expression(text: str) -> str | None:
+    """None for an expression that can be evaluated, else what is wrong with it: syntax, a function that
+    doesn't exist, or one that reads the clock or draws lots."""
+    try:
+        _guarded(lambda: _parse(text))
+    except _Unusable as error:
+        return error.reason
+    return None
+
+
+def evaluate(text: str, context: Any) -> Any:
+    """The value of an expression over a JSON value, as plain JSON; None also where JSONata says
+    "undefined". Raises Invalid, naming the expression and the reason. The context, which may be Frozen, is
+    left untouched."""
+    return _run(text, context, _plain)
+
+
+def holds(text: str, context: Any) -> bool:
+    """Whether the value of an expression is true as JSONata's $boolean has it: no value, null, zero,
+    empty strings, arrays and objects, and arrays of nothing but those, are not. Raises Invalid."""
+
+    def truth(value: Any) -> bool:
+        return bool(_library().Jsonata.boolize(value))
+
+    return _run(text, context, truth)
+
+
+def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
+    if isinstance(context, Frozen):
+        guard = context.guard
+        guard.touched = False
+        try:
+            found = _evaluated(text, lambda: context.value, use)
+        except Invalid:
+            if not guard.touched:
+                raise
+        else:
+            if not guard.touched:
+                return found
+        return _evaluated(text, lambda: _thawed(context.value), use)
+    return _evaluated(text, lambda: _copied(context), use)
+
+
+def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) -> _T:
+    def work() -> _T:
+        jsonata = _library()
+        parsed = copy.copy(_parse(text))
+        parsed.environment = _environment(parsed)
+        parsed.deadline = time.monotonic() + SECONDS
+        parsed.set_validate_input(False)
+        parsed.set_output_convert_nulls(False)
+        # The evaluator looks itself up here: without this, what was parsed last would run.
+        jsonata.Jsonata.CURRENT.jsonata = parsed
+        try:
+            return use(parsed.evaluate(given()))
+        finally:
+            del jsonata.Jsonata.CURRENT.jsonata
+
+    try:
+        return _guarded(work)
+    except _Unusable as error:
+        reason = error.reason
+        kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
+    raise kind(
+        f"expression {_shown(text)}: {reason}", "see which step brings it about: uwf workflow rehearse NAME"
+    )
+
+
+class _Unusable(Exception):
+    """Why an expression has no value."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _TooMuch(_Unusable):
+    """A limit of time, memory or depth."""
+
+
+def _guarded(work: Callable[[], _T]) -> _T:
+    """What `work` returns, within the limits. Whatever it raises becomes _Unusable."""
+    _library()  # not on the expression's time
+    try:
+        with time_limit(SECONDS, MEMORY), _recursion_limit():
+            return work()
+    except TimeExceeded:
+        problem: _Unusable = _too_long()
+    except MemoryExceeded:
+        problem = _too_large()
+    except Exception as error:
+        problem = _problem(error)
+    raise problem
+
+
+def _too_long() -> _TooMuch:
+    return _TooMuch(f"takes longer than {SECONDS:g} s")
+
+
+def _too_large() -> _TooMuch:
+    return _TooMuch(f"takes more than {MEMORY // 1024**2} MB")
+
+
+def _too_deep() -> _TooMuch:
+    return _TooMuch(f"recurses deeper than {MAX_DEPTH} levels")
+
+
+def _problem(error: BaseException) -> _Unusable:
+    # The evaluator wraps what happens inside `and`, `or` and $eval, and forgets what it was.
+    causes = [error]
+    while (before := causes[-1].__context__) is not None and len(causes) < 10_000:
+        causes.append(before)
+    for cause in causes:
+        if isinstance(cause, RecursionError):
+            return _too_deep()
+        if isinstance(cause, MemoryError):
+            return _too_large()
+        if isinstance(cause, _Unusable):
+            return cause
+    last = next((cause for cause in causes if getattr(cause, "error", None) not in _WRAPPERS), error)
+    if isinstance(last, ZeroDivisionError):
+        return _Unusable("divides by zero")
+    if not isinstance(last, _library().JException):
+        return _Unusable(_shortened(f"fails with {type(last).__name__}: {last}"))
+    place = f" at character {last.location}" if last.location > 0 else ""
+    if last.error in ("T1005", "T1006"):
+        return _Unusable(f"calls something that is no function{place}")
+    return _Unusable(_shortened(f"{last}{place}"))
+
+
+def _shortened(message: str) -> str:
+    line = " ".join(message.split())
+    return line if len(line) <= 200 else line[:200] + "…"
+
+
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return f'"{line}"' if len(line) <= 100 else f'"{line[:100]}…"'
+
+
+@cache
+def _library() -> Any:
+    limit = sys.getrecursionlimit()
+    import jsonata  # 50 ms
+    import jsonata.jsonata as evaluator
+
+    sys.setrecursionlimit(limit)  # the import raises it for the whole process
+    # Standard output is data here, and the evaluator prints what it can't call.
+    evaluator.print = lambda *_things: None
+    return jsonata
+
+
+@cache
+def _evaluator() -> Any:
+    parent: Any = _library().Jsonata
+
+    class Evaluator(parent):  # type: ignore[misc]
+        """The library's, with limits of its own: those it comes with measure from the time of parsing,
+        look away inside arrays, and can be switched off by an assignment. Ranges it would build of ten
+        million numbers in one go."""
+
+        depth = 0
+        deadline = float("inf")
+
+        def _eval(self, expr: Any, input: Any, environment: Any) -> Any:
+            if self.depth >= MAX_DEPTH:
+                raise _too_deep()
+            if time.monotonic() > self.deadline:
+                raise _too_long()
+            self.depth += 1
+            try:
+                return super()._eval(expr, input, environment)
+            finally:
+                self.depth -= 1
+
+        def evaluate_range_expression(self, lhs: Any, rhs: Any) -> Any:
+            if type(lhs) is int and type(rhs) is int and rhs - lhs >= MAX_RANGE:
+                raise _Unusable(f"makes a range of over {MAX_RANGE:,} numbers")
+            return super().evaluate_range_expression(lhs, rhs)
+
+    return Evaluator
+
+
+@contextmanager
+def _recursion_limit() -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    depth, frame = 0, sys._getframe()
+    while (caller := frame.f_back) is not None:
+        depth, frame = depth + 1, caller
+    sys.setrecursionlimit(max(before, depth + _FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Any:
+    if len(text) > MAX_LENGTH:
+        raise _Unusable(f"is longer than {MAX_LENGTH:,} characters")
+    try:
+        parsed = _evaluator()(text)
+    except (LookupError, TypeError, AttributeError, ValueError):
+        # The tokenizer runs over the end of the text, or stumbles over an operator of no language.
+        raise _Unusable("is no JSONata") from None
+    _check_calls(parsed.ast)
+    return parsed
+
+
+def _environment(parsed: Any) -> Any:
+    """A fresh frame for the variables of one run."""
+    jsonata = _library()
+    frame = parsed.create_frame(jsonata.Jsonata.static_frame)
+    for name in _IMPURE:
+        frame.bind(name, jsonata.Jsonata.JLambda(_refusal(name)))
+    return frame
+
+
+def _refusal(name: str) -> Callable[..., None]:
+    def refuse(*_arguments: object) -> None:
+        raise _Unusable(_impure(name))
+
+    return refuse
+
+
+def _impure(name: str) -> str:
+    return f"${name} is not available, as the same history must always lead to the same decision"
+
+
+def _check_calls(root: Any) -> None:
+    """Raises _Unusable for a call that can't succeed: otherwise it would be found out in the middle of
+    a thread, and only by the one whose output leads there."""
+    nodes = list(_nodes(root))
+    known = set(_library().Jsonata.static_frame.bindings)
+    bound = {name for node in nodes for name in _bound(node)}
+    for node in nodes:
+        if node.type != "function" and node.type != "partial":
+            continue
+        procedure = node.procedure
+        if procedure.type == "path" and len(procedure.steps) == 1 and procedure.steps[0].type == "name":
+            name = procedure.steps[0].value
+            raise _Unusable(f"{name}(…) calls no function; a function's name begins with $")
+        if procedure.type != "variable" or procedure.value in bound:
+            continue
+        if procedure.value in _IMPURE:
+            raise _Unusable(_impure(procedure.value))
+        if procedure.value not in known:
+            near = nearest(f"${procedure.value}", (f"${name}" for name in known))
+            raise _Unusable(f"there is no function ${procedure.value}" + (f"; {near}" if near else ""))
+
+
+def _bound(node: Any) -> Iterator[str]:
+    if node.type == "bind":
+        yield node.lhs.value
+    elif node.type == "lambda":
+        yield from (argument.value for argument in node.arguments)
+    yield from (name for name in (node.focus, node.index) if isinstance(name, str))
+
+
+def _nodes(root: Any) -> Iterator[Any]:
+    """Every node of a parsed expression once."""
+    kind = _library().Parser.Symbol
+    waiting: list[Any] = [root]
+    seen: set[int] = set()
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list | tuple):
+            waiting.extend(item)
+        elif isinstance(item, kind) and id(item) not in seen:
+            seen.add(id(item))
+            yield item
+            waiting.extend(vars(item).values())
+
+
+def _copied(value: Any) -> Any:
+    """A copy with the library's own null, which it would confuse with "undefined" inside arrays."""
+    null = _library().Utils.NULL_VALUE
+
+    def walk(item: Any) -> Any:
+        if item is None:
+            return null
+        if isinstance(item, dict):
+            return {key: walk(each) for key, each in item.items()}
+        if isinstance(item, list | tuple):
+            return [walk(each) for each in item]
+        return item
+
+    return walk(value)
+
+
+class _Guard:
+    """Tells whether an expression tried to alter what it was given."""
+
+    touched = False
+
+
+class Frozen:
+    """A JSON value made ready for expressions once, for many of them. What would alter it is kept from
+    doing so, and that expression is given a copy of its own instead: the outcome is the same."""
+
+    def __init__(self) -> None:
+        self.guard = _Guard()
+        self.value: Any = None
+
+    def freeze(self, value: Any) -> Any:
+        """A copy of a JSON value that can stand in `value`."""
+        null = _library().Utils.NULL_VALUE
+        array, mapping = _frozen_types()
+
+        def walk(item: Any) -> Any:
+            if item is None:
+                return null
+            made: Any
+            if isinstance(item, dict):
+                made = mapping((key, walk(each)) for key, each in item.items())
+            elif isinstance(item, list | tuple):
+                made = array(map(walk, item))
+            else:
+                return item
+            made.guard = self.guard
+            return made
+
+        return walk(value)
+
+
+@cache
+def _frozen_types() -> tuple[type[list[Any]], type[dict[str, Any]]]:
+    def refuse(self: Any, *_arguments: object, **_named: object) -> Any:
+        self.guard.touched = True
+        raise TypeError("the history can't be altered")
+
+    arrays = "append extend insert remove pop clear sort reverse __setitem__ __delitem__ __iadd__ __imul__"
+    mappings = "pop popitem clear update setdefault __setitem__ __delitem__ __ior__"
+    return (
+        type("_Array", (list,), dict.fromkeys(arrays.split(), refuse) | {"guard": _Guard()}),
+        type("_Mapping", (dict,), dict.fromkeys(mappings.split(), refuse) | {"guard": _Guard()}),
+    )
+
+
+def _thawed(value: Any) -> Any:
+    """A copy of what was frozen, the library's own null kept."""
+    if isinstance(value, dict):
+        return {key: _thawed(item) for key, item in value.items()}
+    return [_thawed(item) for item in value] if isinstance(value, list) else value
+
+
+def _plain(value: Any) -> Any:
+    """A result as JSON. Functions, which can be results too, are None."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None

@@ -1,0 +1,69 @@
+"""What a check finds: a line, a stable code and a message; and the list that collects them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from uwf_git.text import closest, nearest
+from uwf_git.values.yaml12 import Document, Mark, ValuePath, one_line
+
+Severity = Literal["error", "warning"]
+
+
+class Finding(NamedTuple):
+    """One problem. `line` and `column` count from 1; `code` is stable; `hint` says what to do, or ""."""
+
+    line: int
+    column: int
+    severity: Severity
+    code: str
+    message: str
+    hint: str = ""
+
+
+class Findings:
+    """Collects findings about one document. At most `LIMIT` are kept: nobody reads more."""
+
+    LIMIT = 500
+    SUGGESTIONS = 40
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._found: dict[Finding, None] = {}
+        self._suggested = 0
+
+    def error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
+        """Something that keeps the workflow from being registered, at the value of path."""
+        self._add(self._document.mark(path), "error", code, message, hint)
+
+    def key_error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
+        """An error at the key of path."""
+        self._add(self._document.key_mark(path), "error", code, message, hint)
+
+    def warning(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
+        """Something probably unwanted that nevertheless can run, at the key of path."""
+        self._add(self._document.key_mark(path), "warning", code, message, hint)
+
+    def nearest(self, name: str, known: Iterable[str]) -> str:
+        """A hint for a name that isn't known. Only the first findings get one: comparing thousands of
+        names with thousands would take minutes."""
+        self._suggested += 1
+        return nearest(name, known) if self._suggested <= self.SUGGESTIONS else ""
+
+    def closest(self, name: str, known: Iterable[str]) -> str | None:
+        """The name that was probably meant, within the same limit."""
+        return closest(name, known) if self._suggested < self.SUGGESTIONS else None
+
+    def raw(self, path: ValuePath) -> str | None:
+        """The text of the scalar at path as it was written."""
+        return self._document.raw(path)
+
+    def sorted(self) -> list[Finding]:
+        """All findings in the order of the text, errors first where they share a place."""
+        return sorted(self._found)
+
+    def _add(self, mark: Mark, severity: Severity, code: str, message: str, hint: str) -> None:
+        if len(self._found) < self.LIMIT:
+            message = one_line(message, 400) + (f" (in {mark.within})" if mark.within else "")
+            self._found[Finding(mark.line, mark.column, severity, code, message, one_line(hint, 400))] = None

@@ -1,0 +1,472 @@
+"""Valid values made up from a JSON Schema, the same ones every time.
+
+A value is the outcome of choices: which status, which branch of a `oneOf`, true or false. The plainest
+value takes the first of each; the others differ from it in one choice, then in two, and so on, those
+that routing depends on first. Thorough variants also leave out optional fields, vary numbers and lengths,
+and try the literals that the workflow's conditions compare with.
+
+Every value is checked against its schema before anybody sees it, so the way it is made may be rough.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.errors import Invalid
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.ids import Hash
+from uwf_git.values.schema import REFERENCE_FORMATS, Schema
+from uwf_git.values.shape import resolve
+from uwf_git.workflow.hints import NO_HINTS, Hints
+from uwf_git.workflow.pattern import matching
+
+MOST_VARIANTS = 48
+SECONDS = 5.0
+_MOST_TRIES = 400
+_DEEP = 6
+_DEEPEST = 30
+_MOST_ITEMS = 50
+_MOST_TEXT = 5_000
+
+# How far a choice is from what routing depends on.
+_ROUTING, _EXAMPLE, _LITERAL, _SIZE, _PRESENCE = 1, 3, 5, 6, 7
+
+_FORMATS = {
+    "date": "2025-01-01",
+    "date-time": "2025-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "duration": "P1D",
+    "email": "somebody@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "uri-reference": "/",
+    "iri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "json-pointer": "/",
+    "regex": ".*",
+}
+Place = tuple[str | int, ...]
+"""Where in the value; names that begin with NUL are choices that have no place of their own."""
+
+
+def generate(schema: Schema, turn: int = 0, hints: Hints = NO_HINTS, reference: Hash | None = None) -> Any:
+    """The turn-th of the variants, counted round and round. `turn` also stands in the texts. `reference`
+    is used where the schema wants the hash of a node. Raises Invalid, naming the place in the schema,
+    where no valid value could be made."""
+    found = list(variants(schema, turn, hints, reference))
+    return found[turn % len(found)]
+
+
+def variants(
+    schema: Schema,
+    turn: int = 0,
+    hints: Hints = NO_HINTS,
+    reference: Hash | None = None,
+    thorough: bool = False,
+    most: int = MOST_VARIANTS,
+) -> Iterator[Any]:
+    """Distinct valid values, the plainest first, at least one. Raises Invalid, as `generate`."""
+    limit = _PRESENCE if thorough else _ROUTING
+    waiting: list[tuple[int, int, dict[Place, int], Place | None]] = [(0, 0, {}, None)]
+    seen: set[str] = set()
+    reason = ""
+    count = 0
+    for _ in range(_MOST_TRIES):
+        if not waiting or len(seen) >= most:
+            break
+        cost, _, picks, last = heapq.heappop(waiting)
+        maker = _Maker(schema.payload, turn, hints, reference, picks)
+        try:
+            value = maker.made()
+        except _Impossible as error:
+            reason = reason or str(error)
+        else:
+            key = json.dumps(value, sort_keys=True)
+            if key not in seen:
+                try:
+                    problems = schema.problems(value, at_most=1)
+                except Invalid as error:
+                    raise _unmade(error.message) from None
+                if problems:
+                    reason = reason or f"at {problems[0]}"
+                else:
+                    seen.add(key)
+                    yield value
+        # Only choices after the last one that was made otherwise: each combination comes up once.
+        places = [point.place for point in maker.points]
+        begin = places.index(last) + 1 if last in places else 0
+        for point in maker.points[begin:]:
+            # Until there is a valid value, everything is worth a try.
+            if point.rank > limit and seen:
+                continue
+            for other in range(point.options):
+                if other != point.chosen:
+                    count += 1
+                    heapq.heappush(
+                        waiting, (cost + point.cost, count, {**picks, point.place: other}, point.place)
+                    )
+    if not seen:
+        raise _unmade(reason or "it allows none")
+
+
+def _unmade(reason: str) -> Invalid:
+    return Invalid(
+        f"no valid value could be made up for the schema: {reason}",
+        "play the role by a script: uwf-rehearse --script replies.yaml",
+    )
+
+
+class _Impossible(Exception):
+    """This combination of choices leads to no value."""
+
+
+class _Point(NamedTuple):
+    """A choice that came up."""
+
+    place: Place
+    options: int
+    chosen: int
+    rank: int
+    cost: int
+
+
+class _Maker:
+    """Makes one value. Whatever it has to choose is a point; `picks` decides some of them."""
+
+    def __init__(
+        self, root: Any, turn: int, hints: Hints, reference: Hash | None, picks: Mapping[Place, int]
+    ) -> None:
+        self.points: list[_Point] = []
+        self._root = root
+        self._turn = turn
+        self._hints = hints
+        self._reference = reference
+        self._picks = picks
+
+    def made(self) -> Any:
+        try:
+            with time_limit(SECONDS):
+                return self._value(self._root, ())
+        except TimeExceeded:
+            raise _Impossible("its patterns take too long") from None
+        except re.error as error:
+            raise _Impossible(f"it has a pattern that is no regular expression: {error}") from None
+        except (RecursionError, MemoryError):
+            raise _Impossible("it is nested without end") from None
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise _Impossible(f"a keyword in it has a value it can't have: {error}") from None
+
+    def _pick(self, place: Place, options: int, rank: int, default: int = 0) -> int:
+        chosen = self._picks.get(place, default)
+        fields = _fields(place)
+        status = bool(fields) and fields[0] in ("$status", "status")
+        cost = rank * 2 + 3 * max(0, len(fields) - 1) - (1 if status else 0)
+        # What lies in an array or deep inside is nothing that routing usually asks for.
+        if rank == _ROUTING and len(place) > 2:
+            rank = _LITERAL
+        self.points.append(_Point(place, options, chosen, rank, cost))
+        return chosen
+
+    def _value(self, schema: Any, place: Place) -> Any:
+        if len(place) > _DEEPEST:
+            raise _Impossible(f"at {_pointer(place)}: it is nested without end")
+        flat = self._settled(schema, place)
+        if "const" in flat:
+            return flat["const"]
+        item = place[-1] if place and isinstance(place[-1], int) else 0
+        if isinstance(choices := flat.get("enum"), list):
+            if not choices:
+                raise _Impossible(f"at {_pointer(place)}: nothing is allowed")
+            return choices[self._pick(place, len(choices), _ROUTING, item % len(choices))]
+        examples = flat.get("examples")
+        if isinstance(examples, list) and examples:
+            return examples[self._pick((*place, "\0example"), len(examples), _EXAMPLE, item % len(examples))]
+        kind = flat.get("type", _kind(flat))
+        if isinstance(kind, list):
+            # Nothing is the least interesting of values.
+            kinds = sorted(kind, key=lambda each: each == "null")
+            if not kinds:
+                raise _Impossible(f"at {_pointer(place)}: nothing is allowed")
+            kind = kinds[self._pick((*place, "\0type"), len(kinds), _ROUTING)]
+        match kind:
+            case "object":
+                return self._object(flat, place)
+            case "array":
+                return self._array(flat, place)
+            case "string":
+                return self._text(flat, place)
+            case "integer" | "number":
+                return self._number(flat, place, kind == "integer")
+            case "boolean":
+                return self._pick(place, 2, _ROUTING, item % 2) == 0
+            case "null":
+                return None
+        raise _Impossible(f"at {_pointer(place)}: {kind!r} is no type")
+
+    def _settled(self, schema: Any, place: Place) -> dict[str, Any]:
+        """The schema with everything that applies in place merged into one, branches chosen."""
+        flat: dict[str, Any] = {}
+        pending = [schema]
+        number = 0
+        while pending:
+            part = pending.pop(0)
+            if part is False:
+                raise _Impossible(f"at {_pointer(place)}: nothing is allowed")
+            if not isinstance(part, dict):
+                continue
+            number += 1
+            if number > 200:
+                raise _Impossible(f"at {_pointer(place)}: it refers to itself without end")
+            part = resolve(self._root, part)
+            pending = [*part.pop("allOf", ()), *pending]
+            for keyword in ("anyOf", "oneOf"):
+                if branches := part.pop(keyword, None):
+                    deep = len(branches) - 1 if len(place) > _DEEP else 0
+                    chosen = self._pick((*place, f"\0{keyword}{number}"), len(branches), _ROUTING, deep)
+                    pending.append(branches[chosen])
+            if "if" in part:
+                condition = part.pop("if")
+                fits = self._pick((*place, f"\0if{number}"), 2, _ROUTING) == 0
+                then, otherwise = part.pop("then", True), part.pop("else", True)
+                pending += [condition, then] if fits else [otherwise]
+            flat = _both(flat, part)
+        return flat
+
+    def _object(self, flat: dict[str, Any], place: Place) -> dict[str, Any]:
+        properties = flat.get("properties", {})
+        required = [name for name in flat.get("required", ()) if isinstance(name, str)]
+        value: dict[str, Any] = {}
+        for name in dict.fromkeys([*required, *properties]):
+            inner = self._property(flat, name)
+            if name in required:
+                value[name] = self._value(inner, (*place, name))
+                continue
+            absent = 1 if len(place) > _DEEP else 0
+            if inner is False or self._pick((*place, name, "\0there"), 2, _PRESENCE, absent) == 1:
+                continue
+            before = len(self.points)
+            try:
+                value[name] = self._value(inner, (*place, name))
+            except _Impossible:
+                del self.points[before:]
+        for trigger, names in flat.get("dependentRequired", {}).items():
+            if trigger in value:
+                for name in names:
+                    if name not in value:
+                        value[name] = self._value(self._property(flat, name), (*place, name))
+        for number in range(1, _MOST_ITEMS):
+            if len(value) >= flat.get("minProperties", 0):
+                break
+            name = f"key{number}"
+            if name not in value:
+                value[name] = self._value(self._property(flat, name), (*place, name))
+        return value
+
+    def _property(self, flat: dict[str, Any], name: str) -> Any:
+        found = [
+            inner for pattern, inner in flat.get("patternProperties", {}).items() if re.search(pattern, name)
+        ]
+        if name in flat.get("properties", {}):
+            found.append(flat["properties"][name])
+        if not found:
+            return flat.get("additionalProperties", flat.get("unevaluatedProperties", True))
+        return found[0] if len(found) == 1 else {"allOf": found}
+
+    def _array(self, flat: dict[str, Any], place: Place) -> list[Any]:
+        low, high = int(flat.get("minItems", 0)), flat.get("maxItems")
+        prefix = flat.get("prefixItems", [])
+        contains = flat.get("contains")
+        wanted = int(flat.get("minContains", 1)) if contains is not None else 0
+        low = max(low, wanted)
+        rest = flat.get("items", flat.get("unevaluatedItems", True))
+        if rest is False:
+            high = len(prefix) if high is None else min(high, len(prefix))
+        most = _MOST_ITEMS if high is None else min(int(high), _MOST_ITEMS)
+        if low > most:
+            raise _Impossible(f"at {_pointer(place)}: it wants {low} items, and {most} are the most")
+        usual = 0 if len(place) > _DEEP else max(len(prefix), 2 if len(place) <= 2 else 1)
+        plain = max(low, min(most, usual))
+        lengths = [plain, low, *(int(each) + 1 for each in self._hints.numbers)]
+        if high is not None:
+            lengths.append(most)
+        lengths = list(dict.fromkeys(each for each in lengths if low <= each <= most))
+        length = lengths[self._pick((*place, "\0length"), len(lengths), _SIZE)]
+        items: list[Any] = []
+        for index in range(length):
+            inner = prefix[index] if index < len(prefix) else rest
+            if len(prefix) <= index < len(prefix) + wanted:
+                inner = {"allOf": [inner, contains]}
+            items.append(self._value(inner, (*place, index)))
+        if flat.get("uniqueItems"):
+            unique = {json.dumps(item, sort_keys=True): item for item in items}
+            items = list(unique.values())
+        return items
+
+    def _text(self, flat: dict[str, Any], place: Place) -> str:
+        kind = flat.get("format")
+        if kind in REFERENCE_FORMATS:
+            if self._reference is None:
+                raise _Impossible(f"at {_pointer(place)}: it wants the hash of a node, and there is none")
+            return self._reference
+        least, most = int(flat.get("minLength", 0)), int(flat.get("maxLength", _MOST_TEXT))
+        if least > _MOST_TEXT:
+            raise _Impossible(f"at {_pointer(place)}: it wants a text of {least} characters")
+        literals = self._hints.texts if len(place) <= 3 else ()
+        if (pattern := flat.get("pattern")) is not None:
+            fitting = [text for text in literals if least <= len(text) <= most and re.search(pattern, text)]
+            fitting = [*_found(pattern, least, most), *fitting]
+            if not fitting:
+                raise _Impossible(
+                    f"at {_pointer(place)}: no text of {least} to {most} characters was found "
+                    f"that matches /{pattern}/"
+                )
+            return fitting[self._pick((*place, "\0text"), len(fitting), _LITERAL)]
+        if kind in _FORMATS:
+            return _FORMATS[kind]
+        words = self._words(place)
+        if place in (("$status",), ("status",)) and self._hints.statuses:
+            # Any text is allowed, so one that no edge is for comes up too, among the last.
+            free = self._pick((*place, "\0free"), 2, _LITERAL) == 1
+            chosen = self._pick(place, len(self._hints.statuses), _ROUTING)
+            return words if free else self._hints.statuses[chosen]
+        options = [words, *literals]
+        if len(place) == 1:
+            options += [
+                words + " …" * int(each) for each in self._hints.numbers if 1 < each <= _MOST_TEXT // 2
+            ]
+        options = list(dict.fromkeys(_fitted(text, least, most) for text in options))
+        return options[self._pick((*place, "\0text"), len(options), _LITERAL)]
+
+    def _words(self, place: Place) -> str:
+        names = _fields(place)
+        name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-\s]+", " ", names[-1]).strip("$ ").lower() if names else ""
+        numbers = [str(each + 1) for each in place if isinstance(each, int)]
+        item = " " + ".".join(numbers) if numbers else ""
+        turn = f", turn {self._turn + 1}" if self._turn else ""
+        return f"Rehearsed {name or 'text'}{item}{turn}"
+
+    def _number(self, flat: dict[str, Any], place: Place, whole: bool) -> int | float:
+        low, high = flat.get("minimum"), flat.get("maximum")
+        above, below = flat.get("exclusiveMinimum"), flat.get("exclusiveMaximum")
+        step = flat.get("multipleOf")
+        unit = 1 if step is None else step
+
+        def fits(value: float) -> bool:
+            return (
+                (not whole or float(value).is_integer())
+                and (low is None or value >= low)
+                and (high is None or value <= high)
+                and (above is None or value > above)
+                and (below is None or value < below)
+                and (step is None or abs(value / step - round(value / step)) < 1e-9)
+            )
+
+        bounds = [each for each in (low, high, above, below) if each is not None]
+        candidates: list[float] = [unit, 0]
+        for bound in bounds:
+            start = (bound // unit) * unit
+            candidates += [bound, start, start + unit, start - unit]
+        if len(bounds) > 1:
+            candidates.append(sum(bounds) / len(bounds))
+        plain = [_tidy(value) for value in candidates if fits(value)]
+        compared = [
+            _tidy(value)
+            for number in (self._hints.numbers if len(place) <= 3 else ())
+            for value in (number, number + unit, number - unit)
+            if fits(value)
+        ]
+        # One plain number, then the ends of its range, then what it is compared with.
+        ends = sorted(plain)
+        options = list(dict.fromkeys([*plain[:1], *ends[-1:], *ends[:1], *compared]))
+        if not options:
+            raise _Impossible(f"at {_pointer(place)}: no number was found in its range")
+        return options[self._pick((*place, "\0number"), len(options), _LITERAL)]
+
+
+def _found(pattern: str, least: int, most: int) -> list[str]:
+    try:
+        with time_limit(SECONDS / 5):
+            text = matching(pattern, least, most)
+    except TimeExceeded:
+        return []
+    return [] if text is None else [text]
+
+
+def _kind(flat: Mapping[str, Any]) -> str:
+    """The type that a schema without one is about."""
+    for kind, keywords in (
+        ("object", ("properties", "required", "additionalProperties", "patternProperties", "minProperties")),
+        ("array", ("items", "prefixItems", "minItems", "maxItems", "contains")),
+        ("integer", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
+    ):
+        if any(keyword in flat for keyword in keywords):
+            return kind
+    return "string"
+
+
+def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """A schema of which a value obeys both, as far as that can be said without looking at values."""
+    merged = dict(one)
+    for key, value in other.items():
+        if key not in merged:
+            merged[key] = value
+        elif key in ("properties", "patternProperties"):
+            mine = merged[key]
+            merged[key] = {
+                name: {"allOf": [mine[name], value[name]]}
+                if name in mine and name in value
+                else (mine if name in mine else value)[name]
+                for name in dict.fromkeys([*mine, *value])
+            }
+        elif key == "required":
+            merged[key] = list(dict.fromkeys([*merged[key], *value]))
+        elif key == "enum":
+            merged[key] = [each for each in merged[key] if each in value]
+        elif key == "type":
+            merged[key] = _common(merged[key], value)
+        elif key in ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"):
+            merged[key] = max(merged[key], value)
+        elif key in ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"):
+            merged[key] = min(merged[key], value)
+        elif key in ("items", "contains", "additionalProperties"):
+            merged[key] = {"allOf": [merged[key], value]}
+        elif key == "const" and merged[key] != value:
+            merged["enum"] = []
+        else:
+            merged[key] = value
+    if "const" in merged and "enum" in merged and merged["const"] not in merged["enum"]:
+        del merged["const"]
+        merged["enum"] = []
+    return merged
+
+
+def _common(one: Any, other: Any) -> list[str]:
+    left = one if isinstance(one, list) else [one]
+    right = other if isinstance(other, list) else [other]
+    common = [kind for kind in left if kind in right]
+    if "integer" not in common and {"integer", "number"} <= {*left, *right}:
+        common.append("integer")
+    return common
+
+
+def _fitted(text: str, least: int, most: int) -> str:
+    return (text + "." * max(0, least - len(text)))[:most]
+
+
+def _tidy(value: float) -> int | float:
+    return int(value) if float(value).is_integer() else value
+
+
+def _fields(place: Place) -> list[str]:
+    return [each for each in place if isinstance(each, str) and not each.startswith("\0")]
+
+
+def _pointer(place: Place) -> str:
+    names = [str(each) for each in place if not (isinstance(each, str) and each.startswith("\0"))]
+    return "/" + "/".join(names) if names else "its root"

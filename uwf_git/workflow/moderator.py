@@ -1,0 +1,274 @@
+"""Who is next: a pure function of a workflow and what happened so far. No git, no network, no clock.
+
+The last step decides. An answer of the user goes back to the role that asked; an output that asks a
+human waits for one; any other output takes the first edge of its role that matches, by its status or
+by a condition over the whole history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.errors import Invalid, NoTransition
+from uwf_git.text import nearest
+from uwf_git.values.kinds import (
+    END,
+    START,
+    USER,
+    Start,
+    StepContext,
+    Transition,
+    Workflow,
+    asks_human,
+    status_of,
+)
+from uwf_git.workflow.expression import Frozen, holds
+from uwf_git.workflow.template import render
+
+
+class Next(NamedTuple):
+    """A role is next. `instruction` and `location` are the edge's, rendered; None where it has none."""
+
+    role: str
+    instruction: str | None = None
+    location: str | None = None
+
+
+class Ended(NamedTuple):
+    """The workflow is through."""
+
+
+class Asking(NamedTuple):
+    """A human is next: `role` asks, and goes on when there is an answer."""
+
+    role: str
+    question: str
+    options: tuple[str, ...]
+    reason: str
+
+
+Decision = Next | Ended | Asking
+
+
+class Chosen(NamedTuple):
+    """An edge of `source`, the one at `position` in its list."""
+
+    source: str
+    position: int
+    edge: Transition
+
+
+def decide(
+    workflow: Workflow, start: Start, steps: Sequence[StepContext], replay: Replay | None = None
+) -> Decision:
+    """What comes after these steps, oldest first. `replay`, of the same steps, makes it quicker for who
+    decides again and again. Raises NoTransition where no edge matches, Invalid where a condition or
+    template of the workflow fails or it names a role it doesn't have."""
+    if steps:
+        last = steps[-1]
+        if last.role == USER:
+            return _answered(workflow, steps)
+        if asks_human(last.output):
+            return _question(last.role, last.output)
+    return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
+
+
+def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
+    """Where a chosen edge leads. Raises Invalid for a role the workflow doesn't have, and for a template
+    that fails or is empty."""
+    role = chosen.edge.role
+    if role == END:
+        return Ended()
+    if role not in workflow.roles:
+        raise Invalid(
+            f"workflow {workflow.name}: an edge of {chosen.source} leads to {role}, which is no role",
+            nearest(role, workflow.roles),
+        )
+    return Next(
+        role,
+        _rendered(workflow, chosen, "prompt", chosen.edge.prompt, start, steps),
+        _rendered(workflow, chosen, "location", chosen.edge.location, start, steps),
+    )
+
+
+def choose(
+    workflow: Workflow,
+    start: Start,
+    steps: Sequence[StepContext],
+    on_condition: Callable[[str, bool], None] | None = None,
+    replay: Replay | None = None,
+) -> Chosen:
+    """The edge that the last output takes, or the first one's where there is no step. The last step is
+    one of a role, and asks nobody. `on_condition` is told the name and outcome of every condition that
+    is asked. Raises NoTransition and Invalid, as `decide`."""
+    source = steps[-1].role if steps else START
+    output = steps[-1].output if steps else None
+    status = status_of(output)
+    context = replay or _Context(start, steps)
+    edges = workflow.graph.get(source, ())
+    for position, edge in enumerate(edges):
+        if edge.status is not None:
+            matches = edge.status == status
+        elif edge.condition is not None:
+            matches = _holds(workflow, source, edge.condition, context)
+            if on_condition is not None:
+                on_condition(edge.condition, matches)
+        else:
+            matches = True
+        if matches:
+            return Chosen(source, position, edge)
+    raise _no_transition(workflow, source, output, edges)
+
+
+def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
+    """What the templates of an edge can use: the fields of the last output and `start`; before the
+    first step also `prompt`. A field called `start` is hidden by ours."""
+    given: dict[str, Any] = {"workflow": start.workflow, "prompt": start.prompt}
+    if not steps:
+        return {"prompt": start.prompt, "start": given}
+    output = steps[-1].output
+    return {**(output if isinstance(output, dict) else {}), "start": given}
+
+
+def history_value(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
+    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded."""
+    return {"start": _start_value(start), "steps": list(map(_step_value, steps))}
+
+
+class _Context:
+    """What conditions are evaluated over, made when the first one asks."""
+
+    def __init__(self, start: Start, steps: Sequence[StepContext]) -> None:
+        self._start = start
+        self._steps = steps
+        self._value: dict[str, Any] | None = None
+
+    def value(self) -> Any:
+        if self._value is None:
+            self._value = history_value(self._start, self._steps)
+        return self._value
+
+
+class Replay:
+    """What the conditions of a history are evaluated over, kept from one decision to the next: only steps
+    that were added to `steps` since are made ready."""
+
+    def __init__(self, start: Start, steps: list[StepContext]) -> None:
+        self._start = start
+        self._steps = steps
+        self._frozen: Frozen | None = None
+        self._past: list[Any] = []
+
+    def value(self) -> Any:
+        """The history as a JSON value, frozen."""
+        if self._frozen is None:
+            self._frozen = Frozen()
+            self._frozen.value = self._frozen.freeze({"start": _start_value(self._start), "steps": []})
+            self._past = self._frozen.value["steps"]
+        added = self._steps[len(self._past) :]
+        # As a list, for the frozen one refuses to grow.
+        list.extend(self._past, (self._frozen.freeze(_step_value(step)) for step in added))
+        return self._frozen
+
+
+def _start_value(start: Start) -> dict[str, Any]:
+    return {"workflow": start.workflow, "prompt": start.prompt}
+
+
+def _step_value(step: StepContext) -> dict[str, Any]:
+    return {"role": step.role, "output": step.output, "detail": step.detail, "agent": step.agent}
+
+
+def _holds(workflow: Workflow, source: str, name: str, context: _Context | Replay) -> bool:
+    condition = workflow.conditions.get(name)
+    if condition is None:
+        raise Invalid(
+            f"workflow {workflow.name}: an edge of {source} has the condition {name}, which is not defined",
+            nearest(name, workflow.conditions),
+        )
+    try:
+        return holds(condition.expression, context.value())
+    except Invalid as error:
+        raise type(error)(
+            f"workflow {workflow.name}: condition {name}: {error.message}", error.hint
+        ) from None
+
+
+def _answered(workflow: Workflow, steps: Sequence[StepContext]) -> Next:
+    asking = next((step.role for step in reversed(steps) if step.role != USER), None)
+    if asking is None:
+        raise Invalid("the user answered before any role asked", "the history can't have come about so")
+    if asking not in workflow.roles:
+        raise Invalid(
+            f"workflow {workflow.name}: {asking} asked the user and is no role",
+            nearest(asking, workflow.roles),
+        )
+    output = steps[-1].output
+    answer = output.get("answer") if isinstance(output, dict) else None
+    if not isinstance(answer, str):
+        raise Invalid(f"the user's answer to {asking} is not {{answer: text}}: {_brief(output)}")
+    return Next(asking, answer)
+
+
+def _question(role: str, output: Mapping[str, Any]) -> Asking:
+    question, options, reason = output.get("question"), output.get("options"), output.get("reason")
+    return Asking(
+        role,
+        question if isinstance(question, str) else "",
+        tuple(str(option) for option in options) if isinstance(options, list) else (),
+        reason if isinstance(reason, str) else "",
+    )
+
+
+def _rendered(
+    workflow: Workflow,
+    chosen: Chosen,
+    what: str,
+    template: str | None,
+    start: Start,
+    steps: Sequence[StepContext],
+) -> str | None:
+    if template is None:
+        return None
+    edge = f"workflow {workflow.name}: the {what} of the edge {describe(chosen)}"
+    try:
+        text = render(template, template_variables(start, steps))
+    except Invalid as error:
+        raise type(error)(f"{edge}: {error.message}", error.hint) from None
+    if not text.strip():
+        raise Invalid(f"{edge} is empty when rendered", f"give it text, or remove its {what}")
+    return text
+
+
+def describe(chosen: Chosen) -> str:
+    """An edge for people: `reviewer -> developer (status rejected)`."""
+    edge = chosen.edge
+    if edge.status is not None:
+        why = f" (status {edge.status})"
+    elif edge.condition is not None:
+        why = f" (condition {edge.condition})"
+    else:
+        why = ""
+    return f"{chosen.source} -> {edge.role}{why}"
+
+
+def _no_transition(workflow: Workflow, source: str, output: Any, edges: Sequence[Transition]) -> NoTransition:
+    where = f"workflow {workflow.name}: no edge leads on from {source}"
+    if not edges:
+        return NoTransition(f"{where}: the graph has none for it", f"add {source} to the graph")
+    tried = [f"condition {edge.condition}" for edge in edges if edge.condition is not None]
+    statuses = [edge.status for edge in edges if edge.status is not None]
+    if statuses:
+        tried.append("status " + ", ".join(statuses))
+    if source != START:
+        where += f" with the output {_brief(output)}"
+    return NoTransition(
+        f"{where}; tried: {'; '.join(tried)}", f"give {source} an edge without a condition, or a `_` status"
+    )
+
+
+def _brief(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,447 @@
+"""A workflow walked in memory with made-up outputs: where does it go, where does it get stuck?
+
+Every role answers in all the ways its schema allows that could matter. A run goes from `$START` to `$END`
+and prefers what no run did before; runs are repeated until every edge was taken and every condition was
+both true and false, or until nothing new comes up. Nothing is chosen by chance, so a rehearsal of the
+same workflow always reports the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.errors import Invalid, NoTransition
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import (
+    END,
+    START,
+    SUSPEND,
+    USER,
+    Start,
+    StepContext,
+    Workflow,
+    asks_human,
+    status_of,
+)
+from uwf_git.values.schema import Schema
+from uwf_git.workflow.hints import Hints, hints_of
+from uwf_git.workflow.made_up import variants
+from uwf_git.workflow.moderator import Chosen, choose, describe, follow
+from uwf_git.workflow.reach import can_end, reachable
+
+MAX_STEPS = 2_000
+SECONDS = 30.0
+_RUN = 60
+_NODE = Hash("0000000000000")
+_FAR = 1_000_000
+
+
+class Problem(NamedTuple):
+    """Something wrong. `code` is one of dead-end, unreachable-role, no-way-out, edge-never-taken,
+    condition-never-true, condition-never-false, no-output, fails, gave-up; `where` is a role, an edge or
+    a condition."""
+
+    code: str
+    where: str
+    message: str
+
+
+class EdgeUse(NamedTuple):
+    """How often an edge was taken in all runs."""
+
+    source: str
+    target: str
+    status: str | None
+    condition: str | None
+    taken: int
+
+
+class ConditionUse(NamedTuple):
+    """How often a condition was true and false, over all outputs that were tried."""
+
+    name: str
+    true: int
+    false: int
+
+
+class Report(NamedTuple):
+    """What a rehearsal found. `roles` maps the roles to how often they spoke."""
+
+    workflow: str
+    runs: int
+    steps: int
+    roles: Mapping[str, int]
+    edges: tuple[EdgeUse, ...]
+    conditions: tuple[ConditionUse, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    @property
+    def taken(self) -> int:
+        """How many of the edges were taken."""
+        return sum(edge.taken > 0 for edge in self.edges)
+
+    @property
+    def percent(self) -> int:
+        """The edges that were taken, in per cent, rounded down; 100 where there are none."""
+        return 100 * self.taken // len(self.edges) if self.edges else 100
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON, the same every time."""
+        return {
+            "workflow": self.workflow,
+            "ok": self.ok,
+            "coverage": {"taken": self.taken, "edges": len(self.edges), "percent": self.percent},
+            "runs": self.runs,
+            "steps": self.steps,
+            "roles": [{"role": name, "visits": count} for name, count in self.roles.items()],
+            "edges": [
+                {
+                    "from": edge.source,
+                    "to": edge.target,
+                    "status": edge.status,
+                    "condition": edge.condition,
+                    "taken": edge.taken,
+                }
+                for edge in self.edges
+            ],
+            "conditions": [
+                {"condition": use.name, "true": use.true, "false": use.false} for use in self.conditions
+            ],
+            "problems": [problem._asdict() for problem in self.problems],
+        }
+
+
+def rehearse(
+    workflow: Workflow,
+    schemas: Mapping[Hash, Any],
+    max_steps: int = MAX_STEPS,
+    seconds: float = SECONDS,
+) -> Report:
+    """Rehearses a workflow. `schemas` has the payloads of its roles' schemas. Raises nothing for what is
+    wrong with the workflow: that is in the report."""
+    walk = _Walk(workflow, schemas, max_steps, time.monotonic() + seconds)
+    walk.explore()
+    return walk.report()
+
+
+class _Way(NamedTuple):
+    """An edge that can be taken now, and the outputs that take it."""
+
+    chosen: Chosen
+    outputs: list[Any]
+
+
+class _Walk:
+    """All runs of one rehearsal."""
+
+    def __init__(
+        self, workflow: Workflow, schemas: Mapping[Hash, Any], max_steps: int, deadline: float
+    ) -> None:
+        self._workflow = workflow
+        self._schemas = schemas
+        self._max_steps = max_steps
+        self._deadline = deadline
+        self._outputs: dict[str, list[Any]] = {}
+        self._taken: Counter[tuple[str, int]] = Counter()
+        self._true: Counter[str] = Counter()
+        self._false: Counter[str] = Counter()
+        self._visits: Counter[str] = Counter()
+        self._known: dict[tuple[str, int], Any] = {}
+        self._stuck: set[str] = set()
+        self._broken: set[str] = set()
+        self._linked = reachable(
+            {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
+        )
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self._runs = 0
+        self._steps = 0
+        hints = hints_of(workflow, START)
+        self._texts = hints.texts
+        self._run_limit = _RUN + min(440, 4 * int(max((0, *hints.numbers))))
+        text = " ".join(condition.expression for condition in workflow.conditions.values())
+        self._humans_matter = USER in text
+
+    def explore(self) -> None:
+        """Runs until there is nothing left to find, or nothing new comes up any more."""
+        idle = 0
+        while self._goals() and idle <= self._patience():
+            before = self._found()
+            self._run()
+            idle = 0 if self._found() > before else idle + 1
+            if self._spent() and self._goals():
+                why = f"not all was tried in {self._steps} steps"
+                self._add("gave-up", self._workflow.name, f"workflow {self._workflow.name}: {why}")
+                break
+
+    def _spent(self) -> bool:
+        return self._steps >= self._max_steps or time.monotonic() > self._deadline
+
+    def _patience(self) -> int:
+        """Runs without anything new before giving up: long enough for every output to have its turn."""
+        return 3 + max((len(outputs) for outputs in self._outputs.values()), default=0)
+
+    def _found(self) -> int:
+        return len(self._taken) + len(self._true) + len(self._false) + len(self._problems)
+
+    def _goals(self) -> set[str]:
+        """The sources where something hasn't been seen yet; before the first run, $START."""
+        if not self._runs:
+            return {START}
+        return {
+            source
+            for source, edges in self._workflow.graph.items()
+            for position, edge in enumerate(edges)
+            if source in self._linked
+            and source not in self._broken
+            and (not self._taken[source, position] or self._is_open(edge.condition))
+        }
+
+    def _is_open(self, condition: str | None) -> bool:
+        return condition is not None and not (self._true[condition] and self._false[condition])
+
+    def _run(self) -> None:
+        """One thread, from $START to $END or to where it gets stuck."""
+        asking = self._humans_matter and self._runs % 2 == 1
+        self._runs += 1
+        steps: list[StepContext] = []
+        way = self._best(self._opening())
+        if way is None:
+            return
+        start = Start(_NODE, way.outputs[0])
+        asked: set[str] = set()
+        while way is not None:
+            self._taken[way.chosen.source, way.chosen.position] += 1
+            role = way.chosen.edge.role
+            if role not in self._workflow.roles or len(steps) >= self._run_limit:
+                return
+            self._steps += 1
+            if self._spent():
+                return
+            if asking and role not in asked:
+                asked.add(role)
+                steps += self._asked(role)
+            ways = self._ways(start, steps, role)
+            self._visits[role] += 1
+            way = self._best(ways)
+            if way is not None:
+                output = way.outputs[self._visits[role] % len(way.outputs)]
+                steps.append(_step(role, output))
+
+    def _opening(self) -> dict[int, _Way]:
+        """The edges of $START, by the prompts that take them."""
+        ways: dict[int, _Way] = {}
+        for prompt in (f"Rehearse {self._workflow.name}", *self._texts):
+            self._try(ways, Start(_NODE, prompt), [], prompt, START)
+        return ways
+
+    def _asked(self, role: str) -> list[StepContext]:
+        """A question of a role, and an answer that conditions may look for."""
+        answers = (*self._texts, "Go on.")
+        answer = answers[self._runs // 2 % len(answers)]
+        question = {"$status": SUSPEND, "question": f"Rehearsed question of {role}"}
+        return [_step(role, question), _step(USER, {"answer": answer})]
+
+    def _ways(self, start: Start, steps: list[StepContext], role: str) -> dict[int, _Way]:
+        """The edges that a role can take now, by its outputs."""
+        ways: dict[int, _Way] = {}
+        for output in self._candidates(role) if role not in self._broken else ():
+            if not asks_human(output):
+                self._try(ways, start, [*steps, _step(role, output)], output, role)
+            if role in self._broken:
+                break
+        if not ways:
+            self._stuck.add(role)
+        return ways
+
+    def _try(
+        self, ways: dict[int, _Way], start: Start, steps: list[StepContext], output: Any, source: str
+    ) -> None:
+        """Adds the edge that an output takes, or the problem that it has."""
+        try:
+            chosen = choose(self._workflow, start, steps, self._observe)
+        except NoTransition as error:
+            status = status_of(output)
+            self._add("dead-end", f"{source} (status {status})" if status else source, error.message)
+            self._stuck.add(source)
+            return
+        except Invalid as error:
+            # A condition that failed twice and never led anywhere would cost its whole time limit again.
+            failed = ("fails", source) in self._problems
+            self._add("fails", source, error.message)
+            self._stuck.add(source)
+            if failed and not any(self._taken[key] for key in self._taken if key[0] == source):
+                self._broken.add(source)
+            return
+        try:
+            follow(self._workflow, chosen, start, steps)
+        except Invalid as error:
+            self._add("fails", describe(chosen), error.message)
+        self._known.setdefault((source, chosen.position), output)
+        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(output)
+
+    def _observe(self, condition: str, outcome: bool) -> None:
+        (self._true if outcome else self._false)[condition] += 1
+
+    def _candidates(self, role: str) -> list[Any]:
+        """The outputs of a role to try now: all of them on its first visits; later the first that took
+        each edge, and a few in turn, because conditions over long histories take their time."""
+        outputs = self._all_outputs(role)
+        visits = self._visits[role]
+        if visits < 3 or len(outputs) <= 8 or not self._asks_conditions(role):
+            return outputs
+        edges = self._workflow.graph.get(role, ())
+        known = [self._known[role, number] for number in range(len(edges)) if (role, number) in self._known]
+        begin = visits * 4 % len(outputs)
+        return [*known, *(outputs + outputs)[begin : begin + 4]]
+
+    def _asks_conditions(self, role: str) -> bool:
+        return any(edge.condition is not None for edge in self._workflow.graph.get(role, ()))
+
+    def _all_outputs(self, role: str) -> list[Any]:
+        if role not in self._outputs:
+            self._outputs[role] = self._made(role, hints_of(self._workflow, role))
+        return self._outputs[role]
+
+    def _made(self, role: str, hints: Hints) -> list[Any]:
+        name = self._workflow.roles[role].schema
+        if name not in self._schemas:
+            self._add("no-output", role, f"role {role}: its schema {name} is missing")
+            return []
+        try:
+            schema = Schema(self._schemas[name])
+            made = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
+        except Invalid as error:
+            self._add("no-output", role, f"role {role}: {error.message}")
+            return []
+        if all(asks_human(output) for output in made):
+            self._add("dead-end", role, f"role {role} can do nothing but ask a human")
+        return made
+
+    def _best(self, ways: Mapping[int, _Way]) -> _Way | None:
+        """The edge to take: a new one, those that end the run last; else the one nearest to something
+        new; else the one nearest to the end, the least worn first."""
+        distances = self._distances(self._goals())
+        ends = self._distances({END})
+
+        def rank(way: _Way) -> tuple[bool, int, int, int, int]:
+            source, position, edge = way.chosen
+            taken = self._taken[source, position]
+            return (
+                taken > 0,
+                distances.get(edge.role, _FAR) if taken else int(edge.role == END),
+                taken if distances.get(edge.role) is not None else ends.get(edge.role, _FAR),
+                taken,
+                position,
+            )
+
+        return min(ways.values(), key=rank, default=None)
+
+    def _distances(self, goals: Iterable[str]) -> dict[str, int]:
+        """The number of edges from each role to the nearest goal, whatever their conditions."""
+        distances = dict.fromkeys(goals, 0)
+        waiting = list(distances)
+        while waiting:
+            target = waiting.pop(0)
+            for source, edges in self._workflow.graph.items():
+                if source not in distances and any(edge.role == target for edge in edges):
+                    distances[source] = distances[target] + 1
+                    waiting.append(source)
+        return distances
+
+    def _add(self, code: str, where: str, message: str) -> None:
+        self._problems.setdefault((code, where), Problem(code, where, message))
+
+    def report(self) -> Report:
+        """What was found."""
+        self._check_roles()
+        self._check_ways_out()
+        self._check_edges()
+        edges = tuple(
+            EdgeUse(source, edge.role, edge.status, edge.condition, self._taken[source, position])
+            for source, list_of_edges in self._workflow.graph.items()
+            for position, edge in enumerate(list_of_edges)
+        )
+        names = dict.fromkeys(edge.condition for edge in edges if edge.condition in self._workflow.conditions)
+        return Report(
+            self._workflow.name,
+            self._runs,
+            self._steps,
+            {role: self._visits[role] for role in self._workflow.roles},
+            edges,
+            tuple(ConditionUse(name, self._true[name], self._false[name]) for name in names if name),
+            tuple(self._problems.values()),
+        )
+
+    def _check_roles(self) -> None:
+        for role in self._workflow.roles:
+            if not self._visits[role]:
+                why = "no run came there" if role in self._linked else "no edges lead there from $START"
+                self._add("unreachable-role", role, f"role {role} never speaks: {why}")
+
+    def _check_ways_out(self) -> None:
+        """Roles that runs came to, but from which no run ever came to an end of any kind."""
+        graph: dict[str, list[str]] = {}
+        for source, position in self._taken:
+            target = self._workflow.graph[source][position].role
+            known = target in self._workflow.roles or target == END
+            graph.setdefault(source, []).append(target if known else END)  # the other is told already
+        for source in self._stuck:
+            graph.setdefault(source, []).append(END)  # told as a dead end already
+        ended = can_end(graph)
+        caught = [role for role in self._workflow.roles if self._visits[role] and role not in ended]
+        if caught:
+            self._add(
+                "no-way-out",
+                caught[0],
+                f"no run came from {', '.join(caught)} to {END}: a loop that nothing ends",
+            )
+
+    def _check_edges(self) -> None:
+        for source, edges in self._workflow.graph.items():
+            if source != START and not self._visits[source]:
+                continue
+            for position, edge in enumerate(edges):
+                if edge.condition in self._workflow.conditions and edge.condition is not None:
+                    self._check_condition(edge.condition)
+                if not self._taken[source, position]:
+                    name = describe(Chosen(source, position, edge))
+                    self._add(
+                        "edge-never-taken", name, f"{name} was never taken: {self._why(source, position)}"
+                    )
+
+    def _check_condition(self, name: str) -> None:
+        expression = self._workflow.conditions[name].expression
+        shown = re.sub(r"\s+", " ", expression).strip()
+        if not self._true[name] and self._false[name]:
+            self._add("condition-never-true", name, f"condition {name} was never true: {_brief(shown)}")
+        if self._true[name] and not self._false[name]:
+            self._add("condition-never-false", name, f"condition {name} was never false: {_brief(shown)}")
+
+    def _why(self, source: str, position: int) -> str:
+        edge = self._workflow.graph[source][position]
+        if not any(self._taken[source, other] for other in range(len(self._workflow.graph[source]))):
+            return f"nothing led on from {source}"
+        if edge.status is not None:
+            return f"no output of {source} with the status {edge.status} came up"
+        if edge.condition is not None and not self._true[edge.condition]:
+            return f"condition {edge.condition} was never true"
+        return "edges before it always matched"
+
+
+def _step(role: str, output: Any) -> StepContext:
+    return StepContext(_NODE, role, output, _NODE, "uwf-rehearse")
+
+
+def _brief(text: str) -> str:
+    shown = json.dumps(text, ensure_ascii=False)
+    return shown if len(shown) <= 200 else shown[:200] + "…"
