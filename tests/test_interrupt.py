@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from uwf_git.interrupt import deferred
+from uwf_git.processes import deferred
 
 
 def test_a_signal_waits_until_the_block_has_ended_and_then_does_what_it_does() -> None:

@@ -1,5 +1,5 @@
-"""The layers are as docs/architecture.md says: imports go one way, the moderator knows neither git nor the
-network, the library doesn't know its command."""
+"""The folders are the layers: imports run one way, what is pure reaches neither git nor the network, the library
+doesn't know its command, and starting costs little."""
 
 from __future__ import annotations
 
@@ -12,29 +12,50 @@ from collections.abc import Iterator
 import pytest
 from conftest import REPOSITORY
 
+LAYERS = (
+    "values",
+    "workflow",
+    "git",
+    "config",
+    "store",
+    "verify",
+    "kit",
+    "engine",
+    "agents",
+    "sharing",
+)
+"""The packages of `uwf_git`, lowest first. Below them all are the modules beside them, which need no package."""
+
+PURE = ("values", "workflow")
+IMPURE = {"pygit2", "sqlite3", "httpx", "socket", "subprocess", "urllib", "ssl"}
+SLOW = (
+    "jsonschema",
+    "jsonata",
+    "liquid",
+    "httpx",
+    "yaml",
+    "ulid",
+    "rich",
+    "dotenv",
+    "asyncio",
+    "importlib.metadata",
+)
+"""Libraries that cost more than a few milliseconds. A function that needs one imports it."""
+
+FOLDERS = {"uwf_git": REPOSITORY / "uwf_git", "uwf_cli": REPOSITORY / "cli" / "uwf_cli"}
 SOURCES = {
     ".".join((package, *path.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__"): path
-    for package, folder in (
-        ("uwf_git", REPOSITORY / "uwf_git"),
-        ("uwf_cli", REPOSITORY / "cli" / "uwf_cli"),
-    )
+    for package, folder in FOLDERS.items()
     for path in sorted(folder.rglob("*.py"))
 }
-PURE = ("expression", "template", "moderator")
-IMPURE = {"pygit2", "sqlite3", "httpx", "socket", "subprocess", "urllib", "ssl"}
 
 
-def layers() -> list[set[str]]:
-    """The rows of the table in docs/architecture.md, lowest first: the modules of each."""
-    text = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
-    table = text.split("## The layers")[1].split("\n## ")[0]
-    rows = [line.split("|")[2] for line in table.splitlines() if re.match(r"\| *\d+ *\|", line)]
-    return [{_module(name) for name in re.findall(r"`([^`]+)`", row)} for row in rows]
-
-
-def _module(name: str) -> str:
-    name = name.rstrip("/").replace("/", ".")
-    return name if name.split(".")[0] == "uwf_cli" else f"uwf_git.{name}"
+def layer(module: str) -> int:
+    """How high a module stands: 0 beside the packages, then a package's place, and the command above all."""
+    top, *rest = module.split(".")
+    if top == "uwf_cli":
+        return len(LAYERS) + 1
+    return LAYERS.index(rest[0]) + 1 if rest and rest[0] in LAYERS else 0
 
 
 def imports(module: str) -> set[str]:
@@ -54,22 +75,22 @@ def _imported(tree: ast.AST) -> Iterator[str]:
                 yield whole if whole in SOURCES else node.module
 
 
-def test_every_module_stands_in_one_layer() -> None:
-    placed = [module for layer in layers() for module in layer]
-    assert len(placed) == len(set(placed))
-    packages = {"uwf_git", "uwf_git.workflow"}  # the first holds the version, the second nothing
-    assert set(placed) | packages == set(SOURCES)
+def test_every_package_is_a_layer() -> None:
+    packages = {path.parent.name for path in FOLDERS["uwf_git"].glob("*/__init__.py")}
+    assert packages == set(LAYERS)
+
+
+def test_the_documents_name_the_layers_in_their_order() -> None:
+    for name in ("docs/architecture.md", "CONTRIBUTING.md", "uwf_git/__init__.py"):
+        text = (REPOSITORY / name).read_text(encoding="utf-8")
+        lines = [re.match(r"(?:\| `| +)(\w+)[/`]* ", line) for line in text.splitlines()]
+        named = [found[1] for found in lines if found and found[1] in LAYERS]
+        assert named == list(LAYERS), name
 
 
 @pytest.mark.parametrize("module", sorted(SOURCES))
-def test_a_module_imports_only_from_its_own_layer_and_those_below(module: str) -> None:
-    allowed = {"uwf_git"}
-    for layer in layers():
-        allowed |= layer
-        if module in layer:
-            break
-    above = {name for name in imports(module) if name in SOURCES} - allowed
-    assert not above
+def test_no_import_runs_upwards(module: str) -> None:
+    assert not {name for name in imports(module) if name in SOURCES and layer(name) > layer(module)}
 
 
 def test_no_two_modules_import_each_other_however_indirectly() -> None:
@@ -80,15 +101,10 @@ def test_no_two_modules_import_each_other_however_indirectly() -> None:
         waiting = {module: needs for module, needs in waiting.items() if module not in free}
 
 
-def test_the_library_does_not_know_its_command() -> None:
-    knowing = [m for m in SOURCES if m.startswith("uwf_git") and any("uwf_cli" in i for i in imports(m))]
-    assert not knowing
-
-
-@pytest.mark.parametrize("module", PURE)
-def test_what_decides_the_next_role_reaches_neither_git_nor_network(module: str) -> None:
+@pytest.mark.parametrize("package", PURE)
+def test_what_is_pure_reaches_neither_git_nor_network(package: str) -> None:
     reached: set[str] = set()
-    pending = [f"uwf_git.{module}"]
+    pending = [module for module in SOURCES if module.startswith(f"uwf_git.{package}.")]
     while pending:
         for name in imports(pending.pop()) - reached:
             reached.add(name)
@@ -97,11 +113,17 @@ def test_what_decides_the_next_role_reaches_neither_git_nor_network(module: str)
     assert not {name.split(".")[0] for name in reached} & IMPURE
 
 
+def test_no_room_is_overfull() -> None:
+    for package in (path.parent for folder in FOLDERS.values() for path in folder.rglob("__init__.py")):
+        modules = [path for path in package.iterdir() if path.suffix == ".py" and path.stem != "__init__"]
+        assert len(modules) <= 16, package
+
+
 @pytest.mark.parametrize(
-    "module", ["uwf_git", "uwf_git.workflow.moderator", "uwf_git.engine.step", "uwf_cli.tree"]
+    "module",
+    ["uwf_git", "uwf_git.workflow.moderator", "uwf_git.engine.step", "uwf_git.sharing.pull", "uwf_cli.tree"],
 )
 def test_importing_a_module_loads_none_of_the_slow_libraries(module: str) -> None:
-    slow = ["jsonschema", "jsonata", "liquid", "httpx", "yaml", "ulid", "rich", "dotenv"]
-    code = f"import sys, {module}; print(*[name for name in {slow} if name in sys.modules])"
+    code = f"import sys, {module}; print(*[name for name in {SLOW} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

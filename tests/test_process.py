@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from uwf_git.descendants import MARK
-from uwf_git.processes import run_command
+from uwf_git.processes import MARK, run_command
 
 # It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.
 LEAVING = """

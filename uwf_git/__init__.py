@@ -1,14 +1,18 @@
 """A stateless workflow engine for LLM agents whose store is a git repository.
 
-Layers, each importing only from those above it:
+Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `processes` and
+`timelimit`, which need none of them.
 
-    errors, ids, cbor, node, schema, builtin     values: hashes, nodes and what they obey
-    repository, index, store                     nodes as git blobs, found by hash
-    workflow/                                    YAML to a Workflow node; findings; diagrams
-    expression, template, moderator              which role is next: pure, no git, no network
-    thread, attempts, lock                       chains of commits under refs/uwf
-    config, process, step                        one step of one thread
-    kit/, agents/                                what makes a command an agent
+    values     what is hashed and written; no git, no network
+    workflow   the language, and who is next; pure
+    git        a repository, and the git program
+    config     config.yaml, .env, what tools may do
+    store      nodes and threads in git
+    verify     is it what it says it is?
+    kit        what makes a command an agent
+    engine     one step, and what it cost
+    agents     the agents that ship
+    sharing    two stores
 
 Importing this package imports none of them: start-up is what a user feels.
 """

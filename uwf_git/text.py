@@ -29,3 +29,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if 0 < len(names) <= 8:
         return "known: " + ", ".join(sorted(names))
     return ""
+
+
+def one_line(text: str, at_most: int) -> str:
+    """Text on one line without control characters, shortened."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return flat if len(flat) <= at_most else flat[: at_most - 1] + "…"

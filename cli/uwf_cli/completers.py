@@ -87,7 +87,7 @@ def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]
 
 def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     from uwf_git.config.known_agents import known_names
-    from uwf_git.config.loaded import load_config
+    from uwf_git.config.read import load_config
 
     config = load_config(invocation.location.root)
     names = known_names(config.agents, config.agent_clis)

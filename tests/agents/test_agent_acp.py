@@ -18,7 +18,7 @@ from acp_steps import AGENT, Came, Scripted, Steps
 
 from uwf_git.agents.acp import agent
 from uwf_git.agents.acp.agent import Options, parse_args
-from uwf_git.agents.acp.frames import Frames
+from uwf_git.agents.acp.pipes import Frames
 from uwf_git.errors import Usage
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import parse_step

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from acp_steps import Scripted
 
-from uwf_git.agents.acp.choices import Choice
-from uwf_git.agents.acp.restraint import environment, mode_for, watched
+from uwf_git.agents.acp.restraint import Choice, environment, mode_for, watched
 from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
 

@@ -12,9 +12,9 @@ from agent_programs import PINS
 from conftest import REPOSITORY
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
 
-from uwf_git.agents.cli.call import extra_for
 from uwf_git.agents.cli.output import Output
 from uwf_git.agents.cli.rows import OBSERVED, TABLE, shipped_row
+from uwf_git.agents.cli.run import extra_for
 from uwf_git.config.agent_cli import Row, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.errors import AgentFailed, Usage

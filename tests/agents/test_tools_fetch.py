@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from uwf_git.agents.builtin.tools import fetch
-from uwf_git.agents.builtin.tools.fetch import is_public
-from uwf_git.agents.builtin.tools.page import page_text
+from uwf_git.agents.builtin.tools.fetch import is_public, page_text
 from uwf_git.agents.builtin.tools.standard import standard_tools
 from uwf_git.config.policy import ToolPolicy
 

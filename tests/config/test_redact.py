@@ -18,8 +18,7 @@ from conftest import Uwf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.config.secrets import Redactor, load_secrets, told
-from uwf_git.config.token_shapes import SHAPES
+from uwf_git.config.secrets import SHAPES, Redactor, load_secrets, told
 from uwf_git.errors import Invalid
 from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import extract

@@ -10,8 +10,18 @@ from conftest import Uwf
 from spent_threads import assistant, attempt, detail, start, step, usage
 
 from uwf_git.config.settings import Price
-from uwf_git.engine.budget import Limit, amount, limits, more, parse_option, use, used_up
-from uwf_git.engine.ledger import Budgets, pending, raise_limits
+from uwf_git.engine.budget import (
+    Budgets,
+    Limit,
+    amount,
+    limits,
+    more,
+    parse_option,
+    pending,
+    raise_limits,
+    use,
+    used_up,
+)
 from uwf_git.engine.spending import spent, together
 from uwf_git.engine.status import IDLE, WAITING, status_of
 from uwf_git.engine.step import answer

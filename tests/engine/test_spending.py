@@ -12,10 +12,10 @@ from conftest import Uwf
 from hypothesis import given
 from hypothesis import strategies as st
 from spent_threads import assistant, attempt, extracted, start, step, tool, usage
+from uwf_cli.plot import Bar, bar_chart
 
 from uwf_git.config.settings import Price
-from uwf_git.engine.ledger import account, nested, runs
-from uwf_git.engine.plot import Bar, bar_chart
+from uwf_git.engine.budget import account, nested, runs
 from uwf_git.engine.spending import (
     BY,
     Money,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from uwf_git.sharing.forges import KINDS, Pages, pages
+from uwf_git.config.settings import FORGES
+from uwf_git.sharing.forges import Pages, pages
 
 BRANCH, BASE = "uwf/threads/X", "uwf/base/X"
 
@@ -110,7 +111,7 @@ def test_what_no_page_is_known_for_leads_to_none(url: str) -> None:
     assert pages(url, BRANCH, BASE) is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORGES)
 def test_the_configuration_says_what_a_host_runs(kind: str) -> None:
     path = "~ada/work" if kind == "sourcehut" else "ada/work"
     made = {

@@ -1,5 +1,5 @@
 """What a pull can find, case by case, in the order and with the numbers of docs/sharing.md and
-`uwf_git.sharing.cases`: two machines, and a bare repository between them."""
+`uwf_git.sharing.reconcile`: two machines, and a bare repository between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from conftest import REPOSITORY, Uwf
 from two_machines import Machine
 
-from uwf_git.sharing.cases import Case
+from uwf_git.sharing.reconcile import Case
 
 LOOP = """\
 name: loop

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from uwf_git.store.maintenance import loose_objects, maintain
+from uwf_git.store.nodes import pin
 from uwf_git.store.opened import Instance
-from uwf_git.store.pins import pin
 from uwf_git.values.kinds import TEXT
 
 

@@ -94,7 +94,7 @@ def test_two_contents_under_one_hash_are_both_named_and_the_first_kept(store: St
 
 
 def test_a_lost_index_loses_no_node_that_a_ref_leads_to(store: Store) -> None:
-    from uwf_git.store.pins import pin
+    from uwf_git.store.nodes import pin
 
     node = store.put(TEXT, "kept")
     pin(store, node)
@@ -106,7 +106,7 @@ def test_a_lost_index_loses_no_node_that_a_ref_leads_to(store: Store) -> None:
 
 @pytest.mark.parametrize("garbage", [b"", b"not a database at all", b"SQLite format 3\0" + b"\xff" * 4000])
 def test_a_corrupt_index_is_rebuilt_without_a_word(store: Store, garbage: bytes) -> None:
-    from uwf_git.store.pins import pin
+    from uwf_git.store.nodes import pin
 
     node = store.put(TEXT, "kept")
     pin(store, node)
@@ -118,7 +118,7 @@ def test_a_corrupt_index_is_rebuilt_without_a_word(store: Store, garbage: bytes)
 
 
 def test_an_index_that_breaks_while_open_is_rebuilt(store: Store) -> None:
-    from uwf_git.store.pins import pin
+    from uwf_git.store.nodes import pin
 
     node = store.put(TEXT, "kept")
     pin(store, node)

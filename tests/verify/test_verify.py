@@ -13,9 +13,9 @@ from forged import WORKFLOW, Forger
 
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
+from uwf_git.store.index import Overlay
 from uwf_git.store.nodes import Store
 from uwf_git.store.opened import Instance
-from uwf_git.store.overlay import Overlay
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import DETAIL, STEPNODE, TEXT, Step

@@ -13,8 +13,7 @@ from uwf_git.errors import Invalid
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.schema import Schema
-from uwf_git.workflow.hints import Hints, hints_of
-from uwf_git.workflow.made_up import generate, variants
+from uwf_git.workflow.made_up import Hints, generate, hints_of, variants
 from uwf_git.workflow.pattern import matching
 
 HASH = Hash("0000000000000")

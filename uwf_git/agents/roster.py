@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.agents.model import asked_model
+from uwf_git.agents.llm import asked_model
 from uwf_git.config.known_agents import EMBEDDED, PLUGIN, SHIPPED, plugins
-from uwf_git.config.loaded import resolve_agent
+from uwf_git.config.read import resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.embedded import embedded
 from uwf_git.errors import UwfError
@@ -185,7 +185,7 @@ def _of_own_row(config: Config, name: str, cli: str) -> Member:
 
 
 def _of_row(name: str, row: Row, by: str) -> Member:
-    from uwf_git.agents.cli.call import installed_version, older, require
+    from uwf_git.agents.cli.run import installed_version, older, require
 
     try:
         path = require(row, os.environ)

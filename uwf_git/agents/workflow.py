@@ -159,7 +159,7 @@ def _answered(ctx: Context) -> ThreadId | None:
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
-    from uwf_git.engine.ledger import account, raise_if_used_up
+    from uwf_git.engine.budget import account, raise_if_used_up
     from uwf_git.engine.step import step
 
     instance = ctx.instance

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from uwf_git.config.loaded import read_document, wrong_values
+from uwf_git.config.read import read_document, wrong_values
 from uwf_git.config.settings import (
     DEFAULTS,
     FIELDS,

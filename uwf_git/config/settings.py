@@ -28,6 +28,8 @@ FLAT = ("modelOverrides", "forges")
 STRUCTURED = {"agents": "tools", "models": "price"}
 """A field of these sections that holds a mapping of its own."""
 NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets")
+FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
+"""What `forges` can say of a host."""
 KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges", *NESTED)
 
 NO_MODEL = "none"

@@ -4,17 +4,33 @@ A thread may have limits of its own, its workflow others, the user's configurati
 What a human raised stands in the detail of the step that was made next, and goes before what the thread and its
 workflow say wherever the thread goes. It goes before the configuration of the machine where it was raised, and of no
 other.
+
+What the threads of a store have spent, read from their details, and whether their budgets allow more.
+
+The sum up to a head never changes, so the index keeps it, and a further step costs that step alone. A limit
+that a human raises is kept in `<git dir>/uwf/budgets/<ULID>.json` until the next step records it, and after that as
+one that was raised on this machine.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.engine.spending import Spent, money, tokens_of
-from uwf_git.errors import Usage
+from uwf_git.engine import spending
+from uwf_git.engine.spending import Line, Run, Spent, Tokens, money, together, tokens_of
+from uwf_git.errors import Usage, UwfError, Waiting
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head
 from uwf_git.values.amounts import LIMITS, parse_limit
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import LIMITED_START, LIMITED_WORKFLOW, USER, Step, is_kind, parse_start, parse_step
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
@@ -134,3 +150,318 @@ def _number(key: str, text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
+
+
+_DEEPEST = 32  # sub-workflows within sub-workflows
+_RECORDED = "recorded"
+_BY_OTHERS = "uwf-workflow"  # its details tell what failed in another thread, whose steps tell the rest
+
+
+class Account(NamedTuple):
+    """What a thread has spent up to a head. `raised` are limits and the step whose detail has them."""
+
+    spent: Spent
+    raised: Mapping[str, tuple[float, Hash]]
+
+
+class Standing(NamedTuple):
+    """A thread's budget: what holds, what is used, and the limit that was reached, if one was."""
+
+    limits: Mapping[str, Limit]
+    used: Mapping[str, float]
+    reached: Limit | None
+
+
+# Reading runs
+
+
+def runs(instance: Instance, head: Head) -> list[Run]:
+    """A thread's steps and failed attempts, oldest first. Raises what reading them raises."""
+    found: list[Run] = []
+    numbers: dict[Hash | None, int] = {None: 1}
+    workflow = head.row.name or ""
+    for number, (node, step, when) in enumerate(_chain(instance, head.node), 1):
+        numbers[node] = number + 1
+        if step.role != USER:
+            spent = _of_detail(instance, step.detail, step.agent, attempt=False)
+            found.append(Run(node, head.thread, workflow, number, step.role, step.agent, when, spent))
+    for each in instance.attempts.all(head.thread):
+        spent = _of_detail(instance, each.detail, each.agent, attempt=True)
+        number = numbers.get(each.prev, 0)
+        name = f"{each.hash} {each.number}"  # what failed twice in the same way is one node
+        found.append(Run(name, head.thread, workflow, number, each.role, each.agent, each.time, spent))
+    return sorted(found, key=lambda run: (run.number, run.time))
+
+
+def nested(instance: Instance, head: Head) -> list[Run]:
+    """The steps of the sub-workflows that did steps of a thread, each as a part of that step."""
+    found: list[Run] = []
+    for number, (_, step, _) in enumerate(_chain(instance, head.node), 1):
+        if is_kind(instance.store.get(step.detail).type, "step"):
+            found += _nested(instance, step.detail, head.thread, number, step.role, 0)
+    return found
+
+
+def _nested(instance: Instance, last: Hash, thread: str, number: int, role: str, depth: int) -> Iterator[Run]:
+    if depth > _DEEPEST:
+        return
+    workflow = ""
+    for node, step, when in _chain(instance, last):
+        if not workflow:
+            start = parse_start(instance.store.get(step.start).payload)
+            workflow = instance.store.get(start.workflow).payload["name"]
+        if step.role == USER:
+            continue
+        if is_kind(instance.store.get(step.detail).type, "step"):
+            yield from _nested(instance, step.detail, thread, number, role, depth + 1)
+            continue
+        spent = _of_detail(instance, step.detail, step.agent, attempt=False)._replace(steps=0)
+        yield Run(node, thread, workflow, number, role, step.agent, when, spent)
+
+
+def _chain(instance: Instance, node: Hash) -> list[tuple[Hash, Step, int]]:
+    """The steps that lead to a StepNode, oldest first, with their times in Unix seconds."""
+    found: list[tuple[Hash, Step, int]] = []
+    at: Hash | None = node
+    while at is not None:
+        content = instance.store.get(at)
+        if not is_kind(content.type, "step"):
+            break
+        step = parse_step(content.payload)
+        found.append((at, step, content.timestamp // 1000))
+        at = step.prev
+    return found[::-1]
+
+
+def _of_detail(instance: Instance, detail: Hash | None, agent: str, attempt: bool) -> Spent:
+    content = instance.store.get(detail) if detail else None
+    if content is not None and is_kind(content.type, "step"):
+        return Spent(steps=int(not attempt), attempts=int(attempt))
+    if content is None or not is_kind(content.type, "detail"):
+        return spending.spent(None, (), attempt)
+    turns = instance.threads.turns(content.payload)
+    spent = spending.spent(content.payload, turns, attempt)
+    return spent._replace(seconds=0.0, unmetered=0) if agent == _BY_OTHERS else spent
+
+
+# Sums, remembered
+
+
+def account(instance: Instance, head: Head) -> Account:
+    """What a thread has spent, its failed attempts and its sub-workflows included."""
+    steps = _account_at(instance, head.node, 0)
+    tries = _attempts_spent(instance, head.thread)
+    return Account(together((steps.spent, tries)), steps.raised)
+
+
+def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
+    index, store = instance.store.index, instance.store
+    chain: list[tuple[Hash, Step]] = []
+    known: Account | None = None
+    at: Hash | None = node
+    while at is not None and (known := _read(index.spent(at))) is None:
+        content = store.get(at)
+        if not is_kind(content.type, "step"):
+            break
+        step = parse_step(content.payload)
+        chain.append((at, step))
+        at = step.prev
+    raised = dict(known.raised) if known else {}
+    parts = [known.spent] if known else []
+    for hash_, step in reversed(chain):
+        detail = store.get(step.detail)
+        if is_kind(detail.type, "step"):
+            if depth < _DEEPEST:
+                parts.append(_account_at(instance, step.detail, depth + 1).spent._replace(steps=1))
+        elif step.role != USER:
+            parts.append(_of_detail(instance, step.detail, step.agent, attempt=False))
+        if is_kind(detail.type, "detail"):
+            for key, value in (detail.payload.get("budget") or {}).items():
+                raised[key] = value, hash_
+    found = Account(together(parts), raised)
+    if chain:
+        index.set_spent(node, _written(found))
+    return found
+
+
+def _attempts_spent(instance: Instance, thread: ThreadId) -> Spent:
+    tip = instance.attempts.tip(thread)
+    if tip is None:
+        return Spent()
+    if (known := _read(instance.store.index.spent(str(tip)))) is not None:
+        return known.spent
+    every = instance.attempts.all(thread)
+    spent = together(_of_detail(instance, each.detail, each.agent, attempt=True) for each in every)
+    instance.store.index.set_spent(str(tip), _written(Account(spent, {})))
+    return spent
+
+
+def _written(account: Account) -> str:
+    *counts, lines = account.spent
+    return json.dumps(
+        [*counts, [[line.model, *line.tokens, line.reported] for line in lines], account.raised]
+    )
+
+
+def _read(text: str | None) -> Account | None:
+    if text is None:
+        return None
+    steps, attempts, seconds, unmetered, lines, raised = json.loads(text)
+    each = tuple(Line(line[0], Tokens(*line[1:4]), line[4]) for line in lines)
+    return Account(
+        Spent(steps, attempts, seconds, unmetered, each),
+        {key: (value, Hash(step)) for key, (value, step) in raised.items()},
+    )
+
+
+# Budgets
+
+
+class Budgets:
+    """The budgets of a store's threads. Made anew for each look at them; what all threads share is read
+    once, and of a thread without a budget nothing."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    @cached_property
+    def _configured(self) -> Mapping[str, Mapping[str, float]]:
+        """The limits of config.yaml. It is only read where it has any: most commands can do without."""
+        try:
+            if b"budgets" not in (self._instance.location.root / "config.yaml").read_bytes():
+                return {}
+            return self._instance.config.budgets
+        except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
+            return {}
+
+    @cached_property
+    def _limited(self) -> frozenset[Hash]:
+        index = self._instance.store.index
+        return frozenset((*index.hashes_of_type(LIMITED_START), *index.hashes_of_type(LIMITED_WORKFLOW)))
+
+    def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
+        """Who sets limits for a thread, and which."""
+        name = head.row.name or ""
+        found = [
+            (CONFIG, self._configured.get("", {})),
+            (f"{CONFIG} for {name}", self._configured.get(name, {}) if name else {}),
+        ]
+        for what, node in (("workflow", head.row.workflow), ("thread", head.row.start)):
+            if node is not None and node in self._limited:
+                found.append((what, self._instance.store.get(node).payload.get("budget") or {}))
+        return [(source, given) for source, given in found if given]
+
+    def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
+        """Where a thread stands; None where it has no budget. `besides` is what a step that isn't over has
+        spent."""
+        sources = self.sources(head)
+        if not sources:
+            return None
+        known = account(self._instance, head)
+        fresh, here = raised_here(self._instance, head.thread)
+        raised = {key: value for key, (value, _) in known.raised.items()}
+        held = limits(sources, {**raised, **fresh}, {**here, **fresh})
+        used = use(together((known.spent, besides)), prices(self._instance) if "maxCost" in held else {})
+        return Standing(held, used, used_up(held, used))
+
+    def reached(self, head: Head) -> str:
+        """What a thread has used up, in words; "" where it may go on."""
+        standing = self.standing(head) if head.archive is None else None
+        return "" if standing is None or standing.reached is None else _words(standing)
+
+
+def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
+    """Raises Waiting where a thread's budget allows no further step; `besides` is as in `Budgets.standing`."""
+    standing = Budgets(instance).standing(head, besides)
+    if standing is not None and standing.reached is not None:
+        raise Waiting(
+            f"thread {head.thread} waits: {_words(standing)}",
+            f"uwf thread budget {head.thread} {more(standing.reached, standing.used[standing.reached.key])}",
+        )
+
+
+def _words(standing: Standing) -> str:
+    limit = standing.reached
+    assert limit is not None
+    used = share(limit.key, standing.used[limit.key], limit.value)
+    source = "raised before" if limit.source == "raised" else f"set by its {limit.source}"
+    if limit.source.startswith(CONFIG):
+        source = f"set by {limit.source}"
+    return f"{limit.key} is used up, {used} ({source})"
+
+
+def prices(instance: Instance) -> dict[str, Price]:
+    """The configured prices, by the model's name and by its alias. Raises Invalid for a broken config.yaml."""
+    found: dict[str, Price] = {}
+    for model in instance.config.models.values():
+        if model.price is not None:
+            found.setdefault(model.name, model.price)
+            found.setdefault(model.alias, model.price)
+    return found
+
+
+# What was raised on this machine
+
+
+def pending(instance: Instance, thread: ThreadId) -> dict[str, float]:
+    """The limits that a human raised on this machine and no step has recorded yet."""
+    return raised_here(instance, thread)[0]
+
+
+def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float], dict[str, float]]:
+    """The limits that a human raised on this machine: those that no step has recorded yet, and those that one
+    has."""
+    try:
+        value = json.loads(_file(instance, thread).read_text(encoding="ascii"))
+    except (OSError, ValueError, RecursionError):
+        return {}, {}
+    return _amounts(value), _amounts(value.get(_RECORDED) if isinstance(value, dict) else None)
+
+
+def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
+    """Raises limits: the next step records them."""
+    fresh, recorded = raised_here(instance, thread)
+    _keep(instance, thread, {**fresh, **given}, recorded)
+
+
+def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] | None) -> None:
+    """Notes what a step has recorded. What was raised meanwhile waits for the next one."""
+    if not recorded:
+        return
+    fresh, before = raised_here(instance, thread)
+    left = {key: value for key, value in fresh.items() if recorded.get(key) != value}
+    settled = {key: value for key, value in fresh.items() if key not in left}
+    _keep(instance, thread, left, {**before, **settled})
+
+
+def _keep(
+    instance: Instance, thread: ThreadId, fresh: Mapping[str, float], recorded: Mapping[str, float]
+) -> None:
+    path = _file(instance, thread)
+    value = {**fresh, _RECORDED: dict(recorded)} if recorded else dict(fresh)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".new")
+        temporary.write_text(json.dumps(value), encoding="ascii")
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreUnwritable(f"can't remember the budget of {thread}: {error}", "check free space") from None
+
+
+def forget(instance: Instance, thread: ThreadId) -> None:
+    """Forgets what was raised."""
+    with contextlib.suppress(OSError):
+        _file(instance, thread).unlink(missing_ok=True)
+
+
+def _file(instance: Instance, thread: ThreadId) -> Path:
+    return instance.store.repository.private / "budgets" / f"{thread}.json"
+
+
+def _amounts(value: Any) -> dict[str, float]:
+    given = value if isinstance(value, dict) else {}
+    return {key: item for key, item in given.items() if key in LIMITS and _is_amount(item)}
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from uwf_git.engine.ledger import Budgets
+from uwf_git.engine.budget import Budgets
 from uwf_git.errors import LimitExceeded, NoTransition, UwfError
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance

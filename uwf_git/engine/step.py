@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.engine import ledger
+from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.embedded import embedded
 from uwf_git.engine.status import (
@@ -111,7 +111,7 @@ def _step(
         raise Waiting(
             f"thread {thread} waits for an answer: {found.question}", f"uwf thread answer {thread} -m TEXT"
         )
-    ledger.raise_if_used_up(instance, head)
+    budget.raise_if_used_up(instance, head)
     after, appended = _Run(instance, head, history, found, on_stderr).do(agent, cwd, lock)
     found = outlook(instance, after, appended)
     if found.next == END:
@@ -148,7 +148,7 @@ def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | Non
         }
         if secrets:
             payload["redactions"] = [{"where": "answer", "count": secrets}]
-        if raised := ledger.pending(instance, thread):
+        if raised := budget.pending(instance, thread):
             payload["budget"] = raised
         with store.index.transaction():
             output = store.put(ANSWER, {"answer": text})
@@ -203,7 +203,7 @@ def _append(
             f"uwf thread show {fork}",
         ) from None
     if is_kind(detail.type, "detail"):
-        ledger.settle(instance, head.thread, detail.payload.get("budget"))
+        budget.settle(instance, head.thread, detail.payload.get("budget"))
     context = StepContext(node, made.role, output, made.detail, made.agent)
     return after, history._replace(head=node, steps=(*history.steps, context))
 
@@ -234,7 +234,7 @@ class _Run:
         if made is None:
             config = self._resolve(agent)
             folder = self._folder(cwd)
-            raised = ledger.pending(instance, thread) or None
+            raised = budget.pending(instance, thread) or None
             asked = self._found.instruction
             order = Order(self._head.node, self._role, config.alias, asked, config.timeout, raised)
             instance.runs.order(thread, order)
@@ -269,7 +269,7 @@ class _Run:
         return result
 
     def _resolve(self, override: str | None) -> AgentConfig:
-        from uwf_git.config.loaded import resolve_agent
+        from uwf_git.config.read import resolve_agent
 
         return resolve_agent(
             self._instance.config, self._history.workflow.name, self._role, override=override

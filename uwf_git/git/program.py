@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from uwf_git.errors import RemoteFailed
-from uwf_git.interrupt import deferred
-from uwf_git.store.layout import one_line
+from uwf_git.processes import deferred
+from uwf_git.text import one_line
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
 _LOCAL = frozenset(

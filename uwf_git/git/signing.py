@@ -19,7 +19,7 @@ from pathlib import Path
 
 from uwf_git.errors import SigningFailed
 from uwf_git.git.objects import Person
-from uwf_git.store.layout import one_line
+from uwf_git.text import one_line
 
 Configured = Callable[[str], str]
 

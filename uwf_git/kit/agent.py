@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.errors import AgentFailed, Usage, UwfError
-from uwf_git.kit.brief import prompt_at, role_of
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
+from uwf_git.kit.prompt import prompt_at, role_of
 from uwf_git.kit.record import Clock, Recorder, Said, broken_off
 from uwf_git.store.private import Order, Report
 from uwf_git.values.ids import Hash, parse_thread_id
@@ -274,7 +274,7 @@ def _reply(name: str, value: Reply | str) -> Reply:
 
 def _extraction_model(instance: Instance, context: Context) -> Ask | None:
     """The model that reads an output out of an answer, where one is configured."""
-    from uwf_git.config.loaded import resolve_model
+    from uwf_git.config.read import resolve_model
 
     model = resolve_model(context.config, "extract")
     if model is None:

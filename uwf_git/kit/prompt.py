@@ -4,20 +4,25 @@ The order is fixed: deliverable format, progress, the role, the task, what happe
 last turn, the current instruction. What must be obeyed stands first and last; what may be long stands
 between, the newest whole whatever its size, and is cut from the oldest backwards. Prompts are never
 stored: a detail keeps the head one was built from, and the same head gives the same prompt.
+
+What an agent is told at a point of a thread: the prompt, from what the store holds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
+from uwf_git.text import nearest
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import END, USER, Role, StepContext, Transition
 from uwf_git.values.shape import variants
 
 if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
     from uwf_git.store.threads import History
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
@@ -236,3 +241,45 @@ def _cut(text: str, room: int | None) -> str:
         return text
     head, tail = room * 2 // 3, room // 3
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
+
+
+def prompt_at(
+    instance: Instance,
+    history: History,
+    role: Role,
+    instruction: str | None,
+    remembers: bool = False,
+    agent: str | None = None,
+) -> str:
+    """The prompt of a role at a history; `remembers` for a session that knows the role's earlier turns, or those
+    by that agent."""
+
+    schema = instance.store.schema(role.schema).payload
+    answers = _Answers(instance, history)
+    return build_prompt(history, role, schema, instruction, answers, remembers=remembers, agent=agent)
+
+
+def role_of(history: History, name: str) -> Role:
+    """A role of a history's workflow. Raises Invalid."""
+    role = history.workflow.roles.get(name)
+    if role is None:
+        hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
+        raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
+    return role
+
+
+class _Answers(Mapping[Hash, str]):
+    """The verbatim answers of a history, read when asked for."""
+
+    def __init__(self, instance: Instance, history: History) -> None:
+        self._threads = instance.threads
+        self._steps = {step.hash: step for step in history.steps}
+
+    def __getitem__(self, step: Hash) -> str:
+        return self._threads.answer(self._steps[step])
+
+    def __iter__(self) -> Iterator[Hash]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
-from uwf_git.sharing.cases import Case, relate
-from uwf_git.sharing.reconcile import Foreign, Reconciler, Settled, Sides, settle_attempts
+from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, relate, settle_attempts
 from uwf_git.store import archives, layout
 from uwf_git.store.index import CommitRow
-from uwf_git.store.links import tagged_commit
 from uwf_git.store.opened import Instance
+from uwf_git.store.threads import tagged_commit
 from uwf_git.values.ids import Hash, ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
-    from uwf_git.verify.trial import Trial
+    from uwf_git.verify.whole import Trial
 
 
 class Adopted(NamedTuple):
@@ -156,7 +155,7 @@ class Adoption:
 
     @cached_property
     def _trial(self) -> Trial:
-        from uwf_git.verify.trial import Trial
+        from uwf_git.verify.whole import Trial
 
         return Trial(self._instance.store)
 

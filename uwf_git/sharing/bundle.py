@@ -15,9 +15,9 @@ from uwf_git.git.limits import max_refs, raised_by
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.adopt import Adoption
-from uwf_git.sharing.listing import Listed, bring, sort_out
 from uwf_git.sharing.pull import Pulled
 from uwf_git.sharing.push import refs_of
+from uwf_git.sharing.tracking import Listed, bring, sort_out
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-KINDS = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
+from uwf_git.config.settings import FORGES
 
 _HOSTS = {
     "github.com": "github",
@@ -53,7 +53,7 @@ class Pages(NamedTuple):
 
 def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | None = None) -> Pages | None:
     """The pages of a branch on the forge that a remote's URL leads to. `branch` and `base` are names
-    below refs/heads/; `kinds` says what hosts run (see KINDS) where their names don't. None for local
+    below refs/heads/; `kinds` says what hosts run (see `settings.FORGES`) where their names don't. None for local
     paths and for hosts nothing is known of."""
     found = _repository(url, kinds or {})
     if found is None:
@@ -134,7 +134,7 @@ def _kind(host: str) -> str | None:
 
 
 def _is_repository(kind: str, folders: list[str]) -> bool:
-    if kind not in KINDS or any(part in ("", ".", "..") for part in folders):
+    if kind not in FORGES or any(part in ("", ".", "..") for part in folders):
         return False
     if kind == "sourcehut":
         return len(folders) == 2 and folders[0].startswith("~")

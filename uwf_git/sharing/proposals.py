@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
-from uwf_git.sharing.listing import bring
 from uwf_git.sharing.publish import (
     HEADS,
     PROPOSED,
@@ -34,11 +33,12 @@ from uwf_git.sharing.publish import (
     short,
     shown_by,
 )
+from uwf_git.sharing.tracking import bring
 from uwf_git.store import layout
+from uwf_git.store.index import Overlay
 from uwf_git.store.nodes import Store
-from uwf_git.store.overlay import Overlay
 from uwf_git.store.versions import Registry, Version
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _version_of(
 def _findings(instance: Instance, name: str, commit: Oid) -> tuple[Finding, ...]:
     """What a pull would find wrong with a commit as the version of a workflow. Where that is nothing,
     what it leads to is known from now on."""
-    from uwf_git.verify.trial import Trial
+    from uwf_git.verify.whole import Trial
 
     with contextlib.closing(Trial(instance.store)) as trial:
         return trial.findings(layout.WORKFLOWS + name, commit)
@@ -375,13 +375,11 @@ class _Files:
         for part in folders:
             entry = self._entry(folder, part)
             if not entry.is_tree:
-                raise Invalid(f"{layout.one_line(path, 80)} is not in a folder")
+                raise Invalid(f"{one_line(path, 80)} is not in a folder")
             folder = entry.oid
         entry = self._entry(folder, name)
         if entry.mode not in _FILE_MODES:
-            raise Invalid(
-                f"{layout.one_line(path, 80)} is not a file", "links and submodules are not followed"
-            )
+            raise Invalid(f"{one_line(path, 80)} is not a file", "links and submodules are not followed")
         return self._repository.read_within(entry.oid, MAX_BYTES)[1]
 
     def _entry(self, folder: Oid, name: str) -> Entry:
@@ -391,7 +389,7 @@ class _Files:
         entry = next((entry for entry in self._repository.tree(folder) if entry.name == name), None)
         if entry is None:
             raise NotFound(
-                f"{self._what} has no {layout.one_line(name, 80)}", "a workflow's branch has a workflow.yaml"
+                f"{self._what} has no {one_line(name, 80)}", "a workflow's branch has a workflow.yaml"
             )
         return entry
 

@@ -23,8 +23,8 @@ from uwf_git.sharing.forges import Pages, pages
 from uwf_git.sharing.push import Large, Rejected, check_sizes, transfer
 from uwf_git.store import layout
 from uwf_git.store.index import CommitRow
-from uwf_git.store.links import parted_from
-from uwf_git.text import nearest
+from uwf_git.store.threads import parted_from
+from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bo
         known = [short(ref) for ref in remote_branches(git, remote, [layout.BRANCHES + "*"])]
         known = [branch for branch in known if not branch.startswith(short(BASES))]
         raise NotFound(
-            f"{layout.one_line(what, 80)!r} is not published on {remote.name}",
+            f"{one_line(what, 80)!r} is not published on {remote.name}",
             nearest(what, known) or f"see: git ls-remote {remote.name} 'refs/heads/uwf/*'",
         )
     again = f"uwf unpublish {shlex.quote(what)} --remote {remote.name}"
@@ -241,7 +241,7 @@ def branch_name(text: str) -> str:
     import pygit2
 
     name = text.removeprefix(HEADS)
-    shown = layout.one_line(text, 80)
+    shown = one_line(text, 80)
     if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():
         raise Invalid(f"{shown!r} is no name of a branch", "use letters, digits, dots, dashes and slashes")
     if len(name.encode("utf-8", "replace")) > LONGEST_NAME or not pygit2.reference_is_valid_name(

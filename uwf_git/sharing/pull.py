@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
-from uwf_git.sharing import deletions, listing
+from uwf_git.sharing import tracking
 from uwf_git.sharing.adopt import Adopted, Adoption, Refused
-from uwf_git.sharing.cases import Case
+from uwf_git.sharing.reconcile import Case
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
@@ -48,14 +48,14 @@ def pull(
     from uwf_git.sharing.proposals import take_merged
 
     with instance.locks.exchange(remote.name):
-        fetched = listing.fetch(git, instance.store.repository, remote, thread)
+        fetched = tracking.fetch(git, instance.store.repository, remote, thread)
         if thread is not None and fetched.gone:
             # It ended, was folded or deleted there: only the whole list tells which.
             thread = None
-            fetched = listing.fetch(git, instance.store.repository, remote)
+            fetched = tracking.fetch(git, instance.store.repository, remote)
         refs = {name: oid for name, oid in fetched.listed.refs.items() if layout.is_shared_ref(name)}
         adopted, refused = _adopt(instance, remote, refs, on_verified)
-        gone = deletions.note(instance, remote, fetched.listed.refs, fetched.gone)
+        gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
         deleted = [_deleted(name) for name in gone]
         merged = tuple(take_merged(instance, remote.name)) if thread is None else ()
         if thread is None:
@@ -75,7 +75,7 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
         if name not in known:
             continue
         with instance.locks.exchange(name):
-            refs = listing.tracked_refs(instance.store.repository, name)
+            refs = tracking.tracked_refs(instance.store.repository, name)
             shared = {ref: oid for ref, oid in refs.items() if layout.is_shared_ref(ref)}
             adopted, refused = _adopt(instance, known[name], shared, None)
             _remember(instance, known[name])
@@ -91,7 +91,7 @@ def _adopt(
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
     instance.store.sync()
     # What was fetched is what counts: the remote may have moved on since it was asked.
-    tracked = listing.tracked_refs(instance.store.repository, remote.name)
+    tracked = tracking.tracked_refs(instance.store.repository, remote.name)
     refs = {name: tracked[name] for name in listed if name in tracked}
     return Adoption(instance, refs, on_verified=on_verified).run()
 
@@ -126,7 +126,7 @@ def _read(instance: Instance, remote: str) -> str:
 
 
 def _state(instance: Instance, remote: str) -> str:
-    refs = listing.tracked_refs(instance.store.repository, remote)
+    refs = tracking.tracked_refs(instance.store.repository, remote)
     lines = "".join(f"{oid} {name}\n" for name, oid in sorted(refs.items()))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -15,12 +15,13 @@ from uwf_git.errors import Invalid, RemoteFailed
 from uwf_git.git.limits import ADVISED_BLOB, max_blob, raised_by
 from uwf_git.git.program import Done, Git, failure
 from uwf_git.git.repository import Oid
-from uwf_git.sharing import deletions
-from uwf_git.sharing.listing import Listed, list_refs, tracked_refs
+from uwf_git.sharing import tracking
+from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
 from uwf_git.store import layout
-from uwf_git.store.links import parted_from, tagged_commit
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
+from uwf_git.store.threads import parted_from, tagged_commit
+from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId
 
 CHUNK = 200
@@ -80,7 +81,7 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
     }
     known = tracked_refs(repository, remote.name)
     meant = refs.keys() if only is None else refs.keys() & set(only)
-    deleted = set() if again or only is not None else deletions.marked(instance, remote)
+    deleted = set() if again or only is not None else tracking.marked(instance, remote)
     updates = {name: refs[name] for name in meant if known.get(name) != refs[name] and name not in deleted}
     superseded = {
         name: oid
@@ -100,8 +101,8 @@ def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
     listed = list_refs(git, instance.store.repository, remote)
     known = tracked_refs(instance.store.repository, remote.name)
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}
-    deletions.note(instance, remote, listed.refs, gone)
-    return sorted(deletions.marked(instance, remote))
+    tracking.note(instance, remote, listed.refs, gone)
+    return sorted(tracking.marked(instance, remote))
 
 
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
@@ -116,7 +117,7 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
         results.update(transfer(git, remote, chunk))
     for name, result in results.items():
         if isinstance(result, Pushed):
-            deletions.note(instance, remote, {}, {name: doomed[name]})
+            tracking.note(instance, remote, {}, {name: doomed[name]})
     return Report(
         tuple(each for each in results.values() if isinstance(each, Pushed)),
         tuple(each for each in results.values() if isinstance(each, Rejected)),
@@ -319,9 +320,9 @@ def _results(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Push
 
 
 def _reason(summary: str, err: str) -> str:
-    reason = layout.one_line(summary.partition("(")[2].rstrip(")") or summary, 200)
+    reason = one_line(summary.partition("(")[2].rstrip(")") or summary, 200)
     said = [line.removeprefix("remote:").strip() for line in err.splitlines() if line.startswith("remote:")]
-    said = [layout.one_line(line, 200) for line in said if line]
+    said = [one_line(line, 200) for line in said if line]
     return f"{reason}: {said[0]}" if said and "hook" in reason else reason
 
 
@@ -349,7 +350,7 @@ def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterabl
         elif there is not None and there == each.object and known != there:
             repository.put_ref(name, known, there)
         if each.object is not None:
-            deletions.unmark(instance, remote, each.ref)
+            tracking.unmark(instance, remote, each.ref)
 
 
 def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, object]) -> dict[str, Rejected]:

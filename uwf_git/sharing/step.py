@@ -13,12 +13,13 @@ from uwf_git.errors import HeadMoved, RemoteFailed, UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT
-from uwf_git.sharing import listing
+from uwf_git.sharing import tracking
 from uwf_git.sharing.pull import Pulled, pull, raise_if_refused
 from uwf_git.sharing.push import Rejected, plan, push, refs_of, refusal
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
+from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId
 
 
@@ -83,7 +84,7 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
         return ""
     who = person.partition(" <")[0]
     subject = said.partition("\n")[0]
-    return layout.one_line(f"{who}: {subject}, {when}", 200)
+    return one_line(f"{who}: {subject}, {when}", 200)
 
 
 def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
@@ -91,7 +92,7 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     thread = layout.thread_of(rejected.ref)
     is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE))
     with contextlib.suppress(RemoteFailed):  # else it stays unknown who it was
-        listing.fetch(git, instance.store.repository, remote, thread if is_thread else None)
+        tracking.fetch(git, instance.store.repository, remote, thread if is_thread else None)
     name = rejected.ref
     if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
         name = layout.ARCHIVE + thread

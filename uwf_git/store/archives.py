@@ -26,6 +26,7 @@ from uwf_git.errors import HeadMoved, StoreDamaged, UwfError
 from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, Oid, Repository
 from uwf_git.store import layout
+from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId, is_thread_id
 
 PARENTS = 500
@@ -201,7 +202,7 @@ def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | Non
     """Raises ValueError where it breaks the format."""
     ended = parse_tag(raw)
     if ended.name != f"uwf/{thread}":
-        raise ValueError(f"its archive tag is called {layout.one_line(ended.name, 60)!r}")
+        raise ValueError(f"its archive tag is called {one_line(ended.name, 60)!r}")
     if ended.message.strip().partition(":")[0] not in _STATUSES:
         raise ValueError("its archive tag says neither completed nor killed")
     month_of(ended.time)

@@ -16,6 +16,7 @@ from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow
 from uwf_git.store.nodes import Store
 from uwf_git.store.threads import Head
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import ATTEMPT
 
@@ -152,7 +153,7 @@ class Attempts:
         parents = [tip] if tip is not None else []
         if tip is None or self._head_of(tip) != head.commit:
             parents.append(head.commit)
-        agent = layout.one_line(payload["agent"], 60)
+        agent = one_line(payload["agent"], 60)
         author = Person(agent, f"{layout.slug(agent)}@agents.invalid")
         try:
             return self._repository.write_commit(tree, parents, author, text)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 from uwf_git.values.kinds import status_of
 
@@ -202,12 +203,6 @@ def folded_month(text: str) -> str | None:
     if match and match.group(1) == FOLD_TRAILER and _MONTH.fullmatch(match.group(2)):
         return match.group(2)
     return None
-
-
-def one_line(text: str, at_most: int) -> str:
-    """Text on one line without control characters, shortened."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return flat if len(flat) <= at_most else flat[: at_most - 1] + "…"
 
 
 def summary(output: Any) -> str:

@@ -3,6 +3,8 @@
 A node is a blob. It is found by its hash through the index; the index is filled by what is put here
 and by the commits that refs lead to, whoever moved them. Every node is verified when it is taken in:
 its content against the hash in its file name. Afterwards git's own object ids vouch for the blob.
+
+Nodes put by hand: `refs/uwf/nodes/<HASH>` keeps one, with all that it refers to, from being collected.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged, UwfError
+from uwf_git.errors import HashCollision, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
 from uwf_git.git.objects import Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
@@ -509,3 +511,24 @@ def _verified(data: bytes, node: Hash, blob: Oid) -> Node:
     if actual != node:
         raise StoreDamaged(f"blob {blob} says it is node {node}, but its hash is {actual}", "it was altered")
     return content
+
+
+def pin(store: Store, node: Hash) -> Oid:
+    """Makes `refs/uwf/nodes/<HASH>`: a commit whose tree holds the node and its closure. Pinning a
+    pinned node changes nothing. Raises NotFound for what isn't in the store."""
+    ref = layout.PINS + node
+    known = store.repository.ref(ref)
+    if known is not None:
+        return known
+    files: dict[str, bytes | Oid] = {
+        f"nodes/{layout.node_file(found)}": store.blob_of(found) for found, _content in store.walk(node)
+    }
+    tree = store.repository.write_folder({".gitattributes": layout.GITATTRIBUTES, **files})
+    text = layout.pin_message(node)
+    commit = store.repository.write_commit(tree, [], store.repository.user, text)
+    store.take_in(commit)
+    try:
+        store.repository.create_ref(ref, commit)
+    except HeadMoved:  # somebody pinned it meanwhile
+        return store.repository.ref(ref) or commit
+    return commit

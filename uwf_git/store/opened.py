@@ -48,7 +48,7 @@ class Instance:
     @cached_property
     def config(self) -> Config:
         """The user's config.yaml. Raises Invalid."""
-        from uwf_git.config.loaded import load_config
+        from uwf_git.config.read import load_config
 
         return load_config(self.location.root)
 

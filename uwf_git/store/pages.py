@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from uwf_git.store.layout import one_line
+from uwf_git.text import one_line
 from uwf_git.values.kinds import is_kind
 
 

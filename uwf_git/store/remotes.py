@@ -19,7 +19,7 @@ from uwf_git.errors import Invalid, NotFound, RemoteFailed, Usage
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Repository
 from uwf_git.store import layout
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 
 DEFAULT = "origin"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
@@ -123,7 +123,7 @@ class Remotes:
         """remote.<name>.<key> -> values, as git reads them."""
         done = self._git.run("config", "--null", "--get-regexp", r"^remote\..*\.", check=False)
         if done.code not in (0, 1):
-            raise RemoteFailed("git can't read its configuration: " + layout.one_line(done.err, 200))
+            raise RemoteFailed("git can't read its configuration: " + one_line(done.err, 200))
         found: dict[str, dict[str, list[str]]] = {}
         for item in done.out.decode("utf-8", "surrogateescape").split("\0"):
             key, _, value = item.partition("\n")

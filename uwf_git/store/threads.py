@@ -5,6 +5,8 @@
     refs/uwf/folded/<YYYY-MM> old archives; see `fold`
 
 The id is nowhere inside: a fork is one ref on a commit that is already there.
+
+Which thread is the other side of which: `refs/uwf/forks/<ULID>`, a tag on the commit where they part.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
-from uwf_git.git.objects import fork_tag_text
-from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid, Person
-from uwf_git.store import layout, pages
+from uwf_git.git.objects import fork_tag_text, parse_tag
+from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid, Person
+from uwf_git.store import archives, layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.nodes import Store
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import (
     USER,
@@ -345,7 +348,7 @@ class Threads:
         completed or killed. Ending an ended thread changes nothing."""
         if head.archive:
             return head
-        text = (f"{status}: {layout.one_line(reason, 500)}" if reason.strip() else status) + "\n"
+        text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
         tag = self._repository.write_tag(f"uwf/{head.thread}", head.commit, text)
         self._store.take_in_tag(tag)
         try:
@@ -385,5 +388,53 @@ class Threads:
     def _author(self, step: Step) -> Person:
         if step.role == USER:
             return self._repository.user
-        name = layout.one_line(step.agent, 60)
+        name = one_line(step.agent, 60)
         return Person(name, f"{layout.slug(step.agent)}@agents.invalid")
+
+
+class Link(NamedTuple):
+    """A thread that began as one side of a divergence: of which thread, and the last commit they share."""
+
+    thread: ThreadId
+    origin: ThreadId
+    base: Oid
+
+
+def parted_from(store: Store, thread: ThreadId) -> Link | None:
+    """The thread that one is the other side of, if it is one's."""
+    tag = store.repository.ref(layout.FORKS + thread)
+    if tag is not None:
+        return _link(store, thread, tag)
+    row = store.folded(thread)
+    return _parsed(thread, row.fork) if row is not None and row.fork else None
+
+
+def parted(store: Store, thread: ThreadId) -> list[Link]:
+    """The threads that parted from one, by id."""
+    links = (
+        _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid)
+        for name, oid in sorted(store.repository.refs(layout.FORKS).items())
+    )
+    return [link for link in links if link is not None and link.origin == thread]
+
+
+def tagged_commit(store: Store, tag: Oid) -> Oid | None:
+    """The commit that an archive or fork tag is on; None for what is no tag."""
+    try:
+        kind, data = store.repository.read(tag)
+        return parse_tag(data).target if kind == TAG else None
+    except (StoreDamaged, ValueError, LookupError, OverflowError):
+        return None
+
+
+def _link(store: Store, thread: ThreadId, tag: Oid) -> Link | None:
+    kind, data = store.repository.read(tag)
+    return _parsed(thread, data) if kind == TAG and is_thread_id(thread) else None
+
+
+def _parsed(thread: ThreadId, raw: bytes) -> Link | None:
+    try:
+        origin = archives.fork_of(raw)
+        return Link(thread, origin, parse_tag(raw).target) if origin else None
+    except (ValueError, LookupError, OverflowError):
+        return None

@@ -13,9 +13,8 @@ from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import BUILTIN, Workflow, is_kind, parse_workflow
 from uwf_git.values.node import Node
 from uwf_git.verify.findings import Bad
-from uwf_git.verify.nodes import NodeRow, Nodes, Report
+from uwf_git.verify.nodes import NodeRow, Nodes, Report, files_below, node_files
 from uwf_git.verify.objects import Objects
-from uwf_git.verify.trees import files_below, node_files
 
 SECONDS = 30.0
 INCLUDES = "workflow/include/"

@@ -16,12 +16,12 @@ from uwf_git.git.limits import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.nodes import Store
+from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.verify.findings import Bad, Finding
-from uwf_git.verify.known import Known
+from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
-from uwf_git.verify.past import Record
 from uwf_git.verify.records import Records
 from uwf_git.workflow.moderator import Ended
 
@@ -265,9 +265,7 @@ class Verifier:
 
     def _check_name(self, name: str, tag: TagObject, report: _Report) -> None:
         if tag.name != f"uwf/{name}":
-            report(
-                "wrong-tag", tag.oid, f"the tag is called {layout.one_line(tag.name, 80)!r}, not uwf/{name}"
-            )
+            report("wrong-tag", tag.oid, f"the tag is called {one_line(tag.name, 80)!r}, not uwf/{name}")
 
     def _is(self, record: Record, kinds: tuple[str, ...], oid: Oid, report: _Report) -> bool:
         if record.kind in kinds:

@@ -3,20 +3,21 @@ but can't work when it runs.
 
 An error keeps the workflow from being registered, because a thread would get stuck or never get
 anywhere. A warning is probably a slip, but a run may well end without meeting it.
+
+Which roles a graph reaches, and from which there is a way to `$END`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from uwf_git.values.kinds import DEFAULT_STATUS, END, START, SUSPEND, USER
 from uwf_git.values.yaml12 import InvalidYaml, one_line
-from uwf_git.workflow.answers import HUMAN, Answers, answers_of
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.findings import Finding, Findings
-from uwf_git.workflow.reach import can_end, reachable
-from uwf_git.workflow.schemas import schema_problems
+from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
 
 __all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
@@ -355,3 +356,27 @@ class _Checker:
                     f'from "{role.name}" there is no way to {END}',
                     f"give one of its edges role: {END}",
                 )
+
+
+Graph = Mapping[str, Iterable[str]]
+
+
+def reachable(graph: Graph, start: str = START) -> set[str]:
+    """What can be reached from start, itself included, along edges given as targets by source."""
+    seen = {start}
+    waiting = [start]
+    while waiting:
+        for target in graph.get(waiting.pop(), ()):
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
+    return seen
+
+
+def can_end(graph: Graph) -> set[str]:
+    """The sources from which `$END` can be reached."""
+    backwards: dict[str, set[str]] = {}
+    for source, targets in graph.items():
+        for target in targets:
+            backwards.setdefault(target, set()).add(source)
+    return reachable(backwards, END) - {END}

@@ -145,7 +145,7 @@ def _purpose(role: Role) -> str:
 
 def _answer(schema: Any) -> str:
     """The statuses and fields of an answer, as code spans."""
-    from uwf_git.workflow.answers import answers_of
+    from uwf_git.workflow.role_schemas import answers_of
 
     if schema is None:
         return ""

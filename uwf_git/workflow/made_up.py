@@ -1,4 +1,6 @@
-"""Valid values made up from a JSON Schema, the same ones every time.
+"""What the outputs of a role are compared with: made-up outputs that know it reach every edge.
+
+Valid values made up from a JSON Schema, the same ones every time.
 
 A value is the outcome of choices: which status, which branch of a `oneOf`, true or false. The plainest
 value takes the first of each; the others differ from it in one choice, then in two, and so on, those
@@ -19,10 +21,44 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Workflow
 from uwf_git.values.schema import REFERENCE_FORMATS, Schema
 from uwf_git.values.shape import resolve
-from uwf_git.workflow.hints import NO_HINTS, Hints
 from uwf_git.workflow.pattern import matching
+
+_MOST = 12
+_TEXT_IN_EXPRESSION = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""")
+_NUMBER_IN_EXPRESSION = re.compile(r"(?<![\w.$])\d{1,15}(?:\.\d{1,15})?(?![\w.])")
+
+
+class Hints(NamedTuple):
+    """What a role's outputs are compared with: the statuses of its edges, and the literals of the
+    conditions of the whole workflow."""
+
+    statuses: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    numbers: tuple[int | float, ...] = ()
+
+
+NO_HINTS = Hints()
+
+
+def hints_of(workflow: Workflow, role: str) -> Hints:
+    """The hints for a role of a workflow."""
+    texts: list[str] = []
+    numbers: list[float] = []
+    for condition in workflow.conditions.values():
+        for one, other in _TEXT_IN_EXPRESSION.findall(condition.expression):
+            texts.append(one or other)
+        rest = _TEXT_IN_EXPRESSION.sub('""', condition.expression)
+        numbers += [float(each) for each in _NUMBER_IN_EXPRESSION.findall(rest)]
+    known = {"", *workflow.roles}
+    return Hints(
+        tuple(edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None),
+        tuple(dict.fromkeys(text for text in texts if text not in known))[:_MOST],
+        tuple(dict.fromkeys(int(each) if each.is_integer() else each for each in numbers))[:_MOST],
+    )
+
 
 MOST_VARIANTS = 48
 SECONDS = 5.0

@@ -29,10 +29,9 @@ from uwf_git.values.kinds import (
     status_of,
 )
 from uwf_git.values.schema import Schema
-from uwf_git.workflow.hints import Hints, hints_of
-from uwf_git.workflow.made_up import variants
+from uwf_git.workflow.check import can_end, reachable
+from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.moderator import Chosen, choose, describe, follow
-from uwf_git.workflow.reach import can_end, reachable
 
 MAX_STEPS = 2_000
 SECONDS = 30.0

@@ -20,7 +20,7 @@ from uwf_git.values.amounts import parse_duration
 def list_(invocation: Invocation) -> None:
     """List every known agent: who provides it, its program, the version that is installed."""
     from uwf_git.agents.roster import members
-    from uwf_git.config.loaded import load_config
+    from uwf_git.config.read import load_config
 
     found = members(load_config(invocation.location.root))
     invocation.emit([{**each._asdict(), "ready": not each.problem} for each in found], _table)
@@ -61,7 +61,7 @@ def _table(values: Any) -> str:
 def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
     """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
     from uwf_git.agents.roster import check as ask
-    from uwf_git.config.loaded import load_config
+    from uwf_git.config.read import load_config
 
     seconds = None if timeout is None else parse_duration(timeout)
     if timeout is not None and seconds is None:

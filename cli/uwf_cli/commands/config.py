@@ -1,16 +1,27 @@
-"""`uwf config`: single settings of config.yaml in the storage root."""
+"""`uwf config`: single settings of config.yaml in the storage root.
+
+`uwf setup`: a provider, its key, a model and an agent, asked for on a terminal or given as options.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from uwf_cli import arguments, terminal
 from uwf_cli.command import Command
-from uwf_cli.completers import complete_setting
+from uwf_cli.completers import complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
 from uwf_cli.terminal import table
+from uwf_git.errors import Usage
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
 
 
 @click.command(
@@ -42,7 +53,7 @@ def get(invocation: Invocation, key: str) -> None:
 def set_(invocation: Invocation, key: str, value: str) -> None:
     """Change a setting. Comments stay. Keys of services don't belong here: uwf setup puts them into .env."""
     from uwf_git.config.edit import set_value
-    from uwf_git.config.loaded import check_config
+    from uwf_git.config.read import check_config
 
     written = set_value(invocation.location.root, key, value)
     for problem in check_config(invocation.location.root):
@@ -73,3 +84,182 @@ def _plain(value: Any) -> str:
 
         return shlex.join(map(str, value))
     return value if isinstance(value, str) else as_yaml(value)
+
+
+MODEL = "default"
+
+
+class Preset(NamedTuple):
+    """What is known of a provider: its address, and the variable its key is in by custom."""
+
+    base_url: str
+    variable: str
+
+
+PRESETS = {
+    "openai": Preset("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openrouter": Preset("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "ollama": Preset("http://localhost:11434/v1", ""),
+}
+
+
+class Wishes(NamedTuple):
+    """What is to be set; None leaves a setting as it is."""
+
+    provider: str | None
+    base_url: str | None
+    api_key: str | None
+    model: str | None
+    agent: str | None
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf setup                                                        asks",
+        "uwf setup --provider openai --model gpt-4o-mini --agent uwf-llm",
+        "pass show openai | uwf setup --provider openai --api-key -       the key from standard input",
+    ),
+)
+@click.option("--provider", metavar="NAME", help="openai, openrouter, ollama, or a name of yours.")
+@click.option("--base-url", metavar="URL", help="Its OpenAI-compatible address.")
+@click.option("--api-key", metavar="KEY", help="Goes into .env; - reads it from standard input.")
+@click.option("--model", metavar="NAME", help="What the provider calls it; becomes the default model.")
+@click.option("--agent", metavar="CMD", help="Becomes the default agent.", shell_complete=complete_agent)
+@click.pass_obj
+def setup(
+    invocation: Invocation,
+    provider: str | None,
+    base_url: str | None,
+    api_key: str | None,
+    model: str | None,
+    agent: str | None,
+) -> None:
+    """Set up a model and an agent.
+
+    Keys go into .env (mode 0600) in the storage root, never into config.yaml.
+    """
+    root = invocation.location.root
+    wishes = Wishes(provider, base_url, api_key, model, agent)
+    if wishes == Wishes(None, None, None, None, None):
+        if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+            raise Usage(
+                "there is nothing to set up", "give --provider, --model or --agent, or call it on a terminal"
+            )
+        wishes = _ask(root)
+    elif wishes.api_key == arguments.STDIN:
+        wishes = wishes._replace(api_key=arguments.read_stdin("key").strip())
+    done = _apply(root, wishes)
+    invocation.emit(
+        done, lambda value: terminal.fields([(name, str(item or "")) for name, item in value.items()])
+    )
+
+
+def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
+    """Writes config.yaml and .env; returns what is set now. Everything is checked before anything is
+    written."""
+    from uwf_git.config.edit import dotted, set_value, write_secret
+    from uwf_git.config.read import load_config
+    from uwf_git.config.settings import FILE
+
+    config = load_config(root)
+    provider = _provider(root, wishes)
+    settings: list[tuple[tuple[str, ...], str]] = []
+    variable = ""
+    if provider is not None:
+        known, preset = config.providers.get(provider), PRESETS.get(provider)
+        base_url = wishes.base_url or (known.base_url if known else "") or (preset.base_url if preset else "")
+        if not base_url:
+            raise Usage(f"the address of provider {provider!r} is not known", "give it with --base-url")
+        variable = (known.api_key_env if known else "") or (preset.variable if preset else "")
+        if not variable and (wishes.api_key or preset is None):
+            variable = re.sub(r"\W", "_", provider, flags=re.ASCII).upper() + "_API_KEY"
+        settings.append((("providers", provider, "baseUrl"), base_url))
+        if variable:
+            settings.append((("providers", provider, "apiKeyEnv"), variable))
+    if wishes.model is not None:
+        assert provider is not None
+        settings += [
+            (("models", MODEL, "provider"), provider),
+            (("models", MODEL, "name"), wishes.model),
+            (("defaultModel",), MODEL),
+        ]
+    agent = None
+    if wishes.agent is not None:
+        agent, command = _agent(wishes.agent, config)
+        if command:
+            settings.append((("agents", agent, "command"), command))
+        settings.append((("defaultAgent",), agent))
+    for path, value in settings:
+        set_value(root, dotted(path), value)
+    secrets = write_secret(root, variable, wishes.api_key) if wishes.api_key else None
+    return {
+        "provider": provider,
+        "model": wishes.model,
+        "agent": agent,
+        "config": str(root / FILE),
+        "env": str(secrets) if secrets else None,
+    }
+
+
+def _provider(root: Path, wishes: Wishes) -> str | None:
+    """The provider that a model, an address or a key is meant for."""
+    if wishes.provider is not None:
+        return wishes.provider
+    if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
+        return None
+    from uwf_git.config.read import load_config, resolve_model
+
+    config = load_config(root)
+    model = resolve_model(config, MODEL)
+    if model is not None:
+        return model.provider
+    if len(config.providers) == 1:
+        return next(iter(config.providers))
+    raise Usage("no provider is named", "give one with --provider, for instance " + ", ".join(PRESETS))
+
+
+def _agent(text: str, config: Config) -> tuple[str, str]:
+    """An agent's name, and the command to configure under it: "" for one that is known already. Raises Usage
+    for what is a misspelt name rather than a program."""
+    from uwf_git.config.known_agents import known_names
+    from uwf_git.config.read import command_agent
+
+    if text in known_names(config.agents, config.agent_clis):
+        return text, ""
+    return command_agent(config, text, "--agent").alias, text
+
+
+def _ask(root: Path) -> Wishes:
+    """Asks for everything; what is configured already is offered."""
+    from uwf_git.config.known_agents import EMBEDDED
+    from uwf_git.config.read import load_config, resolve_model
+
+    config = load_config(root)
+    model = resolve_model(config, MODEL)
+    say = "A model needs an OpenAI-compatible provider. Without one, agents that need none still work.\n"
+    sys.stderr.write(say)
+    provider = _prompt(
+        "Provider (" + ", ".join(PRESETS) + ", another, or none)", model.provider if model else "none"
+    )
+    if provider == "none":
+        agent = _prompt("Default agent", config.default_agent or EMBEDDED)
+        return Wishes(None, None, None, None, agent)
+    known, preset = config.providers.get(provider), PRESETS.get(provider)
+    base_url = _prompt("Address", (known or preset or Preset("", "")).base_url or None)
+    api_key = None
+    if preset is None or preset.variable:
+        api_key = click.prompt(
+            "API key (stays hidden; empty leaves it as it is)",
+            default="",
+            show_default=False,
+            hide_input=True,
+            err=True,
+        )
+    name = _prompt("Model, as the provider calls it", model.name if model else None)
+    agent = _prompt("Default agent", config.default_agent or "uwf-builtin")
+    return Wishes(provider, base_url, api_key or None, name, agent)
+
+
+def _prompt(question: str, default: str | None) -> str:
+    return str(click.prompt(question, default=default, err=True)).strip()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.arrivals import find_thread
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_step, complete_thread
+from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound
 
@@ -38,7 +38,7 @@ SHOWN = 300  # characters of a tool's arguments and result, for people
 def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
     """Print what the next agent would be told, without running it."""
     from uwf_git.engine.status import outlook, raise_if_stuck
-    from uwf_git.kit.brief import prompt_at, role_of
+    from uwf_git.kit.prompt import prompt_at, role_of
     from uwf_git.values.kinds import END, USER
 
     instance = invocation.instance

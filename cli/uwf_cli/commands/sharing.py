@@ -1,16 +1,23 @@
-"""`uwf push`, `uwf pull`, `uwf clone`: threads and workflows between machines."""
+"""`uwf push`, `uwf pull`, `uwf clone`: threads and workflows between machines.
+
+`uwf remote`: where threads are shared with others.
+
+`uwf bundle`, `uwf unbundle`: threads as one file.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import exchange
+from uwf_cli import arguments, exchange, terminal
 from uwf_cli.command import Command
-from uwf_cli.completers import complete_name, complete_remote
+from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage
+from uwf_git.store.remotes import Remote, without_password
 
 if TYPE_CHECKING:
     from uwf_git.git.program import Git
@@ -189,3 +196,97 @@ def _meant(instance: Instance, ids: list[str], workflow: str | None) -> set[str]
         threads = [head.thread for head in heads if isinstance(head, Head) and head.row.name == version.name]
         return {layout.WORKFLOWS + version.name, *refs_of(instance, threads)}
     return refs_of(instance, [instance.threads.find(each) for each in ids]) if ids else None
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf remote add origin git@example.com:team/threads.git",
+        "uwf remote add backup /mnt/backup/threads.git",
+        "uwf remote add origin                                  in a project: its own remote",
+    ),
+)
+@click.argument("name")
+@click.argument("url", required=False)
+@click.pass_obj
+def add(invocation: Invocation, name: str, url: str | None) -> None:
+    """Add a remote. Any git repository that you may push to will do, an empty one too.
+
+    Its refspecs are written into git's configuration of the store, so that plain git fetch and git push
+    move the same refs. In a repository shared with code a remote that is there needs no URL; its branches
+    are left alone.
+    """
+    invocation.emit(_value(invocation.instance_for_writing().remotes.add(name, url)), _text)
+
+
+@click.command("list", cls=Command, examples=("uwf remote list",))
+@click.pass_obj
+def list_(invocation: Invocation) -> None:
+    """List the remotes."""
+    found = [_value(remote) for remote in invocation.instance.remotes.all()]
+
+    def text(value: Any) -> str:
+        rows = [(terminal.style(each["name"], "bold"), each["url"]) for each in value]
+        return terminal.table(rows) if rows else "no remotes; uwf remote add origin URL"
+
+    invocation.emit(found, text)
+
+
+@click.command(cls=Command, examples=("uwf remote rm backup",))
+@click.argument("name", shell_complete=complete_remote)
+@click.pass_obj
+def rm(invocation: Invocation, name: str) -> None:
+    """Forget a remote, and where its refs were. Threads stay as they are, here and there."""
+    removed = invocation.instance.remotes.remove(name)
+    invocation.emit({**_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
+
+
+def _value(remote: Remote) -> dict[str, Any]:
+    value = {"name": remote.name, "url": without_password(remote.url)}
+    if remote.push_url != remote.url:
+        value["pushUrl"] = without_password(remote.push_url)
+    return value
+
+
+def _text(value: Any) -> str:
+    return terminal.fields([("remote", terminal.style(value["name"], "bold")), ("url", value["url"])])
+
+
+@click.command(cls=Command, examples=("uwf bundle 01JK7M 01JK9Q -o review.bundle",))
+@click.argument("threads", metavar="ID…", nargs=-1, required=True, shell_complete=complete_thread)
+@click.option(
+    "-o", "--output", "path", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Where to."
+)
+@click.pass_obj
+def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
+    """Write threads to one file, with all they stand on. It is a git bundle."""
+    from uwf_git.sharing.bundle import bundle as do
+
+    if str(path) == arguments.STDIN:
+        raise Usage("a bundle needs a file", "name one: -o threads.bundle")
+    instance = invocation.instance
+    refs = do(instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path)
+
+    def text(value: Any) -> str:
+        many = f"{len(threads)} thread{'s' * (len(threads) > 1)}"
+        return f"{value['file']}: {many}, {value['bytes']:,} bytes"
+
+    size = path.expanduser().stat().st_size
+    invocation.emit({"file": str(path), "bytes": size, "refs": refs}, text)
+
+
+@click.command(cls=Command, examples=("uwf unbundle review.bundle",))
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.pass_obj
+def unbundle(invocation: Invocation, path: Path) -> None:
+    """Take over the threads in a file, verified as those of a remote are.
+
+    Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
+    own. Exit 7 where something was invalid and left out.
+    """
+    from uwf_git.sharing.bundle import unbundle as do
+
+    instance = invocation.instance_for_writing()
+    pulled = do(instance, exchange.git_for(instance), path)
+    invocation.emit(exchange.pulled_value(pulled), exchange.pulled_text)
+    raise_for(pulled)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import arguments, terminal
-from uwf_cli.arrivals import find_thread
 from uwf_cli.command import Command
 from uwf_cli.completers import (
     complete_agent,
@@ -20,6 +19,7 @@ from uwf_cli.completers import (
     complete_thread,
     complete_workflow,
 )
+from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound, Usage, Waiting
 from uwf_git.values.ids import parse_thread_id
@@ -148,7 +148,7 @@ def run(
     remote: str | None,
 ) -> None:
     """Step until the end, a question or a failure. Prints one line a step."""
-    from uwf_git.engine.ledger import raise_if_used_up
+    from uwf_git.engine.budget import raise_if_used_up
     from uwf_git.engine.status import WAITING, outlook
 
     instance = invocation.instance
@@ -276,7 +276,7 @@ def kill(invocation: Invocation, thread: str, reason: str) -> None:
 @click.pass_obj
 def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     """Delete a thread and its failed attempts. Forks of it keep what they share."""
-    from uwf_git.engine.ledger import forget
+    from uwf_git.engine.budget import forget
 
     instance = invocation.instance
     found = find_thread(invocation, thread)

@@ -75,7 +75,7 @@ def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) 
     instance = invocation.instance
     repository = instance.store.repository
     if remote is not None:
-        from uwf_git.sharing.listing import tracked_refs
+        from uwf_git.sharing.tracking import tracked_refs
         from uwf_git.store.remotes import Remotes
 
         name = Remotes(repository, invocation.location.here).get(remote).name

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.arrivals import adopt_news
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_workflow
+from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 from uwf_git.errors import UwfError

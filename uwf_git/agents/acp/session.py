@@ -15,19 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.agents.acp import restraint
-from uwf_git.agents.acp.choices import Choice, choice_of
-from uwf_git.agents.acp.complaints import ending, reason, way
 from uwf_git.agents.acp.conversation import Conversation, Unbearable, usage_of
-from uwf_git.agents.acp.files import Files
-from uwf_git.agents.acp.frames import Frames, TooMuch
 from uwf_git.agents.acp.permissions import forbidden
-from uwf_git.agents.acp.pipes import Pipes
-from uwf_git.agents.acp.requests import Refusal, Requests
+from uwf_git.agents.acp.pipes import Frames, Pipes, TooMuch, ending, reason, way
+from uwf_git.agents.acp.requests import Files, Refusal, Requests
+from uwf_git.agents.acp.restraint import Choice, choice_of
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.context import TurnRecord, Usage
-from uwf_git.processes import start
+from uwf_git.processes import Descendants, start
 
 if TYPE_CHECKING:
     from acp.connection import Connection

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.agents.model import asked_model, read_asking
+from uwf_git.agents.llm import asked_model, read_asking
 from uwf_git.errors import Usage
 from uwf_git.kit import Context, Reply, create_agent
 

@@ -104,7 +104,7 @@ class _Role:
 
     def __init__(self, ctx: Context, name: str, row: Row) -> None:
         from uwf_git.agents.builtin.surroundings import effective_policy
-        from uwf_git.agents.cli.call import environment, extra_for
+        from uwf_git.agents.cli.run import environment, extra_for
         from uwf_git.store.location import Location
 
         self._ctx = ctx
@@ -181,8 +181,7 @@ class _Role:
     def _call(self, words: Sequence[str], prompt: str, session: str | None) -> Run:
         from uuid import uuid4
 
-        from uwf_git.agents.cli.call import arguments, require
-        from uwf_git.agents.cli.run import OtherSession, Run
+        from uwf_git.agents.cli.run import OtherSession, Run, arguments, require
         from uwf_git.agents.exec import held_lock
         from uwf_git.processes import run_command
 
@@ -216,7 +215,7 @@ class _Role:
         return run
 
     def _read_log(self, run: Run, words: Sequence[str]) -> None:
-        from uwf_git.agents.cli.call import arguments
+        from uwf_git.agents.cli.run import arguments
         from uwf_git.processes import run_command
 
         values = {"session": run.session or "", "cwd": str(self._ctx.cwd)}

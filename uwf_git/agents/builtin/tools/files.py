@@ -7,8 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
-from uwf_git.agents.builtin.tools.outputs import SHOWN
+from uwf_git.agents.builtin.tools.outputs import SHOWN, ToolFailure, shown
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
 from uwf_git.agents.builtin.tools.workspace import Change
 

@@ -24,8 +24,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
 from uwf_git.agents.builtin.tools.files import EDITED, object_schema, text_of
+from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
 from uwf_git.agents.builtin.tools.workspace import Change, Workspace
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
 
 DEEPEST = 100  # folders below each other; each is an open descriptor while a path is walked
 LONGEST = 4096  # bytes of a path

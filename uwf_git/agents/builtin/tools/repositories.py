@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
 from uwf_git.agents.builtin.tools.path import DEEPEST, FOLDER, Identity, is_git_folder, is_git_name
 
 ENTRIES = 1_000_000  # files and folders that are looked through

@@ -11,9 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
 from uwf_git.agents.builtin.tools.files import counted, object_schema
-from uwf_git.agents.builtin.tools.outputs import SHOWN
+from uwf_git.agents.builtin.tools.outputs import SHOWN, ToolFailure, shown
 from uwf_git.agents.builtin.tools.path import DEEPEST, FOLDER, Spot, is_git_name
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
 from uwf_git.agents.builtin.tools.workspace import open_regular

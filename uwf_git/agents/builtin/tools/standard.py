@@ -12,10 +12,9 @@ from uwf_git.agents.builtin.tools.files import FILES
 from uwf_git.agents.builtin.tools.outputs import Outputs
 from uwf_git.agents.builtin.tools.patch import PATCH
 from uwf_git.agents.builtin.tools.path import places
-from uwf_git.agents.builtin.tools.sandbox import SYSTEM
+from uwf_git.agents.builtin.tools.sandbox import SYSTEM, Visible, visible
 from uwf_git.agents.builtin.tools.search import SEARCH
 from uwf_git.agents.builtin.tools.tool import Tool, Toolbox, ToolContext
-from uwf_git.agents.builtin.tools.visible import Visible, visible
 from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.config.policy import ToolPolicy
 

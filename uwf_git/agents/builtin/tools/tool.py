@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
-from uwf_git.agents.builtin.tools.outputs import SHOWN, Outputs
-from uwf_git.agents.builtin.tools.sandbox import find_sandbox
-from uwf_git.agents.builtin.tools.visible import Visible
+from uwf_git.agents.builtin.tools.outputs import SHOWN, Outputs, ToolFailure, shown
+from uwf_git.agents.builtin.tools.sandbox import Visible, find_sandbox
 from uwf_git.agents.builtin.tools.workspace import WORKFLOW, Workspace
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import UwfError

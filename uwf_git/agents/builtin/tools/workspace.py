@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from uwf_git.agents.builtin.tools.failure import ToolFailure, shown
+from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
 from uwf_git.agents.builtin.tools.path import (
     FOLDER,
     LONGEST,

@@ -1,9 +1,16 @@
-"""`uwf doctor`: is everything in order, and what to do where it isn't."""
+"""`uwf doctor`: is everything in order, and what to do where it isn't.
+
+`uwf gc`: packs the store, and folds old archives into one ref a month.
+
+`uwf init`: makes a store.
+"""
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +20,8 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import Command
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import StoreDamaged, UwfError
+from uwf_cli.terminal import fields
+from uwf_git.errors import NotFound, StoreDamaged, Usage, UwfError
 
 if TYPE_CHECKING:
     from typing import Any
@@ -61,13 +69,13 @@ def doctor(context: click.Context, fix: bool, quick: bool) -> None:
         {"check": each.check, "status": each.status, "message": each.message, "hint": each.hint}
         for each in checks
     ]
-    invocation.emit(found, _text)
+    invocation.emit(found, _doctor_text)
     if any(each.damaged for each in checks):
         context.exit(DAMAGED)
     context.exit(1 if any(each.status == ERROR for each in checks) else 0)
 
 
-def _text(value: Any) -> str:
+def _doctor_text(value: Any) -> str:
     rows = [
         (
             terminal.status(each["status"]),
@@ -131,7 +139,7 @@ def _versions() -> Iterator[Check]:
 
 
 def _config(invocation: Invocation, fix: bool) -> Iterator[Check]:
-    from uwf_git.config.loaded import check_config
+    from uwf_git.config.read import check_config
     from uwf_git.config.settings import FILE
 
     root = invocation.location.root
@@ -160,7 +168,7 @@ def _config(invocation: Invocation, fix: bool) -> Iterator[Check]:
 
 
 def _loaded(invocation: Invocation) -> Any:
-    from uwf_git.config.loaded import load_config
+    from uwf_git.config.read import load_config
 
     return load_config(invocation.location.root)
 
@@ -246,7 +254,7 @@ def _refs(instance: Instance, fix: bool) -> Iterator[Check]:
 
 def _beyond_its_end(instance: Instance, name: str, active: Oid) -> str | None:
     """The last step of an active ref that its thread's end doesn't lead to; None where there is none."""
-    from uwf_git.sharing.cases import relate
+    from uwf_git.sharing.reconcile import relate
     from uwf_git.store.layout import THREADS
     from uwf_git.values.ids import ThreadId
 
@@ -414,3 +422,101 @@ def _loose(instance: Instance) -> Iterator[Check]:
         yield Check("loose objects", WARNING, f"{number}: a step gets slower with them", hint)
     else:
         yield Check("loose objects", OK, str(number))
+
+
+DAY = 24 * 60 * 60
+_DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
+_UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf gc",
+        "uwf gc --fold-before 30d           and fold what ended more than 30 days ago",
+        "uwf gc --fold-before 2025-07-01    … or before that day",
+    ),
+)
+@click.option("--fold-before", metavar="DATE|Nd", help="Fold the archives of threads that ended before.")
+@click.pass_obj
+def gc(invocation: Invocation, fold_before: str | None) -> None:
+    """Pack the store with git's own gc; unreachable objects are kept two weeks.
+
+    Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
+    refs gets faster once that is pushed.
+    """
+    from uwf_git.store import maintenance
+    from uwf_git.store.archives import fold_before as fold
+
+    before = None if fold_before is None else _seconds(fold_before)
+    instance = invocation.instance
+    store = instance.store
+    store.sync()
+    was = maintenance.counts(store.repository)
+    folded = {} if before is None else fold(store.repository, before)
+    maintenance.collect(store, shared=invocation.location.here)
+    store.sync()
+    instance.sessions.forget(instance.threads.ids().__contains__)
+    now = maintenance.counts(store.repository)
+    invocation.emit({"folded": folded, "before": was._asdict(), "after": now._asdict()}, _gc_text)
+
+
+def _seconds(text: str) -> int:
+    """A day, at midnight UTC, or so many days ago, in Unix seconds. Raises Usage."""
+    now = datetime.datetime.now(datetime.UTC)
+    if days := _DAYS.fullmatch(text.strip()):
+        return int(now.timestamp()) - int(days.group(1)) * DAY
+    try:
+        day = datetime.date.fromisoformat(text.strip())
+    except ValueError:
+        raise Usage(f"--fold-before {text!r} is no day", "give one as 2025-07-01, or days as 30d") from None
+    return int(datetime.datetime(day.year, day.month, day.day, tzinfo=datetime.UTC).timestamp())
+
+
+def _gc_text(value: Any) -> str:
+    was, now = value["before"], value["after"]
+    rows = [("", "before", "after")]
+    rows += [(name, str(was[name]), str(now[name])) for name in ("loose", "packs", "refs")]
+    rows.append(("size", _size(was["bytes"]), _size(now["bytes"])))
+    folds = [
+        f"folded {number} thread{'s' * (number != 1)} of {month}" for month, number in value["folded"].items()
+    ]
+    return "\n".join([*folds, terminal.table(rows)])
+
+
+def _size(number: int) -> str:
+    for unit, size in _UNITS:
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return f"{number} bytes"
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf init           the default store",
+        "uwf init --here    the repository around the current folder",
+    ),
+)
+@click.option("--here", is_flag=True, help="Keep threads in the repository around the current folder.")
+@click.pass_obj
+def init(invocation: Invocation, here: bool) -> None:
+    """Make a store. Doing it again changes nothing.
+
+    The default store is also made by the first command that writes; a project's repository becomes a
+    store by this alone. Only refs/uwf/*, objects and <git dir>/uwf are ever touched there.
+    """
+    from uwf_git.store.location import ROOT_VARIABLES, enclosing_repository
+    from uwf_git.store.location import init as make
+
+    location = invocation.location
+    if here:
+        git_dir = enclosing_repository(Path.cwd())
+        if git_dir is None:
+            raise NotFound(f"{Path.cwd()} is in no git repository", "make one first: git init")
+        location = location._replace(git_dir=git_dir, here=True)
+        named = "--root" if invocation.root_option else next(filter(os.environ.get, ROOT_VARIABLES), None)
+        if named:
+            invocation.warn(f"{named} names a storage root, so other commands use its store instead")
+    repository = make(location)
+    invocation.emit({"store": str(repository.path)}, lambda value: fields([("store", value["store"])]))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.arrivals import adopt_news, find_thread
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_step, complete_thread
+from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 
@@ -40,7 +40,7 @@ def show(invocation: Invocation, thread: str) -> None:
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:
     """How a thread is linked to others by a divergence: the one it is the other side of, with the step they
     share last, and those that are the other side of it."""
-    from uwf_git.store.links import parted, parted_from
+    from uwf_git.store.threads import parted, parted_from
 
     value: dict[str, Any] = {}
     if link := parted_from(instance.store, head.thread):
@@ -183,7 +183,7 @@ def _known(instance: Instance, workflow: str) -> None:
 
 
 def _items(instance: Instance, archived: bool) -> Iterator[dict[str, Any]]:
-    from uwf_git.engine.ledger import Budgets
+    from uwf_git.engine.budget import Budgets
     from uwf_git.engine.status import status_of
     from uwf_git.store.layout import ATTEMPTS
     from uwf_git.store.threads import Damaged

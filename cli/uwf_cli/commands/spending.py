@@ -1,4 +1,9 @@
-"""`uwf stats`: what agents used, as a table, as JSON and as a chart."""
+"""`uwf stats`: what agents used, as a table, as JSON and as a chart.
+
+`uwf thread budget`: what a thread may use, what it has used, and raising it.
+
+`uwf trace`: threads as traces of OpenTelemetry.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.arrivals import adopt_news, find_thread
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, Usage, UwfError
 
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.spending import Group, Run, Spent
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head
+    from uwf_git.values.ids import Hash
 
 BY = ("role", "agent", "model", "workflow", "day", "step", "thread")
 
@@ -54,7 +60,7 @@ def stats(
 
     Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
     """
-    from uwf_git.engine.ledger import prices
+    from uwf_git.engine.budget import prices
     from uwf_git.engine.spending import grouped, together
 
     span = _moment(since, "--since", 0), _moment(until, "--until", 86_400)
@@ -71,7 +77,7 @@ def stats(
     total = _sums(together(run.spent for run in runs), known)
     if plot is not None:
         _write_plot(plot, groups, total, by)
-    invocation.emit({"by": by, "groups": groups, "total": total}, _text)
+    invocation.emit({"by": by, "groups": groups, "total": total}, _stats_text)
 
 
 def _heads(invocation: Invocation, threads: tuple[str, ...]) -> list[Head]:
@@ -90,7 +96,7 @@ def _heads(invocation: Invocation, threads: tuple[str, ...]) -> list[Head]:
 def _runs(invocation: Invocation, heads: Iterable[Head], named: bool) -> Iterable[Run]:
     """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
     sub-workflow, for its own thread where that is among them."""
-    from uwf_git.engine.ledger import nested, runs
+    from uwf_git.engine.budget import nested, runs
 
     instance: Instance = invocation.instance
     found: dict[str, Run] = {}
@@ -165,7 +171,7 @@ def _tokens(value: dict[str, Any]) -> int:
     return (value["input"] or 0) + (value["output"] or 0)
 
 
-def _text(value: Any) -> str:
+def _stats_text(value: Any) -> str:
     from uwf_git.engine.budget import duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
@@ -214,8 +220,8 @@ def _label(each: Any, by: str, many: bool) -> str:
 def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> None:
     """Bars of money where any is known, else of tokens, else of time. Raises Invalid where the file can't be
     written."""
+    from uwf_cli.plot import Bar, bar_chart
     from uwf_git.engine.budget import duration
-    from uwf_git.engine.plot import Bar, bar_chart
 
     many = len({each.get("thread") for each in groups}) > 1
     bars = []
@@ -234,3 +240,124 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
         path.write_text(bar_chart(title, note, bars), encoding="utf-8")
     except OSError as error:
         raise Invalid(f"{path} can't be written: {error.strerror}", "choose another file") from None
+
+
+@click.command(
+    "budget",
+    cls=Command,
+    examples=(
+        "uwf thread budget 01JK7M                         what holds, and what is used",
+        "uwf thread budget 01JK7M --max-tokens +500000    so many more",
+        "uwf thread budget 01JK7M --max-time 4h --max-cost 10",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--max-steps", metavar="N|+N", help="Steps of agents.")
+@click.option("--max-tokens", metavar="N|+N", help="Tokens in and out.")
+@click.option("--max-cost", metavar="USD|+USD", help="US dollars, of what has a price.")
+@click.option("--max-time", metavar="TIME|+TIME", help="Time of agents at work: 90s, 30m, 2h.")
+@click.pass_obj
+def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
+    """Show a thread's budget, or raise it.
+
+    With +, the limit that holds is raised by so much. The next step records what was raised, so that it
+    goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
+    """
+    from uwf_git.engine.budget import Budgets, account, pending, raise_limits
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    head = instance.threads.head(found)
+    if asked := {name: text for name, text in given.items() if text is not None}:
+        raise_limits(instance, found, _raised(instance, instance.threads.active_head(found), asked))
+    standing = Budgets(instance).standing(head)
+    recorded = account(instance, head).raised
+    fresh = pending(instance, found)
+    rows: list[dict[str, Any]] = []
+    for limit in standing.limits.values() if standing else ():
+        assert standing is not None
+        row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": standing.used[limit.key]}
+        row["source"] = limit.source
+        value, step = recorded.get(limit.key, (None, None))
+        if limit.source == "raised" and limit.key not in fresh and step and value == limit.value:
+            row |= {"step": step, "by": _committer(instance, step)}
+        rows.append(row)
+    invocation.emit({"thread": found, "budget": rows}, _budget_text)
+
+
+def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:
+    """The limits that options give. Raises Usage for one that the thread doesn't have."""
+    from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
+    from uwf_git.errors import Usage
+
+    standing = Budgets(instance).standing(head)
+    held = standing.limits if standing else {}
+    raised: dict[str, float] = {}
+    for key, option in OPTIONS.items():
+        text = asked.get(option.lstrip("-").replace("-", "_"))
+        if text is None:
+            continue
+        raised[key] = parse_option(key, text, held)
+        if key not in held:
+            raise Usage(
+                f"thread {head.thread} has no {key} that could be raised",
+                "limits are set by uwf thread start, by the workflow's budget, and by budgets in config.yaml",
+            )
+    return raised
+
+
+def _committer(instance: Instance, step: Hash) -> str:
+    """Who committed the step that recorded a raise."""
+    commit = instance.store.repository.commit(instance.threads.commit_of(step))
+    return commit.committer.rsplit(" <", 1)[0]
+
+
+def _budget_text(value: Any) -> str:
+    from uwf_git.engine.budget import share
+
+    if not value["budget"]:
+        return "no budget: this thread may use what it likes"
+    rows = []
+    for each in value["budget"]:
+        used = share(each["limit"], each["used"], each["most"])
+        by = f" in {each['step']} by {each['by']}" if "by" in each else ""
+        full = terminal.style("used up", "yellow") if each["used"] >= each["most"] else ""
+        rows.append((each["limit"], used, full, f"{each['source']}{by}"))
+    return terminal.table(rows, ("limit", "used", "", "set by"))
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        "uwf trace export 01JK7M --out trace.json",
+        "uwf trace export 01JK7M | curl -H 'Content-Type: application/json' -d @- http://localhost:4318/v1/traces",
+    ),
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
+@click.option("--content", is_flag=True, help="Include what was said: prompts, answers, what tools gave.")
+@click.pass_obj
+def export(invocation: Invocation, thread: str, out: Path | None, content: bool) -> None:
+    """Write a thread as an OpenTelemetry trace, in the JSON of OTLP.
+
+    Collectors take it as it is. Nothing is sent anywhere, and without --content nothing that was said is
+    in it.
+    """
+    from uwf_cli.output import as_json
+    from uwf_git.engine import trace
+
+    instance = invocation.instance
+    found = find_thread(invocation, thread)
+    value = trace.export(instance, instance.threads.head(found), content)
+    if out is None:
+        invocation.emit_document(as_json(value), value)
+        return
+    try:
+        out.write_text(as_json(value) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Invalid(f"{out} can't be written: {error.strerror}", "choose another file") from None
+    spans = len(value["resourceSpans"][0]["scopeSpans"][0]["spans"])
+    invocation.emit(
+        {"thread": found, "spans": spans, "file": str(out)},
+        lambda each: f"wrote {spans} spans to {each['file']}",
+    )
