@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cli_samples import PAIR, on_terminal, write
 from conftest import Uwf
-from test_faults import obeying_modes
+from faults import obeying_modes
 
 from uwf_git.store.opened import Instance
 from uwf_git.values import yaml12

@@ -26,8 +26,8 @@ from typing import NamedTuple
 import git_servers
 import pytest
 from conftest import Uwf
+from faults import DRIVER
 from git_servers import Server, Wire
-from test_crash import DRIVER
 from two_machines import Machine
 
 MOMENTS = 5

@@ -17,37 +17,10 @@ from pathlib import Path
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from faults import DRIVER
 
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
-
-DRIVER = """
-import os, signal, sys
-from uwf_git.store import index
-from uwf_git.git import repository
-from uwf_git.store import private
-stop, after = int(sys.argv[1]), sys.argv[2] == "after"
-count = 0
-
-def guard(owner, name):
-    original = getattr(owner, name)
-    def guarded(*args, **kwargs):
-        global count
-        count += 1
-        mine = count == stop
-        if mine and not after: os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*args, **kwargs)
-        if mine: os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    setattr(owner, name, guarded)
-
-for name in ("_write", "create_ref", "move_ref", "delete_ref"): guard(repository.Repository, name)
-for name in ("set_node", "add_commit", "set_tip", "add_archive", "set_decision"): guard(index.Index, name)
-for name in ("order", "clear"): guard(private.Runs, name)
-sys.argv[1:] = sys.argv[3:]
-from uwf_cli.main import main
-main()
-"""
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from faults import obeying_modes
 
 UWF = [sys.executable, "-m", "uwf_cli.main"]
 
@@ -25,15 +25,6 @@ def thread(uwf: Uwf, hermetic: Path) -> str:
 def git(root: Path, *args: str) -> str:
     command = ["git", "--git-dir", str(root / "store.git"), *args]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def obeying_modes() -> list[str]:
-    """A prefix that makes root obey file modes, as every other user does."""
-    if os.geteuid() != 0:
-        return []
-    if not shutil.which("setpriv"):
-        pytest.skip("root needs setpriv (Debian package util-linux) to be refused anything")
-    return ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
 
 
 def test_a_read_only_store_is_read_and_a_write_refused(uwf: Uwf, root: Path, thread: str) -> None:

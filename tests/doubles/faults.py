@@ -1,0 +1,46 @@
+"""Makes calls fail: `uwf` killed at its n-th write, and root refused what others are refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+DRIVER = """
+import os, signal, sys
+from uwf_git.store import index
+from uwf_git.git import repository
+from uwf_git.store import private
+stop, after = int(sys.argv[1]), sys.argv[2] == "after"
+count = 0
+
+def guard(owner, name):
+    original = getattr(owner, name)
+    def guarded(*args, **kwargs):
+        global count
+        count += 1
+        mine = count == stop
+        if mine and not after: os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*args, **kwargs)
+        if mine: os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    setattr(owner, name, guarded)
+
+for name in ("_write", "create_ref", "move_ref", "delete_ref"): guard(repository.Repository, name)
+for name in ("set_node", "add_commit", "set_tip", "add_archive", "set_decision"): guard(index.Index, name)
+for name in ("order", "clear"): guard(private.Runs, name)
+sys.argv[1:] = sys.argv[3:]
+from uwf_cli.main import main
+main()
+"""
+"""Arguments: the number of the write, `before` or `after` it, then those of `uwf`."""
+
+
+def obeying_modes() -> list[str]:
+    """A prefix that makes root obey file modes, as every other user does."""
+    if os.geteuid() != 0:
+        return []
+    if not shutil.which("setpriv"):
+        pytest.skip("root needs setpriv (Debian package util-linux) to be refused anything")
+    return ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
