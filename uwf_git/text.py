@@ -1,7 +1,8 @@
-"""Did-you-mean: the known name closest to one that isn't known, as a fragment for a hint."""
+"""Text that people read: did-you-mean, one line of it, a fence around it, Unicode that can be encoded."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _CONSIDERED = 2000
@@ -31,7 +32,31 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return ""
 
 
-def one_line(text: str, at_most: int) -> str:
-    """Text on one line without control characters, shortened."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return flat if len(flat) <= at_most else flat[: at_most - 1] + "…"
+def printable(text: str, instead: str = "�", keep: str = "") -> str:
+    """The text with `instead` for every character that steers a terminal or can't be seen, but those in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keep else instead for each in text)
+
+
+def shortened(text: str, at_most: int) -> str:
+    """The text, or its beginning and an ellipsis, together no longer than `at_most` characters."""
+    return text if len(text) <= at_most else text[: at_most - 1] + "…"
+
+
+def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
+    """The text on one line, shortened: `instead` for every character that isn't printable, then one space for any
+    run of white space."""
+    return shortened(" ".join(printable(text, instead).split()), at_most)
+
+
+def fenced(text: str, language: str = "") -> str:
+    """The text as a Markdown code block, in a fence that nothing inside it can close."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def encodable(text: str) -> str:
+    """The text with `?` for every lone surrogate, which no encoding of Unicode has."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -76,7 +76,7 @@ def _hashes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]
 
 
 def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
-    from uwf_git.values.kinds import STEPNODE
+    from uwf_git.values.types import STEPNODE
 
     store = invocation.instance.store
     store.sync()

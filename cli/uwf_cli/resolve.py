@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import LIMITED_WORKFLOW, WORKFLOW, Workflow, is_kind
+from uwf_git.values.kinds import Workflow
+from uwf_git.values.types import LIMITED_WORKFLOW, WORKFLOW, is_kind
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation

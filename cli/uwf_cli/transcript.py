@@ -8,7 +8,8 @@ from uwf_cli.output import as_json, iso
 from uwf_git.errors import NotFound
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import StepContext, is_kind, parse_step
+from uwf_git.values.kinds import StepContext, parse_step
+from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

@@ -18,8 +18,8 @@ from uwf_git.agents.cli.run import extra_for
 from uwf_git.config.agent_cli import Row, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.errors import AgentFailed, Usage
-from uwf_git.kit.context import TurnRecord
 from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import TurnRecord
 
 ROW = """\
 agentClis:

@@ -15,8 +15,8 @@ from model_server import ModelServer, serving
 
 from uwf_git.engine.step import Outcome
 from uwf_git.errors import AgentFailed
-from uwf_git.kit.context import Usage
 from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import Usage
 
 PATCH = (
     "apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: note.txt\n@@\n-old\n+new\n*** End Patch\nEOF\n"

@@ -17,7 +17,7 @@ from one_role import failed, perform, read, start, worked
 from uwf_git.agents.exec import Options, parse_args
 from uwf_git.errors import Usage
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import QUESTION
+from uwf_git.values.types import QUESTION
 
 STATUS = {
     "type": "object",

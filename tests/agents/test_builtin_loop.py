@@ -18,7 +18,8 @@ from uwf_git.agents.builtin.loop import AT_ONCE, Ended, Loop
 from uwf_git.agents.builtin.tools.tool import ToolResult
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.chat import Completion, ContextTooLong
-from uwf_git.kit.context import Exchange, TurnRecord, Usage
+from uwf_git.kit.context import Exchange
+from uwf_git.values.kinds import TurnRecord, Usage
 
 Answer = tuple[str, list[Any], str] | AgentFailed
 

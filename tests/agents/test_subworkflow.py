@@ -13,7 +13,7 @@ from conftest import Uwf
 
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import is_kind
+from uwf_git.values.types import is_kind
 
 OUTER = """\
 name: outer

@@ -18,8 +18,8 @@ from uwf_cli.tree import uwf as command_tree
 from uwf_git import errors
 from uwf_git.config.settings import DEFAULTS, FIELDS, OVERRIDES
 from uwf_git.values import cbor, yaml12
-from uwf_git.values.kinds import BUILTIN
 from uwf_git.values.node import hash_of, parse_json
+from uwf_git.values.types import BUILTIN
 from uwf_git.workflow.expression import check_expression
 
 DOCUMENTS = sorted(

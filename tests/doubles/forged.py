@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.store.layout import message, step_folder
-from uwf_git.values.kinds import DETAIL, STEPNODE
 from uwf_git.values.node import Node, hash_of, to_blob
+from uwf_git.values.types import DETAIL, STEPNODE
 
 WORKFLOW = """\
 name: pair

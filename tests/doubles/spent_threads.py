@@ -8,7 +8,8 @@ from typing import Any
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import ANSWER, DETAIL, STEPNODE, TURN, USER, Step
+from uwf_git.values.kinds import Step
+from uwf_git.values.types import ANSWER, DETAIL, STEPNODE, TURN, USER
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 

@@ -28,7 +28,8 @@ from uwf_git.engine.step import answer
 from uwf_git.engine.step import step as do_step
 from uwf_git.errors import AgentFailed, Usage, Waiting
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import STEPNODE, Step
+from uwf_git.values.kinds import Step
+from uwf_git.values.types import STEPNODE
 
 Config = Callable[[str], Path]
 

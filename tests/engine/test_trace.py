@@ -16,7 +16,7 @@ from uwf_git.engine.budget import account
 from uwf_git.engine.spending import tokens_of
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import USER
+from uwf_git.values.types import USER
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from chat_server import Behaviour, Handler, Server, says, serving, status
 
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
-from uwf_git.kit.context import TurnRecord, Usage
+from uwf_git.values.kinds import TurnRecord, Usage
 
 KEY = "sk-secret-0123456789"
 MESSAGES = [{"role": "user", "content": "Hello"}]

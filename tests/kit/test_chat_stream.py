@@ -17,7 +17,7 @@ from model_server import serving as model_serving
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.chat import Chat, Completion, ContextTooLong, Endpoint, Limits
 from uwf_git.kit.chat_stream import Stream, StreamProblem
-from uwf_git.kit.context import Usage
+from uwf_git.values.kinds import Usage
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
 FAST = Limits(pause=0.001, attempts=3, bytes=2_000_000, text=100_000)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from uwf_git.errors import AgentFailed
-from uwf_git.kit.context import Reply, TurnRecord, Usage
+from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import Extraction, ExtractionFailed, correction, extract, sum_usage
-from uwf_git.values.kinds import META, QUESTION, Role
+from uwf_git.values.kinds import Role, TurnRecord, Usage
 from uwf_git.values.node import hash_of
 from uwf_git.values.schema import Schema
+from uwf_git.values.types import META, QUESTION
 
 PAYLOAD = {
     "type": "object",

@@ -11,18 +11,10 @@ from uwf_git.kit.frontmatter import parse_answer
 from uwf_git.kit.prompt import build_prompt
 from uwf_git.store.threads import History
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import (
-    QUESTION,
-    SUSPEND_SCHEMA,
-    Condition,
-    Role,
-    Start,
-    StepContext,
-    Transition,
-    Workflow,
-)
+from uwf_git.values.kinds import Condition, Role, Start, StepContext, Transition, Workflow
 from uwf_git.values.schema import Schema
 from uwf_git.values.shape import variants
+from uwf_git.values.types import QUESTION, SUSPEND_SCHEMA
 
 SCHEMA = {
     "type": "object",

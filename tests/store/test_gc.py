@@ -15,7 +15,7 @@ from uwf_git.store import layout
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import TEXT
+from uwf_git.values.types import TEXT
 
 DAY = 24 * 60 * 60
 

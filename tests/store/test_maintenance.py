@@ -11,7 +11,7 @@ import pytest
 from uwf_git.store.maintenance import loose_objects, maintain
 from uwf_git.store.nodes import pin
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import TEXT
+from uwf_git.values.types import TEXT
 
 
 def counted(instance: Instance) -> dict[str, int]:

@@ -15,8 +15,8 @@ from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
 from uwf_git.store.nodes import Store
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import DETAIL, META, STARTNODE, TEXT
 from uwf_git.values.node import Node, hash_of, to_blob
+from uwf_git.values.types import DETAIL, META, STARTNODE, TEXT
 
 MISSING = Hash("0000000000001")
 

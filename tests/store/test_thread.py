@@ -24,7 +24,8 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
 from uwf_git.store.versions import walk_tree
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import STEPNODE, TEXT, Step
+from uwf_git.values.kinds import Step
+from uwf_git.values.types import STEPNODE, TEXT
 from uwf_git.workflow.compile import Compiled, compile_source
 from uwf_git.workflow.source import parse_source
 

@@ -23,8 +23,8 @@ from uwf_git.values.ids import (
     parse_thread_id,
     thread_time,
 )
-from uwf_git.values.kinds import BUILTIN, META, META_SCHEMA
 from uwf_git.values.node import Node, from_blob, hash_of, node_hash, parse_json, self_hash, to_blob
+from uwf_git.values.types import BUILTIN, META, META_SCHEMA
 
 VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text(encoding="utf-8"))
 

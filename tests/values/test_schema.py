@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from uwf_git.errors import Invalid
 from uwf_git.values import kinds
-from uwf_git.values.kinds import BUILTIN, START_SCHEMA, STEP_SCHEMA, parse_start, parse_step
+from uwf_git.values.kinds import parse_start, parse_step
 from uwf_git.values.schema import Schema, check_schema
+from uwf_git.values.types import BUILTIN, START_SCHEMA, STEP_SCHEMA
 
 A, B, C = "0000000000001", "0000000000002", "0000000000003"
 REF = {"type": "string", "format": "cas_ref"}

@@ -17,7 +17,7 @@ from uwf_git.store import layout
 from uwf_git.store.location import locate
 from uwf_git.store.nodes import pin
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import TEXT
+from uwf_git.values.types import TEXT
 
 ONE = """\
 name: one

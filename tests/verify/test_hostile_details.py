@@ -5,7 +5,7 @@ from __future__ import annotations
 from forged import Line
 from test_hostile_history import assert_names, judge, line, look, write
 
-from uwf_git.values.kinds import TEXT
+from uwf_git.values.types import TEXT
 
 __all__ = ["line"]  # the fixture
 

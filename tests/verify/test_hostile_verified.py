@@ -14,7 +14,7 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import TEXT
+from uwf_git.values.types import TEXT
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source

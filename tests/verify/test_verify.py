@@ -18,8 +18,9 @@ from uwf_git.store.nodes import Store
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import DETAIL, STEPNODE, TEXT, Step
+from uwf_git.values.kinds import Step
 from uwf_git.values.node import Node, to_blob
+from uwf_git.values.types import DETAIL, STEPNODE, TEXT
 from uwf_git.verify.findings import CODES
 from uwf_git.verify.refs import Verifier, verify_ref
 from uwf_git.verify.whole import Verified, local_refs, verify_refs

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from uwf_git.errors import Invalid
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import BUILTIN, META, Start, StepContext
+from uwf_git.values.kinds import Start, StepContext
 from uwf_git.values.quick_schema import plain_check
 from uwf_git.values.schema import DIALECT, Schema
+from uwf_git.values.types import BUILTIN, META
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.expression import Frozen, evaluate
 from uwf_git.workflow.moderator import Replay, decide

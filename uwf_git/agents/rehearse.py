@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.store.threads import History
-from uwf_git.values.kinds import END, USER, Role, StepContext, Workflow, asks_human
+from uwf_git.values.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.values.schema import Schema
+from uwf_git.values.types import END, USER
 from uwf_git.workflow.check import reachable
 from uwf_git.workflow.made_up import Hints, hints_of, variants
 

@@ -19,10 +19,10 @@ from uwf_git.errors import AgentFailed, Invalid, NotFound, Usage, UwfError, Wait
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
-from uwf_git.kit.context import Usage as Tokens
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import SUSPEND, USER, is_kind
+from uwf_git.values.kinds import Usage as Tokens
+from uwf_git.values.types import SUSPEND, USER, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from uwf_git.engine.status import decide_at
 from uwf_git.errors import AgentFailed
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import END, QUESTION, Step, is_kind, parse_step
+from uwf_git.values.kinds import Step, parse_step
+from uwf_git.values.types import END, QUESTION, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid

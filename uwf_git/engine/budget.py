@@ -30,7 +30,8 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import LIMITED_START, LIMITED_WORKFLOW, USER, Step, is_kind, parse_start, parse_step
+from uwf_git.values.kinds import Step, parse_start, parse_step
+from uwf_git.values.types import LIMITED_START, LIMITED_WORKFLOW, USER, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price

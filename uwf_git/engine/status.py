@@ -15,7 +15,7 @@ from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import END, USER
+from uwf_git.values.types import END, USER
 
 IDLE, RUNNING, WAITING, FAILED = "idle", "running", "waiting", "failed"
 COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"

@@ -33,16 +33,8 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.private import Order, Report
 from uwf_git.store.threads import Head, History, Outrun
 from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
-from uwf_git.values.kinds import (
-    ANSWER,
-    DETAIL,
-    END,
-    STEPNODE,
-    USER,
-    Step,
-    StepContext,
-    is_kind,
-)
+from uwf_git.values.kinds import Step, StepContext
+from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig

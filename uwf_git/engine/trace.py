@@ -24,7 +24,8 @@ from uwf_git.engine.spending import EXTRACT, Tokens
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import USER, Workflow, is_kind, parse_start, parse_step, parse_workflow
+from uwf_git.values.kinds import Workflow, parse_start, parse_step, parse_workflow
+from uwf_git.values.types import USER, is_kind
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the semantic conventions that the names of spans and attributes are those of."""

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from uwf_git.kit.context import TurnRecord
 from uwf_git.kit.record import noted_turns, turns_in
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
-from uwf_git.values.kinds import is_kind, parse_step
+from uwf_git.values.kinds import TurnRecord, parse_step
+from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

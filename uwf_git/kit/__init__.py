@@ -4,7 +4,8 @@ from uwf_git.kit import Context, Reply, create_agent
 """
 
 from uwf_git.kit.agent import Agent, create_agent
-from uwf_git.kit.context import Context, Exchange, Previous, Reply, Resume, TurnRecord, Usage
+from uwf_git.kit.context import Context, Exchange, Previous, Reply, Resume
+from uwf_git.values.kinds import TurnRecord, Usage
 
 __all__ = [
     "Agent",

@@ -22,7 +22,8 @@ from uwf_git.kit.prompt import prompt_at, role_of
 from uwf_git.kit.record import Clock, Recorder, Said, broken_off
 from uwf_git.store.private import Order, Report
 from uwf_git.values.ids import Hash, parse_thread_id
-from uwf_git.values.kinds import STEPNODE, Step
+from uwf_git.values.kinds import Step
+from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
     from uwf_git.kit.extract import Ask, Continue

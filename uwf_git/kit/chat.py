@@ -20,8 +20,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.errors import AgentFailed, Invalid
-from uwf_git.kit.context import Reply, TurnRecord, Usage
+from uwf_git.kit.context import Reply
 from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
     import httpx

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.values.kinds import TurnRecord, Usage
+
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.store.nodes import Store
@@ -14,31 +16,6 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import Hash, ThreadId
     from uwf_git.values.kinds import Role
     from uwf_git.values.schema import Schema
-
-
-class Usage(NamedTuple):
-    """Tokens. `cached` is the part of `input` that the provider had in its cache."""
-
-    input: int
-    output: int
-    cached: int = 0
-
-
-class TurnRecord(NamedTuple):
-    """One turn of a conversation: `role` is user, assistant or tool. A tool's turn has the tool's name, its
-    arguments and result, the `call` id that the model gave it, and whether it failed. An assistant's turn that
-    calls tools is followed by one turn for each call. `model` is who said it."""
-
-    role: str
-    text: str
-    tool: str | None = None
-    arguments: Any = None
-    result: Any = None
-    usage: Usage | None = None
-    duration_ms: int | None = None
-    model: str | None = None
-    call: str | None = None
-    failed: bool = False
 
 
 class Reply(NamedTuple):

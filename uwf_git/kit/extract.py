@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, UwfError
 from uwf_git.kit.coerce import coerce, natural
-from uwf_git.kit.context import Reply, TurnRecord, Usage
+from uwf_git.kit.context import Reply
 from uwf_git.kit.frontmatter import parse_answer
 from uwf_git.values.cbor import normalise
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import QUESTION, SUSPEND_SCHEMA, Role, asks_human
+from uwf_git.values.kinds import Role, TurnRecord, Usage, asks_human
 from uwf_git.values.schema import Schema
+from uwf_git.values.types import QUESTION, SUSPEND_SCHEMA
 
 CORRECTIONS = 2
 _MODEL_TRIES = 2

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.values.kinds import SUSPEND
 from uwf_git.values.shape import Field, Variant, choices, resolve, types, variants, variants_of
+from uwf_git.values.types import SUSPEND
 from uwf_git.values.yaml_write import dump
 
 _SHOWN_VARIANTS = 6

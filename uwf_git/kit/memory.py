@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.kit.context import Exchange, Previous, Resume, TurnRecord
+from uwf_git.kit.context import Exchange, Previous, Resume
 from uwf_git.kit.record import turns_in
-from uwf_git.values.kinds import Role, StepContext, is_kind
+from uwf_git.values.kinds import Role, StepContext, TurnRecord
+from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.attempts import Attempt

@@ -18,8 +18,9 @@ from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import END, USER, Role, StepContext, Transition
+from uwf_git.values.kinds import Role, StepContext, Transition
 from uwf_git.values.shape import variants
+from uwf_git.values.types import END, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

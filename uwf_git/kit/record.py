@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.kit.context import TurnRecord
-from uwf_git.kit.context import Usage as Tokens
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import DETAIL, TURN
+from uwf_git.values.kinds import TurnRecord
+from uwf_git.values.kinds import Usage as Tokens
+from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance

@@ -18,7 +18,7 @@ from uwf_git.store.nodes import Store
 from uwf_git.store.threads import Head
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import ATTEMPT
+from uwf_git.values.types import ATTEMPT
 
 
 class Attempt(NamedTuple):

@@ -22,19 +22,10 @@ from uwf_git.store import layout
 from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, ThreadId, complete, parse_hash
-from uwf_git.values.kinds import (
-    BUILTIN,
-    LIMITED_START,
-    META,
-    STARTNODE,
-    STEPNODE,
-    asks_human,
-    is_kind,
-    parse_start,
-    parse_step,
-)
+from uwf_git.values.kinds import asks_human, parse_start, parse_step
 from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.values.schema import Problem, Schema, check_schema
+from uwf_git.values.types import BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, is_kind
 
 __all__ = ["Store"]
 

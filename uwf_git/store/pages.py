@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from uwf_git.text import one_line
-from uwf_git.values.kinds import is_kind
+from uwf_git.values.types import is_kind
 
 
 def thread_readme(prompt: str, workflow_name: str) -> bytes:

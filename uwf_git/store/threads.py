@@ -24,18 +24,8 @@ from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.nodes import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
-from uwf_git.values.kinds import (
-    USER,
-    Start,
-    Step,
-    StepContext,
-    Workflow,
-    is_kind,
-    parse_start,
-    parse_step,
-    parse_workflow,
-    start_node,
-)
+from uwf_git.values.kinds import Start, Step, StepContext, Workflow, parse_start, parse_step, parse_workflow
+from uwf_git.values.types import USER, is_kind, start_node
 
 
 class Head(NamedTuple):

@@ -15,7 +15,8 @@ from uwf_git.store import layout
 from uwf_git.store.nodes import Store
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import BUILTIN, Workflow, is_kind, parse_workflow, workflow_type
+from uwf_git.values.kinds import Workflow, parse_workflow
+from uwf_git.values.types import BUILTIN, is_kind, workflow_type
 
 if TYPE_CHECKING:
     from uwf_git.workflow.compile import Compiled

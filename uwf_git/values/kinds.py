@@ -1,8 +1,4 @@
-"""The node types every workflow is made of, their schemas, and the frozen values they parse into.
-
-A schema's hash is the type of its nodes, so changing a schema here makes a new type and leaves the
-old nodes readable only if the old hash stays known: add to `_KINDS`, never replace.
-"""
+"""The frozen values that nodes of the built-in kinds parse into, and back into payloads."""
 
 from __future__ import annotations
 
@@ -11,303 +7,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.node import hash_of, self_hash
-from uwf_git.values.schema import DIALECT
-
-START = "$START"
-END = "$END"
-USER = "$USER"
-SUSPEND = "$SUSPEND"
-DEFAULT_STATUS = "_"
-
-_REF = {"type": "string", "format": "cas_ref"}
-_NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
-_TEXT = {"type": "string"}
-
-
-def _object(
-    title: str, required: list[str], properties: dict[str, Any], closed: bool = True
-) -> dict[str, Any]:
-    schema: dict[str, Any] = {
-        "title": title,
-        "type": "object",
-        "properties": properties,
-        "required": required,
-    }
-    if closed:
-        schema["additionalProperties"] = False
-    return schema
-
-
-META_SCHEMA: dict[str, Any] = {
-    "$schema": DIALECT,
-    "$ref": DIALECT,
-    "title": "JSON Schema",
-    "description": "The type of every schema node, its own included.",
-}
-
-TEXT_SCHEMA: dict[str, Any] = {"title": "Text", "type": "string"}
-
-_TARGET = _object("Target", ["role"], {"role": _TEXT, "prompt": _TEXT, "location": _TEXT})
-
-_TEXTS = {"type": "array", "items": _TEXT}
-_BUDGET = _object(
-    "Budget",
-    [],
-    {
-        "maxSteps": {"type": "integer", "minimum": 1},
-        "maxTokens": {"type": "integer", "minimum": 1},
-        "maxCost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars."},
-        "maxWallTime": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
-    },
-)
-_ROLE_TOOLS = _object(
-    "Tools",
-    [],
-    {"allow": _TEXTS, "deny": _TEXTS, "runCommand": {"const": False}, "network": {"const": False}},
-)
-
-
-def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any]) -> dict[str, Any]:
-    """`in_role` and `besides` are what a role and the workflow may hold beyond the first version."""
-    return _object(
-        title,
-        ["name", "description", "roles", "conditions", "graph"],
-        {
-            "name": _TEXT,
-            "description": _TEXT,
-            "roles": {
-                "type": "object",
-                "additionalProperties": {
-                    "anyOf": [
-                        _object(
-                            "Role",
-                            ["description", "systemPrompt", "outputSchema"],
-                            {"description": _TEXT, "systemPrompt": _TEXT, "outputSchema": _REF, **in_role},
-                        ),
-                        _object(
-                            "Role with a procedure",
-                            ["description", "goal", "frontmatter"],
-                            {
-                                "description": _TEXT,
-                                "goal": _TEXT,
-                                "capabilities": _TEXTS,
-                                "procedure": _TEXT,
-                                "output": _TEXT,
-                                "frontmatter": _REF,
-                                **in_role,
-                            },
-                        ),
-                    ]
-                },
-            },
-            "conditions": {
-                "type": "object",
-                "additionalProperties": _object(
-                    "Condition", ["description", "expression"], {"description": _TEXT, "expression": _TEXT}
-                ),
-            },
-            "graph": {
-                "type": "object",
-                "additionalProperties": {
-                    "anyOf": [
-                        {
-                            "type": "array",
-                            "items": _object(
-                                "Transition",
-                                ["role", "condition"],
-                                {
-                                    "role": _TEXT,
-                                    "condition": {"type": ["string", "null"]},
-                                    "prompt": _TEXT,
-                                    "location": _TEXT,
-                                },
-                            ),
-                        },
-                        {"type": "object", "additionalProperties": _TARGET},
-                    ]
-                },
-            },
-            **besides,
-        },
-    )
-
-
-WORKFLOW_SCHEMA = _workflow_schema("Workflow", {}, {})
-LIMITED_WORKFLOW_SCHEMA = _workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET})
-
-START_SCHEMA: dict[str, Any] = _object(
-    "StartNode", ["workflow", "prompt"], {"workflow": _REF, "prompt": _TEXT}
-)
-LIMITED_START_SCHEMA: dict[str, Any] = _object(
-    "StartNode2",
-    ["workflow", "prompt", "budget"],
-    {"workflow": _REF, "prompt": _TEXT, "budget": _BUDGET},
-)
-
-STEP_SCHEMA: dict[str, Any] = _object(
-    "StepNode",
-    ["start", "prev", "role", "output", "detail", "agent"],
-    {"start": _REF, "prev": _NULLABLE_REF, "role": _TEXT, "output": _REF, "detail": _REF, "agent": _TEXT},
-)
-
-_COUNT = {"type": "integer", "minimum": 0}
-_USAGE = {
-    "anyOf": [
-        _object("Usage", ["input", "output"], {"input": _COUNT, "output": _COUNT, "cached": _COUNT}),
-        {"type": "null"},
-    ]
-}
-
-_TURN = {
-    "role": _TEXT,
-    "text": _TEXT,
-    "tool": _TEXT,
-    "arguments": True,
-    "result": True,
-    "usage": _USAGE,
-    "durationMs": _COUNT,
-}
-FIRST_TURN_SCHEMA: dict[str, Any] = _object("Turn", ["role", "text"], _TURN)
-TURN_SCHEMA: dict[str, Any] = _object(
-    "Turn2",
-    ["role", "text"],
-    {
-        **_TURN,
-        "model": _TEXT,
-        "call": {"type": "string", "description": "The id that the model gave a tool call."},
-        "failed": {"type": "boolean"},
-    },
-)
-
-_DETAIL: dict[str, Any] = {
-    "answer": {"type": "string", "description": "What the agent said last, verbatim."},
-    "turns": {"type": "array", "items": _REF},
-    "session": {"type": ["string", "null"]},
-    "model": {"type": ["string", "null"]},
-    "usage": _USAGE,
-    "durationMs": _COUNT,
-    "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
-    "context": {
-        "anyOf": [_REF, {"type": "null"}],
-        "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
-    },
-    "extraction": {
-        "type": "string",
-        "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
-    },
-}
-_DETAIL_NEEDS = list(_DETAIL)
-FIRST_DETAIL_SCHEMA: dict[str, Any] = _object("Detail", _DETAIL_NEEDS, {**_DETAIL, "redactions": _COUNT})
-DETAIL_SCHEMA: dict[str, Any] = _object(
-    "Detail2",
-    _DETAIL_NEEDS,
-    {
-        **_DETAIL,
-        "cost": {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."},
-        "notes": {**_TEXTS, "description": "What happened besides: a session that was gone, a tool denied."},
-        "budget": {**_BUDGET, "description": "Limits that a human raised before this step."},
-        "redactions": {
-            "type": "array",
-            "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
-            "description": "Where secrets were taken out, and how many.",
-        },
-    },
-)
-
-ATTEMPT_SCHEMA: dict[str, Any] = _object(
-    "Attempt",
-    ["start", "prev", "role", "agent", "error", "detail"],
-    {
-        "start": _REF,
-        "prev": _NULLABLE_REF,
-        "role": _TEXT,
-        "agent": _TEXT,
-        "error": _TEXT,
-        "detail": {"anyOf": [_REF, {"type": "null"}]},
-        "stdout": {"type": "string", "description": "The end of what it printed."},
-        "stderr": {"type": "string", "description": "The end of what it logged."},
-    },
-)
-
-ANSWER_SCHEMA: dict[str, Any] = _object("Answer", ["answer"], {"answer": _TEXT})
-
-SUSPEND_SCHEMA: dict[str, Any] = {
-    "title": "Question",
-    "description": "What any role may answer instead of its own output, to ask a human.",
-    "type": "object",
-    "properties": {
-        "$status": {"const": SUSPEND},
-        "status": {"const": "needs_input"},
-        "question": {"type": "string", "minLength": 1},
-        "options": {"type": "array", "items": _TEXT},
-        "reason": _TEXT,
-    },
-    "required": ["question"],
-    "anyOf": [{"required": ["$status"]}, {"required": ["status"]}],
-    "additionalProperties": False,
-}
-
-META = self_hash(META_SCHEMA)
-TEXT = hash_of(META, TEXT_SCHEMA)
-WORKFLOW = hash_of(META, WORKFLOW_SCHEMA)
-LIMITED_WORKFLOW = hash_of(META, LIMITED_WORKFLOW_SCHEMA)
-STARTNODE = hash_of(META, START_SCHEMA)
-LIMITED_START = hash_of(META, LIMITED_START_SCHEMA)
-STEPNODE = hash_of(META, STEP_SCHEMA)
-FIRST_TURN = hash_of(META, FIRST_TURN_SCHEMA)
-TURN = hash_of(META, TURN_SCHEMA)
-FIRST_DETAIL = hash_of(META, FIRST_DETAIL_SCHEMA)
-DETAIL = hash_of(META, DETAIL_SCHEMA)
-ATTEMPT = hash_of(META, ATTEMPT_SCHEMA)
-ANSWER = hash_of(META, ANSWER_SCHEMA)
-QUESTION = hash_of(META, SUSPEND_SCHEMA)
-
-BUILTIN: dict[Hash, dict[str, Any]] = {
-    META: META_SCHEMA,
-    TEXT: TEXT_SCHEMA,
-    WORKFLOW: WORKFLOW_SCHEMA,
-    LIMITED_WORKFLOW: LIMITED_WORKFLOW_SCHEMA,
-    STARTNODE: START_SCHEMA,
-    LIMITED_START: LIMITED_START_SCHEMA,
-    STEPNODE: STEP_SCHEMA,
-    FIRST_TURN: FIRST_TURN_SCHEMA,
-    TURN: TURN_SCHEMA,
-    FIRST_DETAIL: FIRST_DETAIL_SCHEMA,
-    DETAIL: DETAIL_SCHEMA,
-    ATTEMPT: ATTEMPT_SCHEMA,
-    ANSWER: ANSWER_SCHEMA,
-    QUESTION: SUSPEND_SCHEMA,
-}
-
-_KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW}),
-    "start": frozenset({STARTNODE, LIMITED_START}),
-    "step": frozenset({STEPNODE}),
-    "detail": frozenset({FIRST_DETAIL, DETAIL}),
-    "turn": frozenset({FIRST_TURN, TURN}),
-    "attempt": frozenset({ATTEMPT}),
-    "text": frozenset({TEXT}),
-}
-
-
-def is_kind(type_hash: str, kind: str) -> bool:
-    """Whether a type is one of the versions of a built-in kind ("step", "detail", …)."""
-    return type_hash in _KINDS[kind]
-
-
-def workflow_type(payload: Any) -> Hash:
-    """The type of a Workflow node: the first version unless it holds what only the second one has, so that
-    a definition keeps its hash."""
-    limited = "budget" in payload or any("tools" in role for role in payload["roles"].values())
-    return LIMITED_WORKFLOW if limited else WORKFLOW
-
-
-def start_node(workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None) -> tuple[Hash, Any]:
-    """The type and the payload of a StartNode."""
-    if not budget:
-        return STARTNODE, {"workflow": workflow, "prompt": prompt}
-    return LIMITED_START, {"workflow": workflow, "prompt": prompt, "budget": dict(budget)}
+from uwf_git.values.types import DEFAULT_STATUS, SUSPEND
 
 
 class Role(NamedTuple):
@@ -387,6 +87,112 @@ class StepContext(NamedTuple):
     output: Any
     detail: Hash
     agent: str
+
+
+class Usage(NamedTuple):
+    """Tokens. `cached` is the part of `input` that the provider had in its cache."""
+
+    input: int
+    output: int
+    cached: int = 0
+
+
+class TurnRecord(NamedTuple):
+    """One turn of a conversation, the payload of a Turn node: `role` is user, assistant or tool. A tool's turn has
+    the tool's name, its arguments and result, the `call` id that the model gave it, and whether it failed. An
+    assistant's turn that calls tools is followed by one turn for each call. `model` is who said it."""
+
+    role: str
+    text: str
+    tool: str | None = None
+    arguments: Any = None
+    result: Any = None
+    usage: Usage | None = None
+    duration_ms: int | None = None
+    model: str | None = None
+    call: str | None = None
+    failed: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        payload: dict[str, Any] = {"role": self.role, "text": self.text}
+        if self.tool is not None:
+            payload |= {"tool": self.tool, "arguments": self.arguments, "result": self.result}
+        if self.usage is not None:
+            payload["usage"] = self.usage._asdict()
+        if self.duration_ms is not None:
+            payload["durationMs"] = self.duration_ms
+        for key, text in (("model", self.model), ("call", self.call)):
+            if text is not None:
+                payload[key] = text
+        if self.failed:
+            payload["failed"] = True
+        return payload
+
+
+class Detail(NamedTuple):
+    """A Detail node's payload: how an output came about. `turns` are Turn nodes; `context` is the head that the
+    prompt was built from; `cost` is in US dollars; `budget` holds limits that a human raised before this step;
+    `redactions` says where secrets were taken out, and how many."""
+
+    answer: str
+    turns: tuple[Hash, ...] = ()
+    session: str | None = None
+    model: str | None = None
+    usage: Usage | None = None
+    duration_ms: int = 0
+    instruction: str | None = None
+    context: Hash | None = None
+    extraction: str = "native"
+    cost: float | None = None
+    notes: tuple[str, ...] = ()
+    budget: Mapping[str, float] | None = None
+    redactions: tuple[tuple[str, int], ...] = ()
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload, of the newest version."""
+        payload: dict[str, Any] = {
+            "answer": self.answer,
+            "turns": list(self.turns),
+            "session": self.session,
+            "model": self.model,
+            "usage": self.usage._asdict() if self.usage else None,
+            "durationMs": self.duration_ms,
+            "instruction": self.instruction,
+            "context": self.context,
+            "extraction": self.extraction,
+        }
+        if self.cost is not None:
+            payload["cost"] = self.cost
+        if self.notes:
+            payload["notes"] = list(self.notes)
+        if self.budget:
+            payload["budget"] = dict(self.budget)
+        if self.redactions:
+            payload["redactions"] = [{"where": where, "count": count} for where, count in self.redactions]
+        return payload
+
+
+class Attempt(NamedTuple):
+    """An Attempt node's payload: a step that failed. `prev` is the StepNode it was made on, None at the start;
+    `detail` is None where the agent said nothing; `stdout` and `stderr` are the ends of what it printed."""
+
+    start: Hash
+    prev: Hash | None
+    role: str
+    agent: str
+    error: str
+    detail: Hash | None = None
+    stdout: str = ""
+    stderr: str = ""
+
+    def payload(self) -> dict[str, Any]:
+        """The node's payload."""
+        payload = self._asdict()
+        for name in ("stdout", "stderr"):
+            if not payload[name].strip():
+                del payload[name]
+        return payload
 
 
 def parse_workflow(payload: Any) -> Workflow:
@@ -471,6 +277,54 @@ def parse_step(payload: Any) -> Step:
     if not isinstance(payload["role"], str) or not isinstance(payload["agent"], str):
         raise Invalid("not a StepNode: role and agent are text")
     return Step(**payload)
+
+
+def parse_turn(payload: Any) -> TurnRecord:
+    """The value of a Turn node's payload, of either version, which must obey its schema."""
+    return TurnRecord(
+        payload["role"],
+        payload["text"],
+        payload.get("tool"),
+        payload.get("arguments"),
+        payload.get("result"),
+        _usage(payload.get("usage")),
+        payload.get("durationMs"),
+        payload.get("model"),
+        payload.get("call"),
+        payload.get("failed", False),
+    )
+
+
+def parse_detail(payload: Any) -> Detail:
+    """The value of a Detail node's payload, of either version, which must obey its schema. Where the first
+    version only counts its redactions, that number stands with no place."""
+    redactions = payload.get("redactions", ())
+    if isinstance(redactions, int):
+        redactions = [{"where": "", "count": redactions}] if redactions else []
+    return Detail(
+        payload["answer"],
+        tuple(payload["turns"]),
+        payload["session"],
+        payload["model"],
+        _usage(payload["usage"]),
+        payload["durationMs"],
+        payload["instruction"],
+        payload["context"],
+        payload["extraction"],
+        payload.get("cost"),
+        tuple(payload.get("notes", ())),
+        payload.get("budget"),
+        tuple((each["where"], each["count"]) for each in redactions),
+    )
+
+
+def parse_attempt(payload: Any) -> Attempt:
+    """The value of an Attempt node's payload, which must obey its schema."""
+    return Attempt(**payload)
+
+
+def _usage(value: Any) -> Usage | None:
+    return Usage(**value) if value else None
 
 
 def status_of(output: Any) -> str | None:

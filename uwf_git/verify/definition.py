@@ -10,8 +10,9 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import BUILTIN, Workflow, is_kind, parse_workflow
+from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import Node
+from uwf_git.values.types import BUILTIN, is_kind
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.nodes import NodeRow, Nodes, Report, files_below, node_files
 from uwf_git.verify.objects import Objects

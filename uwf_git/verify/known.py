@@ -18,16 +18,9 @@ from uwf_git.store.nodes import Store
 from uwf_git.store.threads import Threads
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import (
-    Start,
-    StepContext,
-    Workflow,
-    is_kind,
-    parse_start,
-    parse_step,
-    parse_workflow,
-)
+from uwf_git.values.kinds import Start, StepContext, Workflow, parse_start, parse_step, parse_workflow
 from uwf_git.values.node import Node
+from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import Definition, read_all
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.nodes import Nodes, Report, files_below, node_files, row_of

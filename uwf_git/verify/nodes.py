@@ -18,21 +18,11 @@ from uwf_git.store.nodes import Store
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import (
-    ANSWER,
-    BUILTIN,
-    LIMITED_START,
-    META,
-    STARTNODE,
-    STEPNODE,
-    TEXT,
-    is_kind,
-    parse_start,
-    parse_step,
-)
+from uwf_git.values.kinds import parse_start, parse_step
 from uwf_git.values.node import Node, from_blob, node_hash, self_hash
 from uwf_git.values.quick_schema import Check, plain_check
 from uwf_git.values.schema import SECONDS, Schema, check_schema
+from uwf_git.values.types import ANSWER, BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, TEXT, is_kind
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import (
     COUNT_LIMIT,

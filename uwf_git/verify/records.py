@@ -11,18 +11,9 @@ from collections.abc import Mapping
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import (
-    ANSWER,
-    QUESTION,
-    USER,
-    Step,
-    StepContext,
-    asks_human,
-    is_kind,
-    parse_start,
-    parse_step,
-)
+from uwf_git.values.kinds import Step, StepContext, asks_human, parse_start, parse_step
 from uwf_git.values.node import Node
+from uwf_git.values.types import ANSWER, QUESTION, USER, is_kind
 from uwf_git.verify.definition import Definition, check_definition, read_all
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.known import Known, Record, row_for

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import END, START, Role, Transition, Workflow
+from uwf_git.values.kinds import Role, Transition, Workflow
+from uwf_git.values.types import END, START
 
 OTHERWISE = "otherwise"
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from uwf_git.values.amounts import parse_budget
-from uwf_git.values.kinds import DEFAULT_STATUS, END, START
 from uwf_git.values.names import name_problem
+from uwf_git.values.types import DEFAULT_STATUS, END, START
 from uwf_git.values.yaml12 import ValuePath, one_line
 from uwf_git.workflow.findings import Findings
 

@@ -13,17 +13,8 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.text import nearest
-from uwf_git.values.kinds import (
-    END,
-    START,
-    USER,
-    Start,
-    StepContext,
-    Transition,
-    Workflow,
-    asks_human,
-    status_of,
-)
+from uwf_git.values.kinds import Start, StepContext, Transition, Workflow, asks_human, status_of
+from uwf_git.values.types import END, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import render
 

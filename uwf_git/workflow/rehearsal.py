@@ -17,18 +17,9 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import (
-    END,
-    START,
-    SUSPEND,
-    USER,
-    Start,
-    StepContext,
-    Workflow,
-    asks_human,
-    status_of,
-)
+from uwf_git.values.kinds import Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.values.schema import Schema
+from uwf_git.values.types import END, START, SUSPEND, USER
 from uwf_git.workflow.check import can_end, reachable
 from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.moderator import Chosen, choose, describe, follow

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import closest, nearest
 from uwf_git.values import cbor
-from uwf_git.values.kinds import SUSPEND
 from uwf_git.values.schema import DIALECT, Schema, check_schema
 from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
+from uwf_git.values.types import SUSPEND
 from uwf_git.values.yaml12 import ValuePath, one_line
 
 _MOST = 50

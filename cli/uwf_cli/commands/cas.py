@@ -123,7 +123,7 @@ def reindex(invocation: Invocation) -> None:
 def schema_list(invocation: Invocation) -> None:
     """List the types of nodes."""
     from uwf_cli.terminal import table
-    from uwf_git.values.kinds import BUILTIN, META
+    from uwf_git.values.types import BUILTIN, META
 
     found: dict[Hash, Any] = dict(BUILTIN)
     if invocation.location.git_dir.exists():
@@ -150,7 +150,7 @@ def schema_list(invocation: Invocation) -> None:
 @click.pass_obj
 def schema_get(invocation: Invocation, type_: str) -> None:
     """Print the JSON Schema of a type."""
-    from uwf_git.values.kinds import BUILTIN
+    from uwf_git.values.types import BUILTIN
 
     builtin = _builtin(type_)
     if builtin is not None:
@@ -164,7 +164,7 @@ def schema_get(invocation: Invocation, type_: str) -> None:
 def _type(store: Store, text: str) -> Hash:
     """The type that a title, a hash or the unique beginning of one names. Raises NotFound, Usage."""
     from uwf_git.text import nearest
-    from uwf_git.values.kinds import BUILTIN
+    from uwf_git.values.types import BUILTIN
 
     builtin = _builtin(text)
     if builtin is not None:
@@ -177,7 +177,7 @@ def _type(store: Store, text: str) -> Hash:
 
 
 def _builtin(text: str) -> Hash | None:
-    from uwf_git.values.kinds import BUILTIN
+    from uwf_git.values.types import BUILTIN
 
     wanted = text.strip().casefold()
     titles = ((node, _title(payload)) for node, payload in BUILTIN.items())

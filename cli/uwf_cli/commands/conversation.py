@@ -15,10 +15,10 @@ from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from uwf_git.kit.context import TurnRecord
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head
     from uwf_git.values.ids import Hash
+    from uwf_git.values.kinds import TurnRecord
 
 SHOWN = 300  # characters of a tool's arguments and result, for people
 
@@ -39,7 +39,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     """Print what the next agent would be told, without running it."""
     from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.kit.prompt import prompt_at, role_of
-    from uwf_git.values.kinds import END, USER
+    from uwf_git.values.types import END, USER
 
     instance = invocation.instance
     found = find_thread(invocation, thread)

@@ -85,7 +85,8 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
 
 def _extraction(instance: Instance, head: Head) -> str:
     """How the last output was found; "" where its detail doesn't say."""
-    from uwf_git.values.kinds import is_kind, parse_step
+    from uwf_git.values.kinds import parse_step
+    from uwf_git.values.types import is_kind
 
     if head.row.kind != "step":
         return ""

@@ -328,7 +328,8 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 def _redactions(instance: Instance, step: Hash) -> str:
     """How many secrets were taken out of a step, and where, in words."""
     from uwf_git.config.secrets import told
-    from uwf_git.values.kinds import is_kind, parse_step
+    from uwf_git.values.kinds import parse_step
+    from uwf_git.values.types import is_kind
 
     detail = instance.store.get(parse_step(instance.store.get(step).payload).detail)
     return told(detail.payload.get("redactions", 0)) if is_kind(detail.type, "detail") else ""

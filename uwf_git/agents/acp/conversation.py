@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.kit.context import TurnRecord, Usage
+from uwf_git.values.kinds import TurnRecord, Usage
 
 MOST = 8 * 1024 * 1024  # characters of all messages of one prompt
 CALLS = 10_000  # turns of one prompt

@@ -18,7 +18,7 @@ from uwf_git.agents.acp.conversation import Conversation
 from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
 from uwf_git.agents.builtin.tools.workspace import PROJECT, Change, Workspace
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.kit.context import TurnRecord
+from uwf_git.values.kinds import TurnRecord
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file
 

@@ -22,8 +22,8 @@ from uwf_git.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.agents.acp.restraint import Choice, choice_of
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import AgentFailed
-from uwf_git.kit.context import TurnRecord, Usage
 from uwf_git.processes import Descendants, start
+from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
     from acp.connection import Connection

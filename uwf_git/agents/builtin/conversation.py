@@ -17,9 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
-from uwf_git.kit.context import Exchange, TurnRecord
+from uwf_git.kit.context import Exchange
 from uwf_git.kit.record import sound
 from uwf_git.values.cbor import normalise
+from uwf_git.values.kinds import TurnRecord
 
 ROOM = 400_000  # characters, about 100,000 tokens
 LEFT_OUT = "[This result was left out to save room. Call the tool again if you need it.]"

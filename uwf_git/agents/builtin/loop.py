@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.agents.builtin.conversation import Call, Conversation, kept
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Completion, ContextTooLong
-from uwf_git.kit.context import TurnRecord, Usage
 from uwf_git.kit.extract import sum_tokens
+from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
     from uwf_git.agents.builtin.conversation import Message

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
-from uwf_git.kit.context import TurnRecord, Usage
+from uwf_git.values.kinds import TurnRecord, Usage
 
 DEEPEST = 64
 """Levels of lists and mappings; what is below stands as text."""

@@ -16,7 +16,8 @@ from uwf_git.agents.cli.rows import NESTED
 from uwf_git.config.agent_cli import Row
 from uwf_git.config.policy import FETCH, RUN, WRITING, ToolPolicy
 from uwf_git.errors import AgentFailed
-from uwf_git.kit.context import Context, Reply, Usage
+from uwf_git.kit.context import Context, Reply
+from uwf_git.values.kinds import Usage
 
 if TYPE_CHECKING:
     from uwf_git.processes import Finished

@@ -1,0 +1,309 @@
+"""The built-in node types: their schemas, and the hashes of these.
+
+A schema's hash is the type of its nodes, so changing a schema here makes a new type and leaves the
+old nodes readable only if the old hash stays known: add to `_KINDS`, never replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from uwf_git.values.ids import Hash
+from uwf_git.values.node import hash_of, self_hash
+from uwf_git.values.schema import DIALECT
+
+START = "$START"
+END = "$END"
+USER = "$USER"
+SUSPEND = "$SUSPEND"
+DEFAULT_STATUS = "_"
+
+_REF = {"type": "string", "format": "cas_ref"}
+_NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
+_TEXT = {"type": "string"}
+
+
+def _object(
+    title: str, required: list[str], properties: dict[str, Any], closed: bool = True
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {
+        "title": title,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+    }
+    if closed:
+        schema["additionalProperties"] = False
+    return schema
+
+
+META_SCHEMA: dict[str, Any] = {
+    "$schema": DIALECT,
+    "$ref": DIALECT,
+    "title": "JSON Schema",
+    "description": "The type of every schema node, its own included.",
+}
+
+TEXT_SCHEMA: dict[str, Any] = {"title": "Text", "type": "string"}
+
+_TARGET = _object("Target", ["role"], {"role": _TEXT, "prompt": _TEXT, "location": _TEXT})
+
+_TEXTS = {"type": "array", "items": _TEXT}
+_BUDGET = _object(
+    "Budget",
+    [],
+    {
+        "maxSteps": {"type": "integer", "minimum": 1},
+        "maxTokens": {"type": "integer", "minimum": 1},
+        "maxCost": {"type": "number", "exclusiveMinimum": 0, "description": "US dollars."},
+        "maxWallTime": {"type": "number", "exclusiveMinimum": 0, "description": "Seconds."},
+    },
+)
+_ROLE_TOOLS = _object(
+    "Tools",
+    [],
+    {"allow": _TEXTS, "deny": _TEXTS, "runCommand": {"const": False}, "network": {"const": False}},
+)
+
+
+def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any]) -> dict[str, Any]:
+    """`in_role` and `besides` are what a role and the workflow may hold beyond the first version."""
+    return _object(
+        title,
+        ["name", "description", "roles", "conditions", "graph"],
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "roles": {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        _object(
+                            "Role",
+                            ["description", "systemPrompt", "outputSchema"],
+                            {"description": _TEXT, "systemPrompt": _TEXT, "outputSchema": _REF, **in_role},
+                        ),
+                        _object(
+                            "Role with a procedure",
+                            ["description", "goal", "frontmatter"],
+                            {
+                                "description": _TEXT,
+                                "goal": _TEXT,
+                                "capabilities": _TEXTS,
+                                "procedure": _TEXT,
+                                "output": _TEXT,
+                                "frontmatter": _REF,
+                                **in_role,
+                            },
+                        ),
+                    ]
+                },
+            },
+            "conditions": {
+                "type": "object",
+                "additionalProperties": _object(
+                    "Condition", ["description", "expression"], {"description": _TEXT, "expression": _TEXT}
+                ),
+            },
+            "graph": {
+                "type": "object",
+                "additionalProperties": {
+                    "anyOf": [
+                        {
+                            "type": "array",
+                            "items": _object(
+                                "Transition",
+                                ["role", "condition"],
+                                {
+                                    "role": _TEXT,
+                                    "condition": {"type": ["string", "null"]},
+                                    "prompt": _TEXT,
+                                    "location": _TEXT,
+                                },
+                            ),
+                        },
+                        {"type": "object", "additionalProperties": _TARGET},
+                    ]
+                },
+            },
+            **besides,
+        },
+    )
+
+
+WORKFLOW_SCHEMA = _workflow_schema("Workflow", {}, {})
+LIMITED_WORKFLOW_SCHEMA = _workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET})
+
+START_SCHEMA: dict[str, Any] = _object(
+    "StartNode", ["workflow", "prompt"], {"workflow": _REF, "prompt": _TEXT}
+)
+LIMITED_START_SCHEMA: dict[str, Any] = _object(
+    "StartNode2",
+    ["workflow", "prompt", "budget"],
+    {"workflow": _REF, "prompt": _TEXT, "budget": _BUDGET},
+)
+
+STEP_SCHEMA: dict[str, Any] = _object(
+    "StepNode",
+    ["start", "prev", "role", "output", "detail", "agent"],
+    {"start": _REF, "prev": _NULLABLE_REF, "role": _TEXT, "output": _REF, "detail": _REF, "agent": _TEXT},
+)
+
+_COUNT = {"type": "integer", "minimum": 0}
+_USAGE = {
+    "anyOf": [
+        _object("Usage", ["input", "output"], {"input": _COUNT, "output": _COUNT, "cached": _COUNT}),
+        {"type": "null"},
+    ]
+}
+
+_TURN = {
+    "role": _TEXT,
+    "text": _TEXT,
+    "tool": _TEXT,
+    "arguments": True,
+    "result": True,
+    "usage": _USAGE,
+    "durationMs": _COUNT,
+}
+FIRST_TURN_SCHEMA: dict[str, Any] = _object("Turn", ["role", "text"], _TURN)
+TURN_SCHEMA: dict[str, Any] = _object(
+    "Turn2",
+    ["role", "text"],
+    {
+        **_TURN,
+        "model": _TEXT,
+        "call": {"type": "string", "description": "The id that the model gave a tool call."},
+        "failed": {"type": "boolean"},
+    },
+)
+
+_DETAIL: dict[str, Any] = {
+    "answer": {"type": "string", "description": "What the agent said last, verbatim."},
+    "turns": {"type": "array", "items": _REF},
+    "session": {"type": ["string", "null"]},
+    "model": {"type": ["string", "null"]},
+    "usage": _USAGE,
+    "durationMs": _COUNT,
+    "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
+    "context": {
+        "anyOf": [_REF, {"type": "null"}],
+        "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
+    },
+    "extraction": {
+        "type": "string",
+        "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
+    },
+}
+_DETAIL_NEEDS = list(_DETAIL)
+FIRST_DETAIL_SCHEMA: dict[str, Any] = _object("Detail", _DETAIL_NEEDS, {**_DETAIL, "redactions": _COUNT})
+DETAIL_SCHEMA: dict[str, Any] = _object(
+    "Detail2",
+    _DETAIL_NEEDS,
+    {
+        **_DETAIL,
+        "cost": {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."},
+        "notes": {**_TEXTS, "description": "What happened besides: a session that was gone, a tool denied."},
+        "budget": {**_BUDGET, "description": "Limits that a human raised before this step."},
+        "redactions": {
+            "type": "array",
+            "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
+            "description": "Where secrets were taken out, and how many.",
+        },
+    },
+)
+
+ATTEMPT_SCHEMA: dict[str, Any] = _object(
+    "Attempt",
+    ["start", "prev", "role", "agent", "error", "detail"],
+    {
+        "start": _REF,
+        "prev": _NULLABLE_REF,
+        "role": _TEXT,
+        "agent": _TEXT,
+        "error": _TEXT,
+        "detail": {"anyOf": [_REF, {"type": "null"}]},
+        "stdout": {"type": "string", "description": "The end of what it printed."},
+        "stderr": {"type": "string", "description": "The end of what it logged."},
+    },
+)
+
+ANSWER_SCHEMA: dict[str, Any] = _object("Answer", ["answer"], {"answer": _TEXT})
+
+SUSPEND_SCHEMA: dict[str, Any] = {
+    "title": "Question",
+    "description": "What any role may answer instead of its own output, to ask a human.",
+    "type": "object",
+    "properties": {
+        "$status": {"const": SUSPEND},
+        "status": {"const": "needs_input"},
+        "question": {"type": "string", "minLength": 1},
+        "options": {"type": "array", "items": _TEXT},
+        "reason": _TEXT,
+    },
+    "required": ["question"],
+    "anyOf": [{"required": ["$status"]}, {"required": ["status"]}],
+    "additionalProperties": False,
+}
+
+META = self_hash(META_SCHEMA)
+TEXT = hash_of(META, TEXT_SCHEMA)
+WORKFLOW = hash_of(META, WORKFLOW_SCHEMA)
+LIMITED_WORKFLOW = hash_of(META, LIMITED_WORKFLOW_SCHEMA)
+STARTNODE = hash_of(META, START_SCHEMA)
+LIMITED_START = hash_of(META, LIMITED_START_SCHEMA)
+STEPNODE = hash_of(META, STEP_SCHEMA)
+FIRST_TURN = hash_of(META, FIRST_TURN_SCHEMA)
+TURN = hash_of(META, TURN_SCHEMA)
+FIRST_DETAIL = hash_of(META, FIRST_DETAIL_SCHEMA)
+DETAIL = hash_of(META, DETAIL_SCHEMA)
+ATTEMPT = hash_of(META, ATTEMPT_SCHEMA)
+ANSWER = hash_of(META, ANSWER_SCHEMA)
+QUESTION = hash_of(META, SUSPEND_SCHEMA)
+
+BUILTIN: dict[Hash, dict[str, Any]] = {
+    META: META_SCHEMA,
+    TEXT: TEXT_SCHEMA,
+    WORKFLOW: WORKFLOW_SCHEMA,
+    LIMITED_WORKFLOW: LIMITED_WORKFLOW_SCHEMA,
+    STARTNODE: START_SCHEMA,
+    LIMITED_START: LIMITED_START_SCHEMA,
+    STEPNODE: STEP_SCHEMA,
+    FIRST_TURN: FIRST_TURN_SCHEMA,
+    TURN: TURN_SCHEMA,
+    FIRST_DETAIL: FIRST_DETAIL_SCHEMA,
+    DETAIL: DETAIL_SCHEMA,
+    ATTEMPT: ATTEMPT_SCHEMA,
+    ANSWER: ANSWER_SCHEMA,
+    QUESTION: SUSPEND_SCHEMA,
+}
+
+_KINDS: dict[str, frozenset[Hash]] = {
+    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW}),
+    "start": frozenset({STARTNODE, LIMITED_START}),
+    "step": frozenset({STEPNODE}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL}),
+    "turn": frozenset({FIRST_TURN, TURN}),
+    "attempt": frozenset({ATTEMPT}),
+    "text": frozenset({TEXT}),
+}
+
+
+def is_kind(type_hash: str, kind: str) -> bool:
+    """Whether a type is one of the versions of a built-in kind ("step", "detail", …)."""
+    return type_hash in _KINDS[kind]
+
+
+def workflow_type(payload: Any) -> Hash:
+    """The type of a Workflow node: the first version unless it holds what only the second one has, so that
+    a definition keeps its hash."""
+    limited = "budget" in payload or any("tools" in role for role in payload["roles"].values())
+    return LIMITED_WORKFLOW if limited else WORKFLOW
+
+
+def start_node(workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None) -> tuple[Hash, Any]:
+    """The type and the payload of a StartNode."""
+    if not budget:
+        return STARTNODE, {"workflow": workflow, "prompt": prompt}
+    return LIMITED_START, {"workflow": workflow, "prompt": prompt, "budget": dict(budget)}
