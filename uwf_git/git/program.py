@@ -39,9 +39,12 @@ _LOCAL = frozenset(
         *("REPLACE_REF_BASE", "SHALLOW_FILE", "WORK_TREE"),
     )
 )
-_SETTINGS = tuple(
+SETTINGS = tuple(
     word
     for setting in (
+        # What was fetched or packed must survive a power cut: git syncs neither loose objects that it unpacks nor
+        # packed-refs by itself (git-config(1), since 2.36).
+        "core.fsync=all",
         *("core.quotePath=true", "color.ui=false"),
         *("advice.pushUpdateRejected=false", "advice.graftFileDeprecated=false"),
     )
@@ -124,7 +127,7 @@ class Git:
         try:
             with deferred():
                 child = subprocess.Popen(
-                    [program, f"--git-dir={self._git_dir}", *_SETTINGS, *args],
+                    [program, f"--git-dir={self._git_dir}", *SETTINGS, *args],
                     cwd=self._work_tree(),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

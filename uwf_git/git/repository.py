@@ -21,6 +21,7 @@ import pygit2
 
 from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
 from uwf_git.git.config import GitConfig
+from uwf_git.git.durable import make_folder, sync_folder
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
 from uwf_git.git.objects import TREE_MODE as TREE_MODE
 from uwf_git.git.objects import Commit as Commit
@@ -100,8 +101,11 @@ class Repository:
         choose. An existing one is opened."""
         if not (git_dir / "HEAD").exists():
             try:
-                git_dir.parent.mkdir(parents=True, exist_ok=True)
-                pygit2.init_repository(str(git_dir), bare=True)
+                if git_dir.is_dir() and any(git_dir.iterdir()):  # somebody's beginning
+                    _init(git_dir)
+                    sync_folder(git_dir)
+                else:
+                    make_folder(git_dir, _init)
             except (pygit2.GitError, OSError) as error:
                 raise StoreUnwritable(
                     f"can't make a store at {git_dir}: {error}", "check the folder"
@@ -476,6 +480,10 @@ class Repository:
         if not lock.exists():
             lock = self.path / "packed-refs.lock"
         raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
+
+
+def _init(git_dir: Path) -> None:
+    pygit2.init_repository(str(git_dir), bare=True)
 
 
 def _is_lock_failure(reason: str) -> bool:

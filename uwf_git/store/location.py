@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
+from uwf_git.git.durable import sync, write_file
 from uwf_git.git.repository import PRIVATE, Repository, StoreUnwritable
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
@@ -83,10 +84,8 @@ def enable(repository: Repository) -> None:
     try:
         repository.private.mkdir(exist_ok=True)
         if not marker.exists():
-            # Whole or not at all: another process may read it at this moment.
-            temporary = marker.with_name(f"format.{os.getpid()}")
-            temporary.write_text(FORMAT + "\n")
-            temporary.replace(marker)
+            write_file(marker, f"{FORMAT}\n".encode())
+            sync(repository.path)
     except OSError as error:
         raise StoreUnwritable(f"can't write {marker}: {error}", "check permissions and free space") from None
 

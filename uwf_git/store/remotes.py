@@ -11,11 +11,13 @@ The `+` is for tracking refs alone, which say where the remote is. No ref of the
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound, RemoteFailed, Usage
+from uwf_git.git.durable import sync
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Repository
 from uwf_git.store import layout
@@ -92,6 +94,7 @@ class Remotes:
             self._git.run("config", "--unset-all", f"remote.{name}.uwf")
         else:
             self._git.run("config", "--remove-section", f"remote.{name}")
+        self._sync()
         refs = self._repository.refs(f"{layout.REMOTES}{name}/")
         self._git.run("update-ref", "--stdin", stdin=b"".join(b"delete %s\n" % r.encode() for r in refs))
         return remote
@@ -112,6 +115,13 @@ class Remotes:
             for pushed in layout.SHARED:
                 put("push", f"{pushed}*:{pushed}*")
         put("uwf", "true")
+        self._sync()
+
+    def _sync(self) -> None:
+        """git syncs everything but its configuration."""
+        with contextlib.suppress(OSError):
+            sync(self._repository.path / "config")
+            sync(self._repository.path)
 
     def _remote(self, name: str, settings: dict[str, dict[str, list[str]]]) -> Remote:
         found = settings[name]

@@ -1,0 +1,143 @@
+"""What was reported survives a power cut: the bytes that are on the disk the moment after make a whole store."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cli_samples import ONE
+from conftest import Uwf
+from power import FILE_SYSTEMS, Disk, unsynced_installs
+
+from uwf_git.git.repository import Repository
+from uwf_git.store.maintenance import LIMIT, loose_objects
+
+
+@pytest.fixture(params=FILE_SYSTEMS)
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path, request.param)
+    yield disk
+    disk.close()
+
+
+@pytest.fixture
+def remote(uwf: Uwf, hermetic: Path) -> Path:
+    """A remote with a workflow and a thread of one step."""
+    bare = hermetic / "remote.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("workflow", "put", hermetic / "one.yaml")
+    thread = uwf("thread", "start", "one", "-p", "Do it").json["thread"]
+    uwf("thread", "step", thread)
+    uwf("remote", "add", "origin", bare)
+    uwf("push", "origin")
+    return bare
+
+
+def survives(uwf: Uwf, disk: Disk) -> None:
+    """After a power cut now, the store has the refs that it has now, and everything they lead to."""
+
+    def seen(root: Path) -> object:
+        threads = uwf("--root", root, "thread", "list", "--all").json
+        workflows = uwf("--root", root, "workflow", "list").json
+        return [(each["thread"], each["head"], each["status"]) for each in threads], workflows
+
+    with disk.cut() as after:
+        before, now = seen(disk.path / "root"), seen(after / "root")
+        assert now == before
+        assert uwf("--root", after / "root", "verify").json["findings"] == []
+        for git_dir in (after / "root").glob("*.git"):
+            fsck = ["git", "--git-dir", str(git_dir), "fsck", "--strict", "--no-dangling"]
+            done = subprocess.run(fsck, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", ["init", "workflow put", "thread start"])
+def test_the_first_command_leaves_a_store_that_opens(
+    uwf: Uwf, hermetic: Path, disk: Disk, command: str
+) -> None:
+    (hermetic / "one.yaml").write_text(ONE)
+    arguments = {
+        "init": [],
+        "workflow put": [hermetic / "one.yaml"],
+        "thread start": [hermetic / "one.yaml", "-p", "x"],
+    }
+    uwf("--root", disk.path / "root", *command.split(), *arguments[command])
+    survives(uwf, disk)
+
+
+def test_packing_loses_no_ref(uwf: Uwf, hermetic: Path, disk: Disk) -> None:
+    root = disk.path / "root"
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("--root", root, "workflow", "put", hermetic / "one.yaml")
+    threads = [uwf("--root", root, "thread", "start", "one", "-p", f"{n}").json["thread"] for n in range(3)]
+    os.sync()
+    uwf("--root", root, "gc")
+    survives(uwf, disk)
+    uwf("--root", root, "thread", "step", threads[0])
+    survives(uwf, disk)
+
+
+@pytest.mark.parametrize("bring", ["pull", "clone", "unbundle"])
+def test_what_was_brought_and_what_was_done_on_it_is_kept(
+    uwf: Uwf, hermetic: Path, remote: Path, disk: Disk, bring: str
+) -> None:
+    root = disk.path / "root"
+    if bring == "clone":
+        uwf("--root", root, "clone", remote)
+    else:
+        uwf("--root", root, "init")
+        uwf("--root", root, "remote", "add", "origin", remote)
+        thread = uwf("thread", "list", "--all").json[0]["thread"]
+        uwf("bundle", thread, "-o", hermetic / "all.bundle")
+        os.sync()
+        uwf("--root", root, *(["pull"] if bring == "pull" else ["unbundle", hermetic / "all.bundle"]))
+    survives(uwf, disk)
+    thread = uwf("--root", root, "thread", "start", hermetic / "one.yaml", "-p", "On top").json["thread"]
+    uwf("--root", root, "thread", "step", thread)
+    survives(uwf, disk)
+
+
+def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: Disk) -> None:
+    root = disk.path / "root"
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("--root", root, "workflow", "put", hermetic / "one.yaml")
+    thread = uwf("--root", root, "thread", "start", "one", "-p", "x").json["thread"]
+    repository = Repository(root / "store.git")
+    while loose_objects(repository) <= LIMIT + 256:  # git rounds up
+        repository.write_blob(os.urandom(8))
+    os.sync()
+    uwf("--root", root, "thread", "step", thread)
+    wait_for(lambda: (root / "store.git/packed-refs").exists() and not (root / "store.git/gc.pid").exists())
+    survives(uwf, disk)
+    uwf("--root", root, "thread", "start", "one", "-p", "y")
+    survives(uwf, disk)
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("command", ["workflow put", "thread step", "gc", "pull", "unbundle"])
+def test_no_ref_is_installed_before_what_it_needs_is_synced(
+    uwf: Uwf, hermetic: Path, tmp_path: Path, remote: Path, command: str
+) -> None:
+    root = hermetic / "other"
+    put = ["workflow", "put", str(hermetic / "one.yaml")]
+    arguments = {"workflow put": put, "gc": ["gc"], "pull": ["pull"], "unbundle": ["unbundle", "all.bundle"]}
+    if command != "workflow put":
+        uwf("--root", root, *put)
+        uwf("--root", root, "remote", "add", "origin", remote)
+        started = uwf("--root", root, "thread", "start", "one", "-p", "x").json["thread"]
+        arguments["thread step"] = ["thread", "step", started]
+    uwf("bundle", uwf("thread", "list", "--all").json[0]["thread"], "-o", "all.bundle")
+    called = [sys.executable, "-m", "uwf_cli.main", "--root", str(root), *arguments[command]]
+    assert unsynced_installs(called, root / "store.git", tmp_path / "strace.log") == []

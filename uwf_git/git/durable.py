@@ -1,0 +1,75 @@
+"""Files and folders that survive a power cut: made aside, synced, then put in their place.
+
+A rename can reach the disk before what it names does, so whatever others may rely on is synced first; a new name
+counts once its folder is synced too. git and libgit2 do this for objects and refs when they are told to, and for
+nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+
+def sync(path: Path) -> None:
+    """Waits until a file's content, or a folder's names, are on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Syncs a folder with all that is in it. Raises OSError."""
+    for folder, _folders, names in os.walk(path):
+        for name in names:
+            sync(Path(folder, name))
+        sync(Path(folder))
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Puts a file in its place that is whole whenever it is seen. Raises OSError."""
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    with aside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync(path.parent)
+
+
+def make_folders(path: Path) -> None:
+    """Makes a folder and those above it that are missing, and syncs their names. Raises OSError."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        sync(each.parent)
+
+
+def make_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Makes a folder that is whole or not there: `fill` gets one beside it, which is synced and renamed. Where
+    somebody else makes it meanwhile, theirs stays. Raises what `fill` raises, and OSError."""
+    make_folders(path.parent)
+    aside = Path(tempfile.mkdtemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent))
+    try:
+        fill(aside)
+        sync_folder(aside)
+        os.chmod(aside, 0o777 & ~_umask())  # noqa: PTH101 -- mkdtemp's is ours alone
+        try:
+            aside.rename(path)
+        except OSError:
+            if not path.is_dir():
+                raise
+        sync(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
