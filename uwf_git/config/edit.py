@@ -34,6 +34,7 @@ from uwf_git.config.settings import (
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values import yaml12
+from uwf_git.values.schema import value_at
 from uwf_git.values.yaml12 import Document, ValuePath, one_line
 from uwf_git.values.yaml_write import dump, scalar
 
@@ -59,7 +60,7 @@ def get_value(root: Path, key: str) -> Any:
     """The value under a dotted key; a mapping for a whole section. Raises NotFound, Usage."""
     data = read_document(root).data
     path = _split(key, data)
-    value = _at(data, path)
+    value = value_at(data, path)
     if value is None:
         known = list_values(root)
         raise NotFound(f"{one_line(key, 80)} is not set", nearest(key, known) or "see: uwf config list")
@@ -139,7 +140,7 @@ def _split(key: str, data: Any) -> ValuePath:
         return (section, ".".join(rest[:cut]), *rest[cut:])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
-    entries = _at(data, (section,))
+    entries = value_at(data, (section,))
     whole = ".".join(rest)
     if isinstance(entries, dict) and whole in entries:
         return (section, whole)
@@ -175,12 +176,6 @@ def _value(path: ValuePath, text: str) -> Any:
     if not is_text and not isinstance(value, dict):
         raise Invalid(f"{dotted(path)} holds a mapping, so that is what it can be set to", "{command: …}")
     return value
-
-
-def _at(data: Any, path: ValuePath) -> Any:
-    for part in path:
-        data = data.get(part) if isinstance(data, dict) else None
-    return data
 
 
 def _put(data: Any, path: ValuePath, value: Any) -> None:
@@ -242,8 +237,8 @@ def _with_value_replaced(old: str, document: Document, path: ValuePath, value: A
 
 def _with_entry_added(old: str, document: Document, path: ValuePath, value: Any) -> str | None:
     """Adds the entry after the last line of the innermost mapping of its path that is there."""
-    depth = next((n for n in range(len(path) - 1, -1, -1) if _at(document.data, path[:n])), None)
-    if _at(document.data, path) is not None:
+    depth = next((n for n in range(len(path) - 1, -1, -1) if value_at(document.data, path[:n])), None)
+    if value_at(document.data, path) is not None:
         return None
     lines = old.split("\n")
     indent, after = 0, len(lines) - (lines[-1] == "")

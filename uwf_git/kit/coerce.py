@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.schema import SECONDS, Schema
+from uwf_git.values.schema import SECONDS, Schema, property_schemas
 from uwf_git.values.yaml12 import core, is_json_number
 
 
@@ -54,7 +55,16 @@ def coerce(value: Any, schema: Schema) -> Any:
     try:
         with time_limit(SECONDS):
             return natural(_Coercion(schema).want(value, schema.payload, 0))
-    except (TimeExceeded, RecursionError, Unresolvable, ValidationError, re.error, TypeError, ValueError):
+    except (
+        TimeExceeded,
+        RecursionError,
+        Invalid,
+        Unresolvable,
+        ValidationError,
+        re.error,
+        TypeError,
+        ValueError,
+    ):
         return natural(value)  # the schema itself is at fault, and validation will say how
 
 
@@ -74,6 +84,7 @@ class _Coercion:
     """One pass over a value along a schema. Results still hold plain scalars where any reading would do."""
 
     def __init__(self, schema: Schema) -> None:
+        self._schema = schema
         self._validator: Any = schema.validator()
 
     def fits(self, value: Any, schema: Any) -> bool:
@@ -84,7 +95,7 @@ class _Coercion:
             return value
         value = self._here(value, schema, depth)
         if isinstance(target := schema.get("$ref"), str):
-            value = self.want(value, self._validator._resolver.lookup(target).contents, depth + 1)
+            value = self.want(value, self._schema.resolve(target), depth + 1)
         for branch in schema.get("allOf", ()):
             value = self.want(value, branch, depth + 1)
         if "if" in schema:
@@ -140,13 +151,10 @@ class _Coercion:
 
     def _object(self, value: dict[str, Any], schema: dict[str, Any], depth: int) -> dict[str, Any]:
         properties = schema.get("properties", {})
-        patterns = schema.get("patternProperties", {})
         required = schema.get("required", ())
         result: dict[str, Any] = {}
         for key, item in value.items():
-            branches = [properties[key]] if key in properties else []
-            branches += [branch for pattern, branch in patterns.items() if re.search(pattern, key)]
-            for branch in branches or [schema.get("additionalProperties")]:
+            for branch in property_schemas(schema, key) or [schema.get("additionalProperties")]:
                 item = self.want(item, branch, depth + 1)
             if (
                 key in properties

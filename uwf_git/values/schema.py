@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
@@ -19,9 +19,26 @@ from uwf_git.values.ids import Hash, is_hash
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
+    from uwf_git.values.yaml12 import ValuePath
+
 REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECONDS = 5.0
+
+_ONE = (
+    "additionalProperties",
+    "contains",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
+_NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 
 
 class Problem(NamedTuple):
@@ -40,6 +57,7 @@ class Schema:
     def __init__(self, payload: Any) -> None:
         self.payload = payload
         self._validator: Validator | None = None
+        self._resolver: Any = None
         text = json.dumps(payload)
         self.has_references = any(f'"{name}"' in text for name in REFERENCE_FORMATS)
 
@@ -54,7 +72,7 @@ class Schema:
             with time_limit(SECONDS):
                 errors = list(islice(self.validator().iter_errors(value), at_most))
         except Unresolvable as error:
-            raise Invalid(f"schema refers to {error.ref!r}, which it does not hold", "use $defs") from None
+            raise _leads_nowhere(error.ref) from None
         except TimeExceeded:
             raise Invalid(f"schema takes over {SECONDS:g} s to check", "simplify its patterns") from None
         except re.error as error:
@@ -64,8 +82,7 @@ class Schema:
         found: list[Problem] = []
         for each in errors:
             for leaf in _leaves(each):
-                pointer = "".join(f"/{_escape(str(part))}" for part in leaf.absolute_path)
-                found.append(Problem(pointer, _shorten(leaf.message)))
+                found.append(Problem(_pointer(leaf.absolute_path), _shorten(leaf.message)))
         return list(dict.fromkeys(found))[:at_most]
 
     def is_valid(self, value: Any) -> bool:
@@ -77,6 +94,19 @@ class Schema:
         if not self.has_references:
             return []
         return list(dict.fromkeys(_Walk(self).collect(self.payload, value, frozenset())))
+
+    def resolve(self, target: str) -> Any:
+        """The subschema that a `$ref` leads to. Raises Invalid where the schema doesn't hold it."""
+        from jsonschema_specifications import REGISTRY
+        from referencing.exceptions import Unresolvable
+        from referencing.jsonschema import DRAFT202012
+
+        if self._resolver is None:
+            self._resolver = REGISTRY.resolver_with_root(DRAFT202012.create_resource(self.payload))
+        try:
+            return self._resolver.lookup(target).contents
+        except Unresolvable:
+            raise _leads_nowhere(target) from None
 
     def validator(self) -> Validator:
         """The jsonschema validator: formats limited to references, nothing fetched."""
@@ -94,6 +124,51 @@ def check_schema(payload: Any) -> list[Problem]:
     return Schema(Draft202012Validator.META_SCHEMA).problems(payload)
 
 
+def subschemas(schema: Any, path: ValuePath = ()) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
+    """A schema and all below it, each with its path: only where keywords put one, so not in const, enum or
+    default. Schemas that are true or false are left out."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for key, value in schema.items():
+        if key in _ONE:
+            yield from subschemas(value, (*path, key))
+        elif key in _LIST and isinstance(value, list):
+            for number, item in enumerate(value):
+                yield from subschemas(item, (*path, key, number))
+        elif key in _NAMED and isinstance(value, dict):
+            for name, item in value.items():
+                yield from subschemas(item, (*path, key, name))
+
+
+def property_schemas(schema: dict[str, Any], name: str) -> list[Any]:
+    """The subschemas that `properties` and `patternProperties` have for a property: none where it is one of the
+    others, those of `additionalProperties`. Raises re.error for a pattern that is none."""
+    found = [schema["properties"][name]] if name in schema.get("properties", ()) else []
+    patterns = schema.get("patternProperties", {})
+    return found + [inner for pattern, inner in patterns.items() if re.search(pattern, name)]
+
+
+def path_of(root: Any, pointer: str) -> ValuePath:
+    """The path that a JSON Pointer names in a value; positions in lists become numbers."""
+    path: list[str | int] = []
+    for part in pointer.split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        path.append(int(part) if isinstance(root, list) and part.isascii() and part.isdigit() else part)
+        root = value_at(root, path[-1:])
+    return tuple(path)
+
+
+def value_at(root: Any, path: Sequence[str | int]) -> Any:
+    """What stands at a path in a value, None where nothing does."""
+    for step in path:
+        in_list = isinstance(root, list) and isinstance(step, int) and step < len(root)
+        if not in_list and not (isinstance(root, dict) and step in root):
+            return None
+        root = root[step]
+    return root
+
+
 def _new_validator(payload: Any) -> Validator:
     from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema_specifications import REGISTRY
@@ -103,6 +178,10 @@ def _new_validator(payload: Any) -> Validator:
         formats.checks(name)(_may_be_reference)
     # An explicit registry: the default one would fetch unknown $refs over the network.
     return Draft202012Validator(payload, format_checker=formats, registry=REGISTRY)
+
+
+def _leads_nowhere(target: str) -> Invalid:
+    return Invalid(f"schema refers to {target!r}, which it does not hold", "use $defs")
 
 
 def _may_be_reference(value: object) -> bool:
@@ -127,8 +206,8 @@ def _distance(errors: list[Any]) -> tuple[int, int]:
     return (sum(error.validator in ("const", "enum", "type") for error in errors), len(errors))
 
 
-def _escape(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1")
+def _pointer(path: Iterable[str | int]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def _shorten(message: str) -> str:
@@ -160,7 +239,7 @@ class _Walk:
     def _in_place(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(target := schema.get(keyword), str):
-                yield from self.collect(self._resolve(target), value, seen)
+                yield from self.collect(self._schema.resolve(target), value, seen)
         for keyword in _IN_PLACE:
             for branch in schema.get(keyword, ()):
                 if keyword == "allOf" or self._fits(branch, value):
@@ -176,20 +255,10 @@ class _Walk:
                     yield from self.collect(branch, value, seen)
 
     def _object(self, schema: Any, value: dict[str, Any]) -> Iterator[Hash]:
-        properties = schema.get("properties", {})
-        patterns = schema.get("patternProperties", {})
+        others = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
         for key, item in value.items():
-            matched = False
-            if key in properties:
-                matched = True
-                yield from self.collect(properties[key], item, frozenset())
-            for pattern, branch in patterns.items():
-                if re.search(pattern, key):
-                    matched = True
-                    yield from self.collect(branch, item, frozenset())
-            if not matched:
-                yield from self.collect(schema.get("additionalProperties"), item, frozenset())
-                yield from self.collect(schema.get("unevaluatedProperties"), item, frozenset())
+            for branch in property_schemas(schema, key) or others:
+                yield from self.collect(branch, item, frozenset())
 
     def _array(self, schema: Any, value: list[Any]) -> Iterator[Hash]:
         prefix = schema.get("prefixItems", ())
@@ -213,12 +282,3 @@ class _Walk:
             if kind == "string":
                 return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
         return bool(self._schema.validator().evolve(schema=branch).is_valid(value))
-
-    def _resolve(self, target: str) -> Any:
-        from referencing.exceptions import Unresolvable
-
-        resolver: Any = getattr(self._schema.validator(), "_resolver")  # noqa: B009
-        try:
-            return resolver.lookup(target).contents
-        except Unresolvable:
-            raise Invalid(f"schema refers to {target!r}, which it does not hold", "use $defs") from None

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+from uwf_git.values.schema import path_of, value_at
+
 MOST_VARIANTS = 24
 _DEEPEST = 20
 # Subschemas looked at: references that fan out and meet again would otherwise be walked 2^20 times.
@@ -77,7 +79,7 @@ def resolve(root: Any, schema: Any) -> dict[str, Any]:
         if not isinstance(target, str):
             return dict(schema)
         rest = {key: value for key, value in schema.items() if key != "$ref"}
-        found = _pointed(root, target)
+        found = value_at(root, path_of(root, target[1:])) if target.startswith("#") else None
         schema = {**found, **rest} if isinstance(found, Mapping) else rest
     return {}
 
@@ -116,22 +118,6 @@ def types(schema: Mapping[str, Any]) -> tuple[str, ...]:
     if "items" in schema or "prefixItems" in schema:
         return ("array",)
     return ()
-
-
-def _pointed(root: Any, target: str) -> Any:
-    """The subschema a local JSON Pointer points at, or None."""
-    if not target.startswith("#"):
-        return None
-    found = root
-    for part in target[1:].split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping) and part in found:
-            found = found[part]
-        elif isinstance(found, list) and part.isascii() and part.isdigit() and int(part) < len(found):
-            found = found[int(part)]
-        else:
-            return None
-    return found
 
 
 def _flatten(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> list[_Object]:

@@ -22,7 +22,7 @@ from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow
-from uwf_git.values.schema import REFERENCE_FORMATS, Schema
+from uwf_git.values.schema import REFERENCE_FORMATS, Schema, property_schemas
 from uwf_git.values.shape import resolve
 from uwf_git.workflow.pattern import matching
 
@@ -305,11 +305,7 @@ class _Maker:
         return value
 
     def _property(self, flat: dict[str, Any], name: str) -> Any:
-        found = [
-            inner for pattern, inner in flat.get("patternProperties", {}).items() if re.search(pattern, name)
-        ]
-        if name in flat.get("properties", {}):
-            found.append(flat["properties"][name])
+        found = property_schemas(flat, name)
         if not found:
             return flat.get("additionalProperties", flat.get("unevaluatedProperties", True))
         return found[0] if len(found) == 1 else {"allOf": found}

@@ -16,25 +16,13 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import closest, nearest
 from uwf_git.values import cbor
-from uwf_git.values.schema import DIALECT, Schema, check_schema
+from uwf_git.values.schema import DIALECT, Schema, check_schema, path_of, subschemas, value_at
 from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.values.types import SUSPEND
 from uwf_git.values.yaml12 import ValuePath, one_line
 
 _MOST = 50
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
-
-_IN_PLACE = ("if", "then", "else", "not")
-_BELOW = (
-    "additionalProperties",
-    "contains",
-    "items",
-    "propertyNames",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-_LIST = ("allOf", "anyOf", "oneOf", "prefixItems")
-_NAMED = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 _VOCABULARIES = (
     "core",
     "applicator",
@@ -65,10 +53,8 @@ def schema_problems(schema: Any) -> list[SchemaProblem]:
     except Invalid as error:
         return [SchemaProblem((), True, error.message, error.hint)]
     if broken:
-        return [_explained(schema, _path(schema, problem.path), problem.message) for problem in broken]
-    each_problem = (
-        problem for path, each in _subschemas(schema, ()) for problem in _in_one(schema, path, each)
-    )
+        return [_explained(schema, path_of(schema, problem.path), problem.message) for problem in broken]
+    each_problem = (problem for path, each in subschemas(schema) for problem in _in_one(schema, path, each))
     found = list(islice(each_problem, _MOST))
     if not any(problem.is_error for problem in found):
         try:
@@ -128,7 +114,7 @@ def _keywords() -> tuple[str, ...]:
 
 
 def _explained(schema: Any, path: ValuePath, message: str) -> SchemaProblem:
-    value = _at(schema, path)
+    value = value_at(schema, path)
     if path and path[-1] == "type" and isinstance(value, str):
         hint = nearest(value, TYPES) or "types: " + ", ".join(TYPES)
         return SchemaProblem(path, True, f'type "{one_line(value, 40)}" is unknown', hint)
@@ -141,60 +127,22 @@ def _explained(schema: Any, path: ValuePath, message: str) -> SchemaProblem:
     return SchemaProblem(path, True, f"{where}: {message}" if where else message, hint)
 
 
-def _subschemas(schema: Any, path: ValuePath) -> Iterator[tuple[ValuePath, dict[str, Any]]]:
-    """Every subschema with its path: only where keywords put one, so not in const, enum or default."""
-    if not isinstance(schema, dict):
-        return
-    yield path, schema
-    for key, value in schema.items():
-        if key in _IN_PLACE or key in _BELOW:
-            yield from _subschemas(value, (*path, key))
-        elif key in _LIST and isinstance(value, list):
-            for number, item in enumerate(value):
-                yield from _subschemas(item, (*path, key, number))
-        elif key in _NAMED and isinstance(value, dict):
-            for name, item in value.items():
-                yield from _subschemas(item, (*path, key, name))
-
-
 def _resolves(root: Any, target: str) -> bool:
     if target.startswith("#"):
         pointer = target[1:]
         if pointer == "" or pointer.startswith("/"):
-            return _at(root, _path(root, pointer)) is not None
+            return value_at(root, path_of(root, pointer)) is not None
         anchors = ("$anchor", "$dynamicAnchor")
-        return any(pointer == each.get(key) for _, each in _subschemas(root, ()) for key in anchors)
+        return any(pointer == each.get(key) for _, each in subschemas(root) for key in anchors)
     document = target.split("#")[0]
     if document == DIALECT or document.startswith("https://json-schema.org/draft/2020-12/"):
         return True
-    return any(document == each.get("$id") for _, each in _subschemas(root, ()))
+    return any(document == each.get("$id") for _, each in subschemas(root))
 
 
 def _definitions(root: Any) -> list[str]:
     found = root.get("$defs") if isinstance(root, dict) else None
     return list(found) if isinstance(found, dict) else []
-
-
-def _path(root: Any, pointer: str) -> ValuePath:
-    """The path a JSON Pointer names; list positions become numbers."""
-    path: list[str | int] = []
-    value = root
-    for part in pointer.split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
-        step: str | int = int(part) if isinstance(value, list) and part.isascii() and part.isdigit() else part
-        path.append(step)
-        value = _at(value, (step,))
-    return tuple(path)
-
-
-def _at(root: Any, path: ValuePath) -> Any:
-    value = root
-    for step in path:
-        in_list = isinstance(value, list) and isinstance(step, int) and step < len(value)
-        if not in_list and not (isinstance(value, dict) and step in value):
-            return None
-        value = value[step]
-    return value
 
 
 def _pattern_problem(pattern: str) -> str | None:
