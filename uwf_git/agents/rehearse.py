@@ -50,9 +50,9 @@ class Entry(NamedTuple):
 
 def read_script(path: Path) -> tuple[Entry, ...]:
     """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
-    from uwf_git.values.yaml12 import load, read_bytes
+    from uwf_git.values.yaml12 import read
 
-    value = load(read_bytes(path).decode("utf-8", "replace"), str(path)).data
+    value = read(path).data
     if not isinstance(value, list):
         raise Invalid(f"{path} is no list of replies", "as in: - {role: planner, output: {plan: short}}")
     return tuple(_entry(path, number, item) for number, item in enumerate(value, 1))

@@ -32,11 +32,11 @@ from uwf_git.config.settings import (
     VARIABLE,
 )
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
+from uwf_git.values.documents import Document, ValuePath, decode, read_bytes
 from uwf_git.values.schema import value_at
-from uwf_git.values.yaml12 import Document, ValuePath, one_line
-from uwf_git.values.yaml_write import dump, scalar
+from uwf_git.values.yaml12 import dump, scalar
 
 _KEY_PART = re.compile(r'"([^"]*)"|([^."]+)')
 
@@ -256,7 +256,7 @@ def _with_entry_added(old: str, document: Document, path: ValuePath, value: Any)
 
 def _text(path: Path) -> str:
     try:
-        return yaml12.decode(yaml12.read_bytes(path), str(path))
+        return decode(read_bytes(path), str(path))
     except NotFound:
         return ""
 

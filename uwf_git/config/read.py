@@ -46,10 +46,10 @@ from uwf_git.config.settings import (
     parse_command,
 )
 from uwf_git.errors import Invalid, NotFound, Usage
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
 from uwf_git.values.amounts import parse_budget, parse_duration
-from uwf_git.values.yaml12 import Document, ValuePath, one_line
+from uwf_git.values.documents import Document, ValuePath
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row, RowProblem
@@ -355,10 +355,9 @@ def read_document(root: Path) -> Document:
     """The file's document; an empty one where there is no file."""
     path = root / FILE
     try:
-        data = yaml12.read_bytes(path)
+        return yaml12.read(path)
     except NotFound:
-        data = b""
-    return yaml12.load(data, str(path))
+        return yaml12.load("", str(path))
 
 
 def parse_config(document: Document, path: Path) -> tuple[Config, list[ConfigProblem]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import Usage
-from uwf_git.values.yaml12 import one_line
+from uwf_git.text import one_line
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row

@@ -13,7 +13,7 @@ from typing import Any
 
 from uwf_git.values.shape import Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.values.types import SUSPEND
-from uwf_git.values.yaml_write import dump
+from uwf_git.values.yaml12 import dump
 
 _SHOWN_VARIANTS = 6
 _DEEPEST = 4

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.kit.coerce import Plain
-from uwf_git.values.yaml12 import MAX_BYTES, InvalidYaml, ValuePath, load
+from uwf_git.values.documents import MAX_BYTES, InvalidYaml, ValuePath
+from uwf_git.values.yaml12 import load
 
 _MOST_PLACES = 50
 

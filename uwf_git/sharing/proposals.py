@@ -368,7 +368,7 @@ class _Files:
 
     def read(self, path: str) -> bytes:
         """A file's content. Raises NotFound, Invalid."""
-        from uwf_git.values.yaml12 import MAX_BYTES
+        from uwf_git.values.documents import MAX_BYTES
 
         folder = self._root
         *folders, name = path.split("/")

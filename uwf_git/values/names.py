@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from uwf_git.errors import Invalid
-from uwf_git.values.yaml12 import one_line
+from uwf_git.text import one_line
 
 MAX_CHARACTERS = 100
 # A loose ref is a file, and git writes `<name>.lock` beside it: 255 bytes is what file systems allow.

@@ -19,7 +19,7 @@ from uwf_git.values.ids import Hash, is_hash
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
-    from uwf_git.values.yaml12 import ValuePath
+    from uwf_git.values.documents import ValuePath
 
 REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -1,28 +1,38 @@
-"""YAML read by the 1.2 core schema, with the position of every value and hard limits.
+"""YAML 1.2: read by the core schema, with the position of every value and hard limits; and written.
 
 PyYAML scans; everything that gives text a meaning is here, because PyYAML's own follows YAML 1.1, in
 which `no`, `1:30` and `2024-01-01` are no strings. Only what JSON can hold comes out. Aliases and `<<`
 merges are expanded, so the values they make are counted: a few lines of nested aliases would otherwise
-become gigabytes.
+become gigabytes. What is written reads well and means the same to every reader, 1.1 ones included.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from uwf_git.errors import Invalid, NotFound, UwfError
+from uwf_git.errors import UwfError
+from uwf_git.text import one_line
 from uwf_git.values.cbor import MAX_INTEGER
+from uwf_git.values.documents import (
+    MAX_BYTES,
+    TOP,
+    Document,
+    InvalidYaml,
+    Mark,
+    ValuePath,
+    check_size,
+    decode,
+    read_bytes,
+)
 
-MAX_BYTES = 1 << 20
 MAX_VALUES = 20_000
 MAX_CHARACTERS = 4 * MAX_BYTES
 MAX_DEPTH = 100
-
-ValuePath = tuple[str | int, ...]
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -34,71 +44,17 @@ _INF = re.compile(r"[-+]?\.(inf|Inf|INF)", re.ASCII)
 _NAN = frozenset({".nan", ".NaN", ".NAN"})
 _MAY_BE_SPECIAL = frozenset("0123456789+-.~nNtTfF")
 
-# What YAML calls c-printable, turned round; the surrogates are refused by the UTF-8 decoder.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff\ud800-\udfff]")
+_PLAIN = re.compile(r"[A-Za-z_$/][\w$/.@+-]*(?: [\w$/.@+(][\w$/.@+,;()'-]*)*", re.ASCII)
+# Words that YAML 1.1 takes for booleans and nothing: other readers may still follow it.
+_OLD_WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+_LONGEST_PLAIN = 100
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 _CORE = "tag:yaml.org,2002:"
 _INCLUDE = "!include"
 
 
-class Mark(NamedTuple):
-    """Where something stands, both counted from 1. For a value out of an included file it is where
-    the `!include` stands, and `within` says where in that file, as `file:line:column`."""
-
-    line: int
-    column: int
-    within: str = ""
-
-
-TOP = Mark(1, 1)
-
-
-class InvalidYaml(Invalid):
-    """The text is no YAML that is accepted here. `problem` is the message without the position."""
-
-    def __init__(self, name: str, mark: Mark, problem: str, hint: str = "") -> None:
-        super().__init__(f"{one_line(name)}:{mark.line}:{mark.column}: {problem}", hint)
-        self.mark = mark
-        self.problem = problem
-
-
-class Document(NamedTuple):
-    """A read document. `data` is JSON-like. The other three are keyed by the path of a value: where it
-    stands, where its key stands, and the text of a scalar as it was written, before it got a type."""
-
-    name: str
-    data: Any
-    marks: Mapping[ValuePath, Mark]
-    keys: Mapping[ValuePath, Mark]
-    scalars: Mapping[ValuePath, str]
-
-    def mark(self, path: ValuePath) -> Mark:
-        """Where the value at path stands; of what isn't there, where its nearest ancestor does."""
-        return self._near(self.marks, path)
-
-    def key_mark(self, path: ValuePath) -> Mark:
-        """Where the key of the value at path stands; of a list's item, where the item does."""
-        return self.keys.get(path) or self.mark(path)
-
-    def raw(self, path: ValuePath) -> str | None:
-        """The text of the scalar at path: "1:30", "yes", "007". None for a collection or nothing."""
-        return self.scalars.get(path)
-
-    @staticmethod
-    def _near(marks: Mapping[ValuePath, Mark], path: ValuePath) -> Mark:
-        for length in range(len(path), -1, -1):
-            if (mark := marks.get(path[:length])) is not None:
-                return mark
-        return TOP
-
-
 Include = Callable[[str], "Document | str"]
-
-
-def one_line(text: str, at_most: int = 200) -> str:
-    """Text for the inside of a one-line message: control characters and line ends become `?`."""
-    shown = "".join(character if character.isprintable() else "?" for character in text)
-    return shown if len(shown) <= at_most else shown[: at_most - 1] + "…"
 
 
 def core(text: str) -> Any:
@@ -132,34 +88,9 @@ def is_json_number(value: Any) -> bool:
     return -MAX_INTEGER <= int(value) <= MAX_INTEGER
 
 
-def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
-    """A file's content. Raises NotFound, or Invalid for a folder, an unreadable or too large file."""
-    shown = one_line(str(path))
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"no file {shown}", "check the path") from None
-    except IsADirectoryError:
-        raise Invalid(f"{shown} is a folder, not a file", "name a file in it") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
-    if len(data) > limit:
-        raise Invalid(f"{shown} is larger than {_size(limit)}", "is it the file that was meant?")
-    return data
-
-
-def decode(data: bytes, name: str) -> str:
-    """UTF-8 text, a byte order mark dropped. Raises InvalidYaml for other encodings and for control
-    characters, which no YAML text and no prompt holds literally."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        mark = _position(data[: error.start].decode("utf-8", "replace"))
-        raise InvalidYaml(name, mark, "not UTF-8", "save the file as UTF-8") from None
-    _refuse_unprintable(text, name)
-    return text.removeprefix("\ufeff")
+def read(path: Path) -> Document:
+    """The document in a file. Raises NotFound, or Invalid for what can't be read or is no YAML."""
+    return load(read_bytes(path), str(path))
 
 
 def load(
@@ -168,21 +99,15 @@ def load(
     *,
     tolerant: bool = False,
     include: Include | None = None,
-    limit: int = MAX_BYTES,
 ) -> Document:
-    """Reads one document. Raises InvalidYaml with line and column (Invalid where the text is too long).
+    """The document in a text. Raises InvalidYaml with line and column (Invalid where the text is over 1 MiB).
 
     `name` stands in messages. `include` gives what `!include PATH` stands for; without it the tag is
     refused. With `tolerant`, for text that a model wrote, keys and numbers that JSON can't hold stay
     the strings they were written as. An empty text is the document None.
     """
-    if len(text) > limit:
-        raise Invalid(f"{one_line(name)} is larger than {_size(limit)}", "is it the file that was meant?")
-    if isinstance(text, bytes):
-        text = decode(text, name)
-    else:
-        _refuse_unprintable(text, name)
-        text = text.removeprefix("\ufeff")
+    check_size(text, name)
+    text = decode(text, name)
     builder = _Builder(name, tolerant, include)
     root = _compose(text, name)
     data = None if root is None else builder.value(root, (), 0)
@@ -430,7 +355,9 @@ class _Builder:
         if self._values > MAX_VALUES:
             self._refuse(mark, f"over {MAX_VALUES} values once aliases are expanded", "use fewer aliases")
         if self._characters > MAX_CHARACTERS:
-            self._refuse(mark, f"over {_size(MAX_CHARACTERS)} once aliases are expanded", "use fewer aliases")
+            self._refuse(
+                mark, f"over {MAX_CHARACTERS >> 20} MiB once aliases are expanded", "use fewer aliases"
+            )
 
     def _refuse_tag(self, node: _Node) -> NoReturn:
         tag = node.tag or ""
@@ -447,16 +374,6 @@ def _mark(mark: Any) -> Mark:
     return TOP if mark is None else Mark(mark.line + 1, mark.column + 1)
 
 
-def _position(before: str) -> Mark:
-    return Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
-
-
-def _refuse_unprintable(text: str, name: str) -> None:
-    if (match := _UNPRINTABLE.search(text)) is not None:
-        problem = f"control character U+{ord(match.group()):04X}"
-        raise InvalidYaml(name, _position(text[: match.start()]), problem, 'write it as an escape: "\\x1b"')
-
-
 def _syntax_hint(text: str, mark: Mark) -> str:
     lines = text.split("\n")
     line = lines[mark.line - 1] if mark.line <= len(lines) else ""
@@ -470,5 +387,73 @@ def _syntax_hint(text: str, mark: Mark) -> str:
     return ""
 
 
-def _size(count: int) -> str:
-    return f"{count // (1 << 20)} MiB" if count >= 1 << 20 else f"{count} bytes"
+def dump(value: Any) -> str:
+    """A JSON value as a YAML document in block style, keys in their order, ending in a newline.
+    `load` gives the same value back."""
+    lines: list[str] = []
+    _block(value, 0, lines)
+    return "\n".join(lines) + "\n"
+
+
+def scalar(value: Any) -> str:
+    """A value that is no collection, on one line."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if (
+        len(value) <= _LONGEST_PLAIN
+        and _PLAIN.fullmatch(value)
+        and value.casefold() not in _OLD_WORDS
+        and isinstance(core(value), str)
+    ):
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)
+    return _ODD.sub(lambda found: f"\\u{ord(found.group()):04x}", quoted)
+
+
+def _block(value: Any, indent: int, lines: list[str]) -> None:
+    """Appends a collection's lines; of anything else the one line."""
+    space = " " * indent
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            _entry(f"{space}{scalar(str(key))}:", item, indent, lines)
+    elif isinstance(value, list | tuple) and value:
+        for item in value:
+            if isinstance(item, dict | list | tuple) and item:
+                inner: list[str] = []
+                _block(item, indent + 2, inner)
+                lines.append(f"{space}- {inner[0].lstrip(' ')}")
+                lines += inner[1:]
+            else:
+                _entry(f"{space}-", item, indent, lines)
+    else:
+        _entry("", value, indent - 2, lines)
+
+
+def _entry(head: str, value: Any, indent: int, lines: list[str]) -> None:
+    """Appends what follows `head`, which is a key or a dash, or nothing at the top of a document."""
+    lead = head + " " if head else ""
+    if isinstance(value, dict | list | tuple):
+        if value:
+            lines.append(head)
+            _block(value, indent + 2, lines)
+        else:
+            lines.append(lead + ("{}" if isinstance(value, dict) else "[]"))
+    elif isinstance(value, str) and _reads_as_block(value):
+        body = value.removesuffix("\n")
+        lines.append(f"{lead}|{'-' if body == value else '+' if body.endswith(chr(10)) else ''}")
+        pad = " " * (indent + 2)
+        lines += [pad + line if line else "" for line in body.split("\n")]
+    else:
+        lines.append(lead + scalar(value))
+
+
+def _reads_as_block(text: str) -> bool:
+    """Whether a text can stand as a literal block: several lines, nothing that needs an escape."""
+    first = text.lstrip("\n")[:1]
+    return (
+        "\n" in text.rstrip("\n")
+        and first not in ("", " ", "\t")
+        and not text.startswith("\n")
+        and "\x85" not in text
+        and not _ODD.search(text)
+    )

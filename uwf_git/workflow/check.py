@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from uwf_git.text import one_line
+from uwf_git.values.documents import InvalidYaml
 from uwf_git.values.types import DEFAULT_STATUS, END, START, SUSPEND, USER
-from uwf_git.values.yaml12 import InvalidYaml, one_line
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.findings import Finding, Findings
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
+from uwf_git.text import one_line
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import hash_of
 from uwf_git.values.types import DEFAULT_STATUS, META, workflow_type
-from uwf_git.values.yaml12 import one_line
 from uwf_git.workflow.check import EFFECTS, Finding, examine
 from uwf_git.workflow.draft import Draft, DraftEdge
 from uwf_git.workflow.source import Source

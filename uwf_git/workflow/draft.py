@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from uwf_git.text import one_line
 from uwf_git.values.amounts import parse_budget
+from uwf_git.values.documents import ValuePath
 from uwf_git.values.names import name_problem
 from uwf_git.values.types import DEFAULT_STATUS, END, START
-from uwf_git.values.yaml12 import ValuePath, one_line
 from uwf_git.workflow.findings import Findings
 
 VERSION = 1

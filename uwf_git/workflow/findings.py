@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from uwf_git.text import closest, nearest
-from uwf_git.values.yaml12 import Document, Mark, ValuePath, one_line
+from uwf_git.text import closest, nearest, one_line
+from uwf_git.values.documents import Document, Mark, ValuePath
 
 Severity = Literal["error", "warning"]
 

@@ -14,12 +14,12 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
-from uwf_git.text import closest, nearest
+from uwf_git.text import closest, nearest, one_line
 from uwf_git.values import cbor
+from uwf_git.values.documents import ValuePath
 from uwf_git.values.schema import DIALECT, Schema, check_schema, path_of, subschemas, value_at
 from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.values.types import SUSPEND
-from uwf_git.values.yaml12 import ValuePath, one_line
 
 _MOST = 50
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")

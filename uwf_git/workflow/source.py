@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
-from uwf_git.values.yaml12 import Document, one_line
+from uwf_git.values.documents import Document, decode, read_bytes
 
 DATA_SUFFIXES = (".yaml", ".yml", ".json")
 MAX_INCLUDES = 64
@@ -38,7 +38,7 @@ def read_source(path: Path) -> Source:
     """Reads a workflow file and what it includes. Raises NotFound, or Invalid for what can't be read
     or is no YAML; whether it is a workflow is for `check`."""
     try:
-        text = yaml12.read_bytes(path)
+        text = read_bytes(path)
     except NotFound as error:
         raise NotFound(error.message, _neighbour(path) or error.hint) from None
     folder = path.parent.resolve()
@@ -49,7 +49,7 @@ def read_source(path: Path) -> Source:
             raise Invalid(f"!include {relative} leads outside the folder", "copy the file beside the YAML")
         if target.exists() and not target.is_file():
             raise Invalid(f"!include {relative} is not a file")
-        return yaml12.read_bytes(target)
+        return read_bytes(target)
 
     return parse_source(text, str(path), include)
 
@@ -100,7 +100,7 @@ class _Loader:
         if path.lower().endswith(DATA_SUFFIXES):
             return yaml12.load(data, path, include=self.relative_to(path))
         # The same workflow has one hash wherever it was checked out.
-        return yaml12.decode(data, path).replace("\r\n", "\n")
+        return decode(data, path).replace("\r\n", "\n")
 
 
 def _inside(folder: str, path: str) -> str:

@@ -83,8 +83,7 @@ def _parse_name(args: Sequence[str]) -> Options:
 
 
 def _row(ctx: Context) -> Row:
-    from uwf_git.text import nearest
-    from uwf_git.values.yaml12 import one_line
+    from uwf_git.text import nearest, one_line
 
     name = ctx.options.name
     if name in ctx.config.broken_clis:
