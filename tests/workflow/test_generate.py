@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from uwf_git.errors import Invalid
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.schema import Schema
-from uwf_git.workflow.made_up import Hints, generate, hints_of, variants
+from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.pattern import matching
 
 HASH = Hash("0000000000000")
@@ -180,12 +181,12 @@ def test_every_status_boolean_and_branch_has_its_turn() -> None:
     assert pairs == [("a", True), ("b", True), ("a", False), ("b", False)]
 
 
-def test_turns_go_round_the_variants_and_differ_in_their_texts() -> None:
+def test_turns_have_the_same_variants_in_other_texts() -> None:
     schema = Schema(SCHEMAS["plain"])
-    made = [generate(schema, turn) for turn in range(4)]
-    assert [value["ok"] for value in made] == [True, False, True, False]
-    assert len({value["text"] for value in made}) == 4
-    assert made == [generate(schema, turn) for turn in range(4)]
+    made = [list(variants(schema, turn)) for turn in range(4)]
+    assert all([value["ok"] for value in turn] == [True, False] for turn in made)
+    assert len({turn[0]["text"] for turn in made}) == 4
+    assert made == [list(variants(schema, turn)) for turn in range(4)]
 
 
 def test_thorough_variants_leave_out_what_is_optional_and_vary_sizes() -> None:
@@ -235,9 +236,9 @@ def test_what_conditions_compare_with_is_tried() -> None:
 
 def test_a_reference_is_the_one_given_and_else_named_as_missing() -> None:
     schema = Schema({"properties": {"of": {"type": "string", "format": "cas_ref"}}, "required": ["of"]})
-    assert generate(schema, reference=HASH) == {"of": HASH}
+    assert next(variants(schema, reference=HASH)) == {"of": HASH}
     with pytest.raises(Invalid, match=r"at /of: it wants the hash of a node"):
-        generate(schema)
+        next(variants(schema))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +267,7 @@ def test_a_reference_is_the_one_given_and_else_named_as_missing() -> None:
 )
 def test_what_can_not_be_made_is_told_with_its_place(schema: dict[str, Any], place: str) -> None:
     with pytest.raises(Invalid, match="no valid value could be made up") as caught:
-        generate(Schema(schema))
+        next(variants(Schema(schema)))
     assert place in caught.value.message
     assert "script" in caught.value.hint
 
@@ -315,7 +316,7 @@ schemas = st.recursive(
 def test_whatever_is_made_obeys_its_schema(payload: Any) -> None:
     schema = Schema(payload)
     try:
-        found = list(variants(schema, thorough=True, most=8))
+        found = list(islice(variants(schema, thorough=True), 8))
     except Invalid:
         assume("allOf" in json.dumps(payload))  # two parts of it may contradict each other
         return

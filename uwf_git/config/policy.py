@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
@@ -230,5 +230,4 @@ def _unknown(key: Any, known: Sequence[str], of_role: bool) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = "".join(each if each.isprintable() else "�" for each in str(value)[:60])
-    return f'"{text}"'
+    return f'"{one_line(str(value), 60)}"'

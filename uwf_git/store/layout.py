@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
+from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.kinds import status_of
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
@@ -53,8 +53,6 @@ def is_shared_ref(name: str) -> bool:
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
             if prefix == WORKFLOWS:
-                from uwf_git.values.names import name_problem
-
                 return name_problem(rest) is None
             if prefix == FOLDED:
                 return _MONTH.fullmatch(rest) is not None

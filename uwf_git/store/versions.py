@@ -14,7 +14,7 @@ from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.nodes import Store
 from uwf_git.text import nearest
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.types import BUILTIN, is_kind, workflow_type
 
@@ -141,8 +141,6 @@ class Registry:
         raise NotFound(f"no workflow {node}", "see: uwf workflow list")
 
     def _ref(self, name: str) -> Oid | None:
-        from uwf_git.values.names import name_problem
-
         return None if name_problem(name) else self._repository.ref(layout.WORKFLOWS + name)
 
     def write(self, compiled: Compiled, parents: Sequence[Oid]) -> Oid:

@@ -1,4 +1,8 @@
-"""Identifiers: node hashes and thread ids, both Crockford Base32, both parsed here and only here."""
+"""Identifiers: node hashes and thread ids, both Crockford Base32, both parsed here and only here; and which names
+workflows and roles may have.
+
+A workflow's name is a component of a ref, a role's one of a tree path, and both stand in command lines.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,11 @@ ThreadId = NewType("ThreadId", str)
 _HASH = re.compile(f"[0-9A-F][{ALPHABET}]{{12}}", re.ASCII)
 _THREAD = re.compile(f"[0-7][{ALPHABET}]{{25}}", re.ASCII)
 _PREFIX = re.compile(f"[{ALPHABET}]+", re.ASCII)
+
+_NAME = re.compile(r"\w[\w.-]*")
+_MOST_CHARACTERS = 100
+# A loose ref is a file, and git writes `<name>.lock` beside it: 255 bytes is what file systems allow.
+_MOST_BYTES = 200
 
 
 def crockford13(digest: int) -> Hash:
@@ -70,14 +79,6 @@ def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
     return ThreadId(thread[:10] + "".join(ALPHABET[(digest >> shift) & 31] for shift in range(75, -1, -5)))
 
 
-def thread_time(thread: ThreadId) -> int:
-    """When the thread was started or forked, in Unix milliseconds: the ULID's first 48 bits."""
-    value = 0
-    for character in thread[:10]:
-        value = value * 32 + ALPHABET.index(character)
-    return value
-
-
 def complete(prefix: str, known: Iterable[str], what: str) -> str:
     """The one id in `known` that begins with `prefix`, any case. Raises NotFound or Usage."""
     upper = prefix.strip().upper()
@@ -90,3 +91,17 @@ def complete(prefix: str, known: Iterable[str], what: str) -> str:
         raise NotFound(f"no {what} {prefix}", "")
     shown = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
     raise Usage(f"{what} {prefix} is ambiguous: {shown}", "give more characters")
+
+
+def name_problem(name: str) -> str | None:
+    """Why a name can't be a workflow's or a role's, or None. Letters and digits of any script, `_`,
+    `.` and `-` make a name; what git refuses in a ref is refused here."""
+    if not name:
+        return "is empty"
+    if len(name) > _MOST_CHARACTERS or len(name.encode("utf-8", "replace")) > _MOST_BYTES:
+        return f"is longer than {_MOST_CHARACTERS} characters"
+    if not _NAME.fullmatch(name):
+        return "may have letters, digits, _ . - and begin with a letter or digit"
+    if ".." in name or name.endswith((".", ".lock")) or name.casefold().endswith(".lock"):
+        return 'may hold no "..", and end neither in "." nor in ".lock"'
+    return None

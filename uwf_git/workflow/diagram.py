@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from uwf_git.text import printable, shortened
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, Transition, Workflow
 from uwf_git.values.types import END, START
@@ -176,11 +177,7 @@ def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def _flat(text: str, at_most: int) -> str:
     """On one line, without control characters: neither a break nor a colour survives."""
-    words = " ".join(text.split())
-    shown = "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in words
-    )
-    return shown if len(shown) <= at_most else shown[: at_most - 1] + "…"
+    return shortened(printable(" ".join(text.split())), at_most)
 
 
 def _mermaid(text: str) -> str:

@@ -20,7 +20,7 @@ from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from uwf_git.errors import Invalid, LimitExceeded
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.timelimit import MemoryExceeded, TimeExceeded, time_limit
 
 SECONDS = 2.0
@@ -101,7 +101,8 @@ def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) ->
         reason = error.reason
         kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
     raise kind(
-        f"expression {_shown(text)}: {reason}", "see which step brings it about: uwf workflow rehearse NAME"
+        f'expression "{one_line(text, 100)}": {reason}',
+        "see which step brings it about: uwf workflow rehearse NAME",
     )
 
 
@@ -160,21 +161,11 @@ def _problem(error: BaseException) -> _Unusable:
     if isinstance(last, ZeroDivisionError):
         return _Unusable("divides by zero")
     if not isinstance(last, _library().JException):
-        return _Unusable(_shortened(f"fails with {type(last).__name__}: {last}"))
+        return _Unusable(one_line(f"fails with {type(last).__name__}: {last}"))
     place = f" at character {last.location}" if last.location > 0 else ""
     if last.error in ("T1005", "T1006"):
         return _Unusable(f"calls something that is no function{place}")
-    return _Unusable(_shortened(f"{last}{place}"))
-
-
-def _shortened(message: str) -> str:
-    line = " ".join(message.split())
-    return line if len(line) <= 200 else line[:200] + "…"
-
-
-def _shown(text: str) -> str:
-    line = " ".join(text.split())
-    return f'"{line}"' if len(line) <= 100 else f'"{line[:100]}…"'
+    return _Unusable(one_line(f"{last}{place}"))
 
 
 @cache

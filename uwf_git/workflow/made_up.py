@@ -91,30 +91,23 @@ Place = tuple[str | int, ...]
 """Where in the value; names that begin with NUL are choices that have no place of their own."""
 
 
-def generate(schema: Schema, turn: int = 0, hints: Hints = NO_HINTS, reference: Hash | None = None) -> Any:
-    """The turn-th of the variants, counted round and round. `turn` also stands in the texts. `reference`
-    is used where the schema wants the hash of a node. Raises Invalid, naming the place in the schema,
-    where no valid value could be made."""
-    found = list(variants(schema, turn, hints, reference))
-    return found[turn % len(found)]
-
-
 def variants(
     schema: Schema,
     turn: int = 0,
     hints: Hints = NO_HINTS,
     reference: Hash | None = None,
     thorough: bool = False,
-    most: int = MOST_VARIANTS,
 ) -> Iterator[Any]:
-    """Distinct valid values, the plainest first, at least one. Raises Invalid, as `generate`."""
+    """Distinct valid values, the plainest first, at least one and at most 48. `turn` stands in the texts;
+    `reference` is used where the schema wants the hash of a node. Raises Invalid, naming the place in the schema,
+    where no valid value could be made."""
     limit = _PRESENCE if thorough else _ROUTING
     waiting: list[tuple[int, int, dict[Place, int], Place | None]] = [(0, 0, {}, None)]
     seen: set[str] = set()
     reason = ""
     count = 0
     for _ in range(_MOST_TRIES):
-        if not waiting or len(seen) >= most:
+        if not waiting or len(seen) >= MOST_VARIANTS:
             break
         cost, _, picks, last = heapq.heappop(waiting)
         maker = _Maker(schema.payload, turn, hints, reference, picks)

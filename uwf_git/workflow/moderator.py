@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
-from uwf_git.text import nearest
+from uwf_git.text import nearest, shortened
 from uwf_git.values.kinds import Start, StepContext, Transition, Workflow, asks_human, status_of
 from uwf_git.values.types import END, START, USER
 from uwf_git.workflow.expression import Frozen, holds
@@ -199,7 +199,7 @@ def _answered(workflow: Workflow, steps: Sequence[StepContext]) -> Next:
     output = steps[-1].output
     answer = output.get("answer") if isinstance(output, dict) else None
     if not isinstance(answer, str):
-        raise Invalid(f"the user's answer to {asking} is not {{answer: text}}: {_brief(output)}")
+        raise Invalid(f"the user's answer to {asking} is not {{answer: text}}: {brief(output)}")
     return Next(asking, answer)
 
 
@@ -254,12 +254,12 @@ def _no_transition(workflow: Workflow, source: str, output: Any, edges: Sequence
     if statuses:
         tried.append("status " + ", ".join(statuses))
     if source != START:
-        where += f" with the output {_brief(output)}"
+        where += f" with the output {brief(output)}"
     return NoTransition(
         f"{where}; tried: {'; '.join(tried)}", f"give {source} an edge without a condition, or a `_` status"
     )
 
 
-def _brief(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 200 else text[:200] + "…"
+def brief(value: Any) -> str:
+    """The beginning of a JSON value, for a message."""
+    return shortened(json.dumps(value, ensure_ascii=False), 200)

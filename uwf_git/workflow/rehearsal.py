@@ -8,8 +8,6 @@ same workflow always reports the same.
 
 from __future__ import annotations
 
-import json
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,7 +20,7 @@ from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, START, SUSPEND, USER
 from uwf_git.workflow.check import can_end, reachable
 from uwf_git.workflow.made_up import Hints, hints_of, variants
-from uwf_git.workflow.moderator import Chosen, choose, describe, follow
+from uwf_git.workflow.moderator import Chosen, brief, choose, describe, follow
 
 MAX_STEPS = 2_000
 SECONDS = 30.0
@@ -411,11 +409,11 @@ class _Walk:
 
     def _check_condition(self, name: str) -> None:
         expression = self._workflow.conditions[name].expression
-        shown = re.sub(r"\s+", " ", expression).strip()
+        shown = " ".join(expression.split())
         if not self._true[name] and self._false[name]:
-            self._add("condition-never-true", name, f"condition {name} was never true: {_brief(shown)}")
+            self._add("condition-never-true", name, f"condition {name} was never true: {brief(shown)}")
         if self._true[name] and not self._false[name]:
-            self._add("condition-never-false", name, f"condition {name} was never false: {_brief(shown)}")
+            self._add("condition-never-false", name, f"condition {name} was never false: {brief(shown)}")
 
     def _why(self, source: str, position: int) -> str:
         edge = self._workflow.graph[source][position]
@@ -430,8 +428,3 @@ class _Walk:
 
 def _step(role: str, output: Any) -> StepContext:
     return StepContext(_NODE, role, output, _NODE, "uwf-rehearse")
-
-
-def _brief(text: str) -> str:
-    shown = json.dumps(text, ensure_ascii=False)
-    return shown if len(shown) <= 200 else shown[:200] + "…"

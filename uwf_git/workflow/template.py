@@ -19,6 +19,7 @@ from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from uwf_git.errors import Invalid, LimitExceeded
+from uwf_git.text import one_line
 from uwf_git.timelimit import MemoryExceeded, TimeExceeded, time_limit
 
 SECONDS = 2.0
@@ -49,7 +50,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
     except _Unusable as error:
         reason = error.reason
         kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
-    raise kind(f"template {_shown(template)}: {reason}", _HINT)
+    raise kind(f'template "{one_line(template, 100)}": {reason}', _HINT)
 
 
 def variables_of(template: str) -> set[tuple[str, ...]]:
@@ -62,7 +63,7 @@ def variables_of(template: str) -> set[tuple[str, ...]]:
             return {piece for piece in pieces if isinstance(piece, tuple)}
         found = _guarded(lambda: _parse(template).analyze().globals.values())
     except _Unusable as error:
-        raise Invalid(f"template {_shown(template)}: {error.reason}", _HINT) from None
+        raise Invalid(f'template "{one_line(template, 100)}": {error.reason}', _HINT) from None
     return {path for paths in found for each in paths if (path := _path(each.segments))}
 
 
@@ -153,11 +154,6 @@ def _path(segments: Any) -> tuple[str, ...]:
     return tuple(path)
 
 
-def _shown(template: str) -> str:
-    line = " ".join(template.split())
-    return f'"{line}"' if len(line) <= 100 else f'"{line[:100]}…"'
-
-
 def _guarded(work: Callable[[], _T]) -> _T:
     """What `work` returns, within the limits. Whatever it raises becomes _Unusable."""
     from liquid.exceptions import (
@@ -187,9 +183,9 @@ def _guarded(work: Callable[[], _T]) -> _T:
     except LiquidError as error:
         place = error.context()
         where = f" (line {place[0]}, column {place[1] + 1})" if place else ""
-        reason = " ".join(str(error.message).split())[:200] + where
+        reason = one_line(str(error.message)) + where
     except Exception as error:
-        reason = f"fails with {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        reason = f"fails with {type(error).__name__}: {one_line(str(error))}"
     raise kind(reason)
 
 
