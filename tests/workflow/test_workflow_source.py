@@ -306,12 +306,13 @@ def test_a_good_name_is_one_git_takes(name: str) -> None:
 def test_a_name_that_git_or_a_shell_would_trip_over_is_refused(name: str) -> None:
     assert name_problem(name)
     for where in ("name: minimal", "worker"):
-        with pytest.raises(Invalid):
+        with pytest.raises(Invalid) as caught:
             compiled(
                 MINIMAL.replace(
                     where, where.replace("minimal", json.dumps(name)).replace("worker", json.dumps(name))
                 )
             )
+        assert "\n" not in caught.value.message and "\x1b" not in caught.value.message
 
 
 @given(st.text(max_size=30))

@@ -1,18 +1,16 @@
 """Secrets, and taking them out of what is about to be hashed.
 
-What is in a node can't be taken back once it is pushed, so secrets are replaced before hashing. Known are
-the values in the storage root's `.env`, and of the variables that `apiKeyEnv` and the list `secrets` of the
-configuration name. Such a value is also found where it stands escaped in JSON, quoted in a URL, or in
-base64, alone or within something longer (an Authorization header). Other people's secrets are recognised by
-their look alone: `token_shapes`.
+What is in a node can't be taken back once it is pushed, so secrets are replaced before hashing.
 
-Secrets known by their look: the tokens that services issue, keys in PEM, credentials in headers and URLs.
+Known by value are those in the storage root's `.env`, and of the variables that `apiKeyEnv` and the list
+`secrets` of the configuration name. Such a value is also found where it stands escaped in JSON, quoted in a
+URL, or in base64, alone or within something longer (an Authorization header).
 
-Each shape has marks, one of which stands in every token of it. They are searched for as constants, and only
-where one stands its expression is tried: most texts cost a few such searches. No expression reads a part of
-a text over and over: runs are taken possessively, and none begins within a run of another try.
-
-What merely looks random is none: hashes, ids of nodes and commits, UUIDs, images in base64 stay.
+Other secrets are recognised by their look: the tokens that services issue, keys in PEM, credentials in
+headers and URLs. Each shape has marks, one of which stands in every token of it. Only where a mark stands is
+the shape's expression tried, so most texts cost a few searches for constants. No expression reads a part of
+a text twice: runs are taken possessively, and none begins within a run of another try. What merely looks
+random is no secret: hashes, ids of nodes and commits, UUIDs, images in base64 stay.
 """
 
 from __future__ import annotations

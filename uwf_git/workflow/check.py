@@ -2,9 +2,8 @@
 but can't work when it runs.
 
 An error keeps the workflow from being registered, because a thread would get stuck or never get
-anywhere. A warning is probably a slip, but a run may well end without meeting it.
-
-Which roles a graph reaches, and from which there is a way to `$END`.
+anywhere. A warning is probably a slip, but a run may well end without meeting it. Rehearsal asks the same of
+a graph: which roles it reaches, and from which there is a way to `$END`.
 """
 
 from __future__ import annotations
@@ -24,6 +23,10 @@ from uwf_git.workflow.source import Source, read_source
 __all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
 
 EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
+"""Codes of what is often only the effect of another mistake."""
+
+Graph = Mapping[str, Iterable[str]]
+"""The targets of the edges of a role or $START."""
 
 _START_VARIABLES = ("prompt", "workflow")
 _ROLE_LITERAL = re.compile(r"""\brole\s*=\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
@@ -53,6 +56,8 @@ def examine(source: Source) -> tuple[Draft, list[Finding]]:
 
 
 class _Checker:
+    """One check of a draft."""
+
     def __init__(self, draft: Draft, findings: Findings) -> None:
         self._draft = draft
         self._findings = findings
@@ -357,9 +362,6 @@ class _Checker:
                     f'from "{role.name}" there is no way to {END}',
                     f"give one of its edges role: {END}",
                 )
-
-
-Graph = Mapping[str, Iterable[str]]
 
 
 def reachable(graph: Graph, start: str = START) -> set[str]:

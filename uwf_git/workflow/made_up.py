@@ -1,13 +1,11 @@
-"""What the outputs of a role are compared with: made-up outputs that know it reach every edge.
-
-Valid values made up from a JSON Schema, the same ones every time.
+"""Outputs made up from a role's schema: valid ones, the same every time, that reach every edge of the role.
 
 A value is the outcome of choices: which status, which branch of a `oneOf`, true or false. The plainest
 value takes the first of each; the others differ from it in one choice, then in two, and so on, those
 that routing depends on first. Thorough variants also leave out optional fields, vary numbers and lengths,
 and try the literals that the workflow's conditions compare with.
 
-Every value is checked against its schema before anybody sees it, so the way it is made may be rough.
+Every value is checked against its schema before it is returned, so the way it is made may be rough.
 """
 
 from __future__ import annotations
@@ -26,9 +24,40 @@ from uwf_git.values.schema import REFERENCE_FORMATS, Schema, property_schemas
 from uwf_git.values.shape import resolve
 from uwf_git.workflow.pattern import matching
 
-_MOST = 12
+MOST_VARIANTS = 48
+SECONDS = 5.0
+_MOST_LITERALS = 12
+_MOST_TRIES = 400
+_DEEP = 6
+_DEEPEST = 30
+_MOST_ITEMS = 50
+_MOST_TEXT = 5_000
+
+# How far a choice is from what routing depends on.
+_ROUTING, _EXAMPLE, _LITERAL, _SIZE, _PRESENCE = 1, 3, 5, 6, 7
+
 _TEXT_IN_EXPRESSION = re.compile(r""""((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'""")
 _NUMBER_IN_EXPRESSION = re.compile(r"(?<![\w.$])\d{1,15}(?:\.\d{1,15})?(?![\w.])")
+
+_FORMATS = {
+    "date": "2025-01-01",
+    "date-time": "2025-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "duration": "P1D",
+    "email": "somebody@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "uri-reference": "/",
+    "iri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+    "json-pointer": "/",
+    "regex": ".*",
+}
+
+Place = tuple[str | int, ...]
+"""Where in the value; names that begin with NUL are choices that have no place of their own."""
 
 
 class Hints(NamedTuple):
@@ -55,40 +84,9 @@ def hints_of(workflow: Workflow, role: str) -> Hints:
     known = {"", *workflow.roles}
     return Hints(
         tuple(edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None),
-        tuple(dict.fromkeys(text for text in texts if text not in known))[:_MOST],
-        tuple(dict.fromkeys(int(each) if each.is_integer() else each for each in numbers))[:_MOST],
+        tuple(dict.fromkeys(text for text in texts if text not in known))[:_MOST_LITERALS],
+        tuple(dict.fromkeys(int(each) if each.is_integer() else each for each in numbers))[:_MOST_LITERALS],
     )
-
-
-MOST_VARIANTS = 48
-SECONDS = 5.0
-_MOST_TRIES = 400
-_DEEP = 6
-_DEEPEST = 30
-_MOST_ITEMS = 50
-_MOST_TEXT = 5_000
-
-# How far a choice is from what routing depends on.
-_ROUTING, _EXAMPLE, _LITERAL, _SIZE, _PRESENCE = 1, 3, 5, 6, 7
-
-_FORMATS = {
-    "date": "2025-01-01",
-    "date-time": "2025-01-01T00:00:00Z",
-    "time": "00:00:00Z",
-    "duration": "P1D",
-    "email": "somebody@example.com",
-    "hostname": "example.com",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "uri": "https://example.com/",
-    "uri-reference": "/",
-    "iri": "https://example.com/",
-    "uuid": "00000000-0000-4000-8000-000000000000",
-    "json-pointer": "/",
-    "regex": ".*",
-}
-Place = tuple[str | int, ...]
-"""Where in the value; names that begin with NUL are choices that have no place of their own."""
 
 
 def variants(

@@ -1,8 +1,8 @@
-"""What is wrong with a role's schema: no JSON Schema at all, references that lead nowhere, patterns
-that don't compile, and slips that JSON Schema lets pass as annotations.
+"""The schema of a role's output: what is wrong with it, and what the role can answer by it.
 
-What a role can answer, as far as its schema says: which statuses, and which variables an edge's
-template may use after it.
+Wrong are what is no JSON Schema at all, references that lead nowhere, patterns that don't compile, and slips
+that JSON Schema lets pass as annotations. What a role can answer is which statuses, and which variables an
+edge's template may use after it, as far as the schema says.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from uwf_git.values.schema import DIALECT, Schema, check_schema, path_of, subsch
 from uwf_git.values.shape import MOST_VARIANTS, Field, Variant, choices, resolve, types, variants, variants_of
 from uwf_git.values.types import SUSPEND
 
-_MOST = 50
-TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+HUMAN = frozenset(("needs_input", SUSPEND))
+"""The statuses of an output that asks a human."""
+
+_MOST_PROBLEMS = 50
+_TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _VOCABULARIES = (
     "core",
     "applicator",
@@ -46,7 +49,7 @@ class SchemaProblem(NamedTuple):
 
 
 def schema_problems(schema: Any) -> list[SchemaProblem]:
-    """Everything that is wrong with a schema; empty when it can be a role's."""
+    """What is wrong with a schema, at most 50 problems; empty when it can be a role's."""
     try:
         schema = cbor.normalise(schema)
         broken = check_schema(schema)
@@ -55,7 +58,7 @@ def schema_problems(schema: Any) -> list[SchemaProblem]:
     if broken:
         return [_explained(schema, path_of(schema, problem.path), problem.message) for problem in broken]
     each_problem = (problem for path, each in subschemas(schema) for problem in _in_one(schema, path, each))
-    found = list(islice(each_problem, _MOST))
+    found = list(islice(each_problem, _MOST_PROBLEMS))
     if not any(problem.is_error for problem in found):
         try:
             Schema(schema).problems({})  # the only way to notice references that go round in circles
@@ -116,10 +119,10 @@ def _keywords() -> tuple[str, ...]:
 def _explained(schema: Any, path: ValuePath, message: str) -> SchemaProblem:
     value = value_at(schema, path)
     if path and path[-1] == "type" and isinstance(value, str):
-        hint = nearest(value, TYPES) or "types: " + ", ".join(TYPES)
+        hint = nearest(value, _TYPES) or "types: " + ", ".join(_TYPES)
         return SchemaProblem(path, True, f'type "{one_line(value, 40)}" is unknown', hint)
     hint = ""
-    if isinstance(value, str) and value in TYPES:
+    if isinstance(value, str) and value in _TYPES:
         hint = f"write {{type: {value}}}"
     elif path and path[-1] == "required" and isinstance(value, bool):
         hint = "required is a list of names, beside properties"
@@ -153,13 +156,10 @@ def _pattern_problem(pattern: str) -> str | None:
     return None
 
 
-HUMAN = frozenset(("needs_input", SUSPEND))
-
-
 class Answers(NamedTuple):
-    """`statuses` are the values the schema lists, in its order. `free` means that other texts may come
-    too; `silent` that there may be no status at all. `known` is False where the schema is too intricate
-    or too open to say anything."""
+    """What a role can answer. `statuses` are the values that its schema lists, in its order. `free` means that
+    any other text can be a status too; `silent` that an answer may have no status. `known` is False where the schema
+    is too intricate or too open to say anything."""
 
     schema: Any
     variants: tuple[Variant, ...]
@@ -169,7 +169,7 @@ class Answers(NamedTuple):
     known: bool
 
     def has(self, variable: tuple[str, ...], status: str | None) -> bool:
-        """Whether an answer (with that status, where one is given) may hold the variable."""
+        """Whether an answer can hold the variable; with a `status`, whether an answer of that status can."""
         if not self.known:
             return True
         fitting = [
