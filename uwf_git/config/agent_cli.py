@@ -141,7 +141,7 @@ class Row(NamedTuple):
 
 
 def parse_path(text: str) -> Path | None:
-    """The steps of a path; None where it is none."""
+    """The steps of a path such as `.a[0].b`; None for a text that is no path."""
     if text == ".":
         return ()
     steps: list[str | int] = []
@@ -165,14 +165,15 @@ class RowProblem(NamedTuple):
 
 
 def parse_row(value: Any, name: str = "") -> tuple[Row, list[RowProblem]]:
-    """The row that a mapping says, and what is wrong with it, what is missing last. What is wrong is left out."""
+    """The row that a mapping says, without the parts that are wrong, and what is wrong with it, what is missing
+    last."""
     reader = _Reader()
     row = reader.row(value, name)
     return row, sorted(reader.problems, key=lambda problem: problem.missing)
 
 
 class _Reader:
-    """Reads a row; what is wrong is noted."""
+    """Reads a row and notes what is wrong with it."""
 
     def __init__(self) -> None:
         self.problems: list[RowProblem] = []

@@ -38,7 +38,7 @@ SHIPPED = {
 
 
 def plugins() -> dict[str, EntryPoint]:
-    """What installed packages bring, by name. Names that ship are ours."""
+    """The agents that installed packages bring, by name. They can't take the name of one that ships."""
     from importlib.metadata import entry_points
 
     return {each.name: each for each in entry_points(group=GROUP) if each.name not in SHIPPED}
@@ -50,7 +50,7 @@ def plugin_names() -> list[str]:
 
 
 def full_name(command: str) -> str:
-    """The name of a shipped agent where a command is its short one, such as `codex`; else the command itself."""
+    """`uwf-codex` for `codex`, as for every agent that ships; any other command as it is."""
     return f"uwf-{command}" if f"uwf-{command}" in SHIPPED else command
 
 

@@ -40,7 +40,7 @@ Globs = tuple[str, ...]
 class ToolPolicy(NamedTuple):
     """What is allowed. `allow`, `allow_hosts` and `permissions` hold one list of globs for each place that
     gave one, and a name has to match in every list; `()` is no list at all, `((),)` one that matches
-    nothing. Of a switch, None means that nobody said anything."""
+    nothing. A switch is None where no place sets it."""
 
     allow: tuple[Globs, ...] = ()
     deny: Globs = ()
@@ -110,8 +110,8 @@ def _mounts(writable: bool, workflow: bool) -> str:
 
 
 def parse_policy(value: Any, *, of_role: bool = False) -> tuple[ToolPolicy, list[str]]:
-    """The policy that a `tools` mapping says, and what is wrong with it, a line each. What is wrong counts
-    as the strictest it may have meant. With `of_role` it is a workflow's, which can only tighten."""
+    """The policy that a `tools` mapping says, and what is wrong with it, a line each. A wrong value counts as the
+    strictest one that may have been meant. With `of_role` the mapping is a workflow's, which can only tighten."""
     if value is None:
         return ToolPolicy(), []
     if not isinstance(value, Mapping):
@@ -142,8 +142,8 @@ def parse_policy(value: Any, *, of_role: bool = False) -> tuple[ToolPolicy, list
 
 
 def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, role: ToolPolicy | None = None) -> ToolPolicy:
-    """What all of them allow: the configuration's for every agent, that for this agent, and the role's. A
-    switch is on where the configuration says so and nobody says no; of the role only a no counts."""
+    """What all of them allow: the configuration's policy for every agent, its policy for this agent, and the
+    role's. A switch is on where the configuration switches it on and none of them off; a role can only switch off."""
     given = [policy for policy in (local, agent) if policy is not None]
     narrowing = [*given, role] if role is not None else given
     return ToolPolicy(
@@ -207,7 +207,7 @@ def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
 
 
 def _misspelt(name: str) -> str:
-    """A hint where a name can't be one of a tool: no glob, not of MCP, and not one of ours."""
+    """A hint for a name that no tool can have: it is no glob, not of an MCP server, and not in STANDARD."""
     if name in STANDARD or any(sign in name for sign in "*?[/"):
         return ""
     return nearest(name, STANDARD) or "tools are: " + ", ".join(STANDARD)

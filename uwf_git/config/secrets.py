@@ -37,8 +37,8 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@?#]*", re.IGNORECASE)
 
 
 class Secrets(dict[str, str]):
-    """Secret values by variable name. `overridden` are those of `.env` that the real environment
-    overrides: nobody uses them, but they are no less secret."""
+    """Secret values by variable name. `overridden` are those of `.env` that the real environment overrides: they
+    are not used, but secret all the same."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,8 +151,8 @@ def told(redactions: Iterable[Mapping[str, Any]] | int) -> str:
 
 
 def _worth_hiding(value: str) -> bool:
-    """Not a setting that merely stands beside the secrets: a short or common word, a plain number, a
-    path, or an address without anything private in it."""
+    """Whether a value is secret rather than a setting beside the secrets: a short or common word, a plain number,
+    a path, or an address without anything private in it."""
     if len(value) < SHORTEST or value.lower() in _COMMON or value.isspace():
         return False
     if value.startswith(("/", "~/", "./")) and " " not in value and Path(value).expanduser().exists():
@@ -197,8 +197,8 @@ _AZ = "[A-Za-z0-9_~.-]"
 
 
 class Shape(NamedTuple):
-    """A kind of secret. `pattern` is tried `back` characters before each of the marks. Of what it finds,
-    group 1 stays where there is one. `judge` says whether the rest is worth hiding."""
+    """A kind of secret. `pattern` is tried `back` characters before each of the marks. If it has a group, what
+    group 1 matches stays in the text. `judge` says whether the rest is worth hiding."""
 
     name: str
     marks: tuple[str, ...]
@@ -208,7 +208,7 @@ class Shape(NamedTuple):
 
 
 def _is_random(text: str) -> bool:
-    """Not a place-holder, such as your-token or YOUR_API_KEY."""
+    """Whether a text is more than a place-holder, such as your-token or YOUR_API_KEY."""
     mixed = text not in (text.lower(), text.upper())
     return any(map(str.isdigit, text)) or (mixed and len(text) >= 16) or text.endswith("=")
 

@@ -67,8 +67,8 @@ class Model(NamedTuple):
 
 
 class AgentConfig(NamedTuple):
-    """A command that does steps. `timeout` is in seconds; None waits for ever. `tools` narrows what the
-    agent may use."""
+    """A command that does steps. `timeout` is in seconds, None for no limit. `tools` narrows what the agent may
+    use."""
 
     alias: str
     command: str
@@ -91,8 +91,8 @@ class McpServer(NamedTuple):
 
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
-    threads by workflow, "" for all of them; `secrets` variables whose values are never stored. `broken_clis` says
-    of rows in `agent_clis` what is wrong with them, which only matters to who uses them."""
+    threads by workflow, "" for all of them; `secrets` are variables whose values are never stored. `broken_clis`
+    says what is wrong with rows of `agent_clis`, which only stops the steps that use them."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]

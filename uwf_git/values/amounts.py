@@ -20,8 +20,8 @@ Problem = tuple[str | None, str, str]
 
 
 def parse_duration(value: Any) -> float | None:
-    """Seconds from a number, or from a text such as "90s", "10m" or "1h30m". None for what is neither
-    or not above zero."""
+    """Seconds from a number, or from a text such as "90s", "10m" or "1h30m". None for anything else, and for
+    what is not above zero."""
     if isinstance(value, str):
         if not re.fullmatch(_DURATION, value.replace(" ", "")):
             return None
@@ -55,7 +55,7 @@ def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:
 
 
 def parse_limit(key: str, value: Any) -> float | None:
-    """One limit, or None where the value is none for that key."""
+    """The limit that a value sets for a key of LIMITS; None where it can't be one."""
     if key == "maxWallTime":
         return parse_duration(value)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 2**53:

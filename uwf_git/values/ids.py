@@ -31,7 +31,11 @@ _MOST_BYTES = 200
 
 def crockford13(digest: int) -> Hash:
     """The 13 characters of a 64-bit number, most significant first."""
-    return Hash("".join(ALPHABET[(digest >> shift) & 31] for shift in range(60, -1, -5)))
+    return Hash(_base32(digest, 13))
+
+
+def _base32(number: int, length: int) -> str:
+    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(5 * (length - 1), -1, -5))
 
 
 def is_hash(text: object) -> bool:
@@ -76,7 +80,7 @@ def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
     from hashlib import sha256
 
     digest = int.from_bytes(sha256(f"uwf fork {thread} {first}".encode()).digest()[:10], "big")
-    return ThreadId(thread[:10] + "".join(ALPHABET[(digest >> shift) & 31] for shift in range(75, -1, -5)))
+    return ThreadId(thread[:10] + _base32(digest, 16))
 
 
 def complete(prefix: str, known: Iterable[str], what: str) -> str:

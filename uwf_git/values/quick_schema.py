@@ -1,8 +1,8 @@
-"""Plain schemas made into functions. Nearly every node obeys a schema of a few plain keywords, and a general
+"""Quick checks for plain schemas. Nearly every node obeys a schema of a few plain keywords, and the general
 validator takes fifty times as long to say so.
 
-A function's True means that the value obeys. Its False means nothing: then the general one is asked, which
-can also say what is wrong.
+A check that returns True means that the value obeys the schema. False decides nothing: then the general
+validator is asked, which can also say what is wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What fields a role's schema asks for: its variants, each a flat list of fields.
 
-A schema may spread one object over `$ref`, `allOf`, `oneOf` and `if`. People, commands and models who
-fill it in want a list. The list describes and suggests; whether a value is valid the schema alone says.
+A schema may spread one object over `$ref`, `allOf`, `oneOf` and `if`, but people, commands and models fill in
+a list of fields. The list describes and suggests; only the schema says whether a value is valid.
 """
 
 from __future__ import annotations

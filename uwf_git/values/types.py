@@ -188,7 +188,7 @@ _DETAIL: dict[str, Any] = {
     "durationMs": _COUNT,
     "instruction": {"type": ["string", "null"], "description": "The edge's rendered prompt."},
     "context": {
-        "anyOf": [_REF, {"type": "null"}],
+        **_NULLABLE_REF,
         "description": "The head the prompt was built from: prompts are rebuilt, never stored.",
     },
     "extraction": {
@@ -223,7 +223,7 @@ ATTEMPT_SCHEMA: dict[str, Any] = _object(
         "role": _TEXT,
         "agent": _TEXT,
         "error": _TEXT,
-        "detail": {"anyOf": [_REF, {"type": "null"}]},
+        "detail": _NULLABLE_REF,
         "stdout": {"type": "string", "description": "The end of what it printed."},
         "stderr": {"type": "string", "description": "The end of what it logged."},
     },

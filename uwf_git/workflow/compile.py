@@ -22,8 +22,8 @@ from uwf_git.workflow.source import Source
 
 
 class Compiled(NamedTuple):
-    """`payload` is the Workflow node's and obeys its schema, `hash` that node's; `schemas` are the
-    payloads of the schema nodes it refers to. `warnings` kept nothing from being compiled."""
+    """A compiled workflow: the payload and the hash of its Workflow node, the payloads of the schema nodes that
+    it refers to, its value, and its source. `warnings` are findings that are no errors."""
 
     payload: dict[str, Any]
     hash: Hash
@@ -38,7 +38,7 @@ class InvalidWorkflow(Invalid):
 
     def __init__(self, path: str, findings: Sequence[Finding]) -> None:
         errors = [finding for finding in findings if finding.severity == "error"]
-        # A way that is missing is often only the effect of another mistake, so it isn't what is said first.
+        # A missing way to $END is often only the effect of another mistake, so that other one is named.
         first = next((finding for finding in errors if finding.code not in EFFECTS), errors[0])
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         hints = [first.hint, f"uwf workflow validate {shlex.quote(one_line(path))}"]

@@ -44,6 +44,8 @@ class DraftRole(NamedTuple):
 
 
 class DraftCondition(NamedTuple):
+    """A condition. `expression` is "" where it could not be read."""
+
     name: str
     path: ValuePath
     description: str
@@ -73,12 +75,14 @@ class DraftEdges(NamedTuple):
 
 
 class Draft(NamedTuple):
+    """A workflow as far as it could be read. `declared` has every role's name, also of those that could not."""
+
     name: str
     description: str
     roles: dict[str, DraftRole]
     conditions: dict[str, DraftCondition]
     graph: dict[str, DraftEdges]
-    declared: frozenset[str]  # every role's name, also of those that could not be read
+    declared: frozenset[str]
     budget: dict[str, float] | None = None
 
 
@@ -88,7 +92,7 @@ def read_draft(data: Any, findings: Findings) -> Draft:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in the words of YAML."""
+    """The kind of a value in words of YAML: "nothing", "a mapping", …"""
     if value is None:
         return "nothing"
     for kind, word in ((bool, "a boolean"), (str, "text"), (dict, "a mapping"), (list, "a list")):
@@ -98,6 +102,8 @@ def kind_of(value: Any) -> str:
 
 
 class _Reader:
+    """Reads the data of one workflow; what is wrong goes to the findings."""
+
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
 
@@ -207,8 +213,8 @@ class _Reader:
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
 
     def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
-        """What a role may use. It takes away from what a user's own configuration allows, so nothing can be
-        switched on here."""
+        """The tools of a role. A role can only narrow what the user's own configuration allows, so it can't switch
+        anything on."""
         tools = self._mapping(value, path, what, _TOOLS)
         found: dict[str, Any] = {}
         for key, item in _own(tools or {}):

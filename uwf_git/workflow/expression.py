@@ -1,12 +1,12 @@
 """JSONata, bounded: the conditions of a workflow, over values that stay as they are.
 
-Expressions come from whoever wrote the workflow, so they get two seconds, 256 MB and 500 levels, and
-neither a clock nor chance: who replays a history must come to the same decisions. The language itself
+Expressions come from whoever wrote the workflow, so they get two seconds, 256 MB and 500 levels. They have
+neither a clock nor chance, because a replay of a history must come to the same decisions. The language itself
 has no way to files, to the environment or to the network.
 
-The library behind this keeps state where a caller would not look for it, which shapes this module: a
-parsed expression holds the variables and the elapsed time of its last run, so each run gets a copy of
-its own; arrays of the input can be altered by a group-by, so the input is copied too.
+The library keeps hidden state, which shapes this module: a parsed expression holds the variables and the elapsed
+time of its last run, so each run gets a copy of its own; a group-by can alter arrays of the input, so the input
+is copied too.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ def _impure(name: str) -> str:
 
 
 def _check_calls(root: Any) -> None:
-    """Raises _Unusable for a call that can't succeed: otherwise it would be found out in the middle of
-    a thread, and only by the one whose output leads there."""
+    """Raises _Unusable for a call that can't succeed: otherwise it would fail in the middle of a thread, and only
+    in those whose outputs lead there."""
     nodes = list(_nodes(root))
     known = set(_library().Jsonata.static_frame.bindings)
     bound = {name for node in nodes for name in _bound(node)}
@@ -325,8 +325,8 @@ class _Guard:
 
 
 class Frozen:
-    """A JSON value made ready for expressions once, for many of them. What would alter it is kept from
-    doing so, and that expression is given a copy of its own instead: the outcome is the same."""
+    """A JSON value converted once for many expressions. An expression that tries to alter it is stopped, and
+    evaluated again over a copy of its own, so the outcome is the same."""
 
     def __init__(self) -> None:
         self.guard = _Guard()

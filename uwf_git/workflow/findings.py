@@ -23,7 +23,7 @@ class Finding(NamedTuple):
 
 
 class Findings:
-    """Collects findings about one document. At most `LIMIT` are kept: nobody reads more."""
+    """The findings about one document. At most `LIMIT` are kept: nobody reads more."""
 
     LIMIT = 500
     SUGGESTIONS = 40
@@ -34,15 +34,15 @@ class Findings:
         self._suggested = 0
 
     def error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
-        """Something that keeps the workflow from being registered, at the value of path."""
+        """Adds what keeps the workflow from being registered, at the value of path."""
         self._add(self._document.mark(path), "error", code, message, hint)
 
     def key_error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
-        """An error at the key of path."""
+        """Adds an error at the key of path."""
         self._add(self._document.key_mark(path), "error", code, message, hint)
 
     def warning(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
-        """Something probably unwanted that nevertheless can run, at the key of path."""
+        """Adds what is probably a slip but can run, at the key of path."""
         self._add(self._document.key_mark(path), "warning", code, message, hint)
 
     def nearest(self, name: str, known: Iterable[str]) -> str:

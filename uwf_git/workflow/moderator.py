@@ -54,9 +54,9 @@ class Chosen(NamedTuple):
 def decide(
     workflow: Workflow, start: Start, steps: Sequence[StepContext], replay: Replay | None = None
 ) -> Decision:
-    """What comes after these steps, oldest first. `replay`, of the same steps, makes it quicker for who
-    decides again and again. Raises NoTransition where no edge matches, Invalid where a condition or
-    template of the workflow fails or it names a role it doesn't have."""
+    """What comes after these steps, oldest first. For a history that grows, one `replay` of its steps makes
+    repeated decisions quicker. Raises NoTransition where no edge matches, Invalid where a condition or template of
+    the workflow fails or it names a role that it doesn't have."""
     if steps:
         last = steps[-1]
         if last.role == USER:
@@ -91,9 +91,9 @@ def choose(
     on_condition: Callable[[str, bool], None] | None = None,
     replay: Replay | None = None,
 ) -> Chosen:
-    """The edge that the last output takes, or the first one's where there is no step. The last step is
-    one of a role, and asks nobody. `on_condition` is told the name and outcome of every condition that
-    is asked. Raises NoTransition and Invalid, as `decide`."""
+    """The edge that the last output takes; without a step, the edge from $START. The last step must be a role's,
+    and its output must not ask a human. `on_condition` is called with the name and outcome of every condition that
+    is evaluated. Raises NoTransition and Invalid, as `decide`."""
     source = steps[-1].role if steps else START
     output = steps[-1].output if steps else None
     status = status_of(output)
@@ -114,8 +114,8 @@ def choose(
 
 
 def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
-    """What the templates of an edge can use: the fields of the last output and `start`; before the
-    first step also `prompt`. A field called `start` is hidden by ours."""
+    """The variables of an edge's templates: the fields of the last output, and `start` with the workflow's hash
+    and the prompt; before the first step also `prompt`. `start` hides a field of that name."""
     given: dict[str, Any] = {"workflow": start.workflow, "prompt": start.prompt}
     if not steps:
         return {"prompt": start.prompt, "start": given}
@@ -129,7 +129,7 @@ def history_value(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
 
 
 class _Context:
-    """What conditions are evaluated over, made when the first one asks."""
+    """What conditions are evaluated over, made when the first one is evaluated."""
 
     def __init__(self, start: Start, steps: Sequence[StepContext]) -> None:
         self._start = start
@@ -143,8 +143,8 @@ class _Context:
 
 
 class Replay:
-    """What the conditions of a history are evaluated over, kept from one decision to the next: only steps
-    that were added to `steps` since are made ready."""
+    """What the conditions of a history are evaluated over, kept from one decision to the next, so that only the
+    steps added to `steps` since then are converted."""
 
     def __init__(self, start: Start, steps: list[StepContext]) -> None:
         self._start = start

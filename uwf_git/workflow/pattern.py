@@ -1,7 +1,9 @@
 """A text that a regular expression matches, by best effort: for made-up outputs.
 
 It walks the pattern as Python's own parser reads it, and takes the first branch, the fewest repetitions
-that are long enough, and plain characters. Look-around is left to luck; the caller checks the result.
+that are long enough, and plain characters. So the text is short, legible, and the same in every process, which
+generators that draw lots (`rstr`) don't give. Look-around is left to luck: the text is checked before it is
+returned.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ def rehearse(
     max_steps: int = MAX_STEPS,
     seconds: float = SECONDS,
 ) -> Report:
-    """Rehearses a workflow. `schemas` has the payloads of its roles' schemas. Raises nothing for what is
-    wrong with the workflow: that is in the report."""
+    """Rehearses a workflow. `schemas` has the payloads of its roles' schemas. What is wrong with the workflow is
+    in the report, not raised."""
     walk = _Walk(workflow, schemas, max_steps, time.monotonic() + seconds)
     walk.explore()
     return walk.report()
@@ -316,8 +316,8 @@ class _Walk:
         return made
 
     def _best(self, ways: Mapping[int, _Way]) -> _Way | None:
-        """The edge to take: a new one, those that end the run last; else the one nearest to something
-        new; else the one nearest to the end, the least worn first."""
+        """The edge to take: one that was never taken, those to $END last; else the one nearest to a goal; else the
+        one nearest to $END. Among equals it is the one taken least often."""
         distances = self._distances(self._goals())
         ends = self._distances({END})
 
@@ -382,9 +382,11 @@ class _Walk:
         for source, position in self._taken:
             target = self._workflow.graph[source][position].role
             known = target in self._workflow.roles or target == END
-            graph.setdefault(source, []).append(target if known else END)  # the other is told already
+            graph.setdefault(source, []).append(
+                target if known else END
+            )  # an unknown role is reported already
         for source in self._stuck:
-            graph.setdefault(source, []).append(END)  # told as a dead end already
+            graph.setdefault(source, []).append(END)  # reported as a dead end already
         ended = can_end(graph)
         caught = [role for role in self._workflow.roles if self._visits[role] and role not in ended]
         if caught:

@@ -1,7 +1,7 @@
 """Liquid, bounded: the prompts and locations on the edges of a workflow.
 
-Variables are the fields of the last output. One that isn't there is an error where it would be printed,
-and false where it is only tested (`{% if reason %}`), so optional fields can be asked for. Nothing is
+Variables are the fields of the last output. An undefined variable is an error where it would be printed,
+and false where it is only tested (`{% if reason %}`), so templates can test optional fields. Nothing is
 escaped: the text goes to an agent, not into a page. Arrays and objects are printed as JSON. Templates
 have no way to files, to the clock or to each other, and get two seconds, 256 MB, 10,000 turns of a loop
 and 1 MB of output.
