@@ -214,9 +214,6 @@ def _shorten(message: str) -> str:
     return message if len(message) <= 300 else message[:200] + " … " + message[-90:]
 
 
-_IN_PLACE = ("allOf", "anyOf", "oneOf")
-
-
 class _Walk:
     """One walk of a value along a schema."""
 
@@ -240,7 +237,7 @@ class _Walk:
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(target := schema.get(keyword), str):
                 yield from self.collect(self._schema.resolve(target), value, seen)
-        for keyword in _IN_PLACE:
+        for keyword in ("allOf", "anyOf", "oneOf"):
             for branch in schema.get(keyword, ()):
                 if keyword == "allOf" or self._fits(branch, value):
                     yield from self.collect(branch, value, seen)

@@ -53,8 +53,8 @@ _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud
 _CORE = "tag:yaml.org,2002:"
 _INCLUDE = "!include"
 
-
-Include = Callable[[str], "Document | str"]
+Include = Callable[[str], Document | str]
+"""What `!include PATH` stands for: a document's value, or a text."""
 
 
 def core(text: str) -> Any:
