@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
 from uwf_git.agents.builtin.tools.files import FILES
 from uwf_git.agents.builtin.tools.mcp_client import McpServers, could_permit, wire_names
-from uwf_git.agents.builtin.tools.outputs import Outputs
+from uwf_git.agents.builtin.tools.results import Outputs
 from uwf_git.agents.builtin.tools.tool import Toolbox, ToolContext, ToolResult
 from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.config.policy import ToolPolicy, parse_policy

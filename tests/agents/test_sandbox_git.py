@@ -157,17 +157,17 @@ def test_a_virtual_environment_shows_an_installation_of_python_and_nothing_besid
     (environment / "bin" / "python").symlink_to(local / "bin" / "python3")
     path = f"{environment}/bin:{local}/bin:/usr/bin:/bin"
     (local / "lib" / "python3.11").mkdir(parents=True)
-    assert visible(project, "/usr/bin:/bin", sandbox.SYSTEM).toolchains == ()
+    assert visible(project, "/usr/bin:/bin").toolchains == ()
     (local / "lib" / "python3.11" / "os.py").touch()
-    shown = visible(project, "/usr/bin:/bin", sandbox.SYSTEM).toolchains
+    shown = visible(project, "/usr/bin:/bin").toolchains
     assert shown == (local / "bin", local / "lib")
-    assert visible(project, path, sandbox.SYSTEM).toolchains == shown
+    assert visible(project, path).toolchains == shown
     with standard_tools(project, ALLOWED, environ={**os.environ, "PATH": path}) as box:
         assert KEY not in run(box, f"cat {local}/share/auth.json; ls {local}")["output"]
     (environment / "bin" / "python").unlink()
     (environment / "bin").rmdir()
     environment.joinpath("bin").symlink_to(hermetic / "private")
-    assert visible(project, f"{environment}/bin", sandbox.SYSTEM).toolchains == ()
+    assert visible(project, f"{environment}/bin").toolchains == ()
 
 
 def test_no_bubblewrap_is_taken_from_the_project(project: Path) -> None:

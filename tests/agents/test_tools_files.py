@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from uwf_git.agents.builtin.tools.outputs import SHOWN
+from uwf_git.agents.builtin.tools.results import SHOWN
 from uwf_git.agents.builtin.tools.standard import STANDARD as TOOLS
 from uwf_git.agents.builtin.tools.standard import standard_tools
 from uwf_git.agents.builtin.tools.tool import Tool, Toolbox

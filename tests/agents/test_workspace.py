@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uwf_git.agents.builtin.tools.outputs import ToolFailure
+from uwf_git.agents.builtin.tools.results import ToolFailure
 from uwf_git.agents.builtin.tools.workspace import Change, Workspace
 
 

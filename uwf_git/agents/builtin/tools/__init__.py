@@ -1,1 +1,1 @@
-"""The tools of the built-in agent: what they are, what they may touch, what they answer."""
+"""The tools of the built-in agent, what confines them (paths, repositories, the sandbox), and MCP servers as tools."""

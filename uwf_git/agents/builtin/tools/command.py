@@ -1,31 +1,17 @@
-"""Knowing that a sandbox is gone, with every process in it.
-
-bubblewrap is over when the command is; what that had started is killed a moment later, with the first
-process of its namespace. That process is waited for here: the kernel reports its end when all the others
-have ended. The sandbox does not begin before it is watched.
-
-run_command: a shell command in the project, confined, with an end to its time and to its output.
-"""
+"""run_command: a shell command in the project, in a sandbox, with a limit to its time and to its output."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
 import shutil
-import signal
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
-from uwf_git.agents.builtin.tools.files import object_schema
-from uwf_git.agents.builtin.tools.outputs import KEPT, SHOWN, ToolFailure, ends, rest, shown
 from uwf_git.agents.builtin.tools.repositories import Before
+from uwf_git.agents.builtin.tools.results import KEPT, SHOWN, ToolFailure, ends, kept_in, shown
 from uwf_git.agents.builtin.tools.sandbox import (
+    Lifetime,
     View,
     check_project,
     clean_environment,
@@ -34,73 +20,16 @@ from uwf_git.agents.builtin.tools.sandbox import (
     shell,
     without_git,
 )
-from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
 from uwf_git.agents.builtin.tools.workspace import PROJECT
 from uwf_git.processes import Finished
 from uwf_git.processes import run_command as run_process
 
-_LONGEST_LIFE = 30.0  # seconds that a killed process takes to end, on a slow disk or network
-
-
-class Lifetime:
-    """A context manager around running one sandbox. Leaving it ends the sandbox and waits for its end;
-    raises ToolFailure then, failed, where it doesn't end."""
-
-    def __init__(self) -> None:
-        self._told, self._info = os.pipe()
-        self._block, self._go = os.pipe()
-        self._process: int | None = None
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    @property
-    def arguments(self) -> list[str]:
-        """For bubblewrap."""
-        return ["--info-fd", str(self._info), "--block-fd", str(self._block)]
-
-    @property
-    def descriptors(self) -> tuple[int, ...]:
-        """To be handed to bubblewrap."""
-        return (self._info, self._block)
-
-    def __enter__(self) -> Lifetime:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.close(self._info)
-        self._thread.join()
-        for descriptor in (self._told, self._block, self._go):
-            os.close(descriptor)
-        if self._process is None:
-            return  # it never began
-        try:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                signal.pidfd_send_signal(self._process, signal.SIGKILL)
-            poll = select.poll()
-            poll.register(self._process, select.POLLIN)
-            if not poll.poll(_LONGEST_LIFE * 1000):
-                raise ToolFailure("failed", "what the command started does not end")
-        finally:
-            os.close(self._process)
-
-    def _watch(self) -> None:
-        """Reads which process is the sandbox's first, gets hold of it, and lets it begin."""
-        said = b""
-        while data := os.read(self._told, 4096):
-            said += data
-            with contextlib.suppress(ValueError, KeyError, OSError):
-                self._process = os.pidfd_open(int(json.loads(said)["child-pid"]))
-                os.write(self._go, b"x")
-                return
-
-
 SECONDS = 120.0
 MOST_SECONDS = 1800.0
-_HEAD = 9_600  # bytes of an output's beginning that are shown; of its end, what is left of SHOWN
+_HEAD = 9_600  # bytes that are shown of an output's beginning; its end gets the rest of SHOWN
 _TAIL = SHOWN - _HEAD
-_MARGIN = 4_096  # bytes beyond a cut, where a secret may be that it would halve
+_MARGIN = 4_096  # bytes kept beyond a cut, which might halve a secret
 _INNER = "/tmp"
 _TAKEN = 20  # repositories that a result names
 _LONGEST = 100_000  # bytes of a command; Linux passes no argument of more than 128 KiB
@@ -111,7 +40,6 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     folder = _folder(arguments.get("cwd", PROJECT), context)
     command = arguments["command"]
     program = _checked(command, context)
-    is_confined = program is not None
     taken: list[str] = []
     file, name = context.outputs.new_file()
     began = time.monotonic()
@@ -124,12 +52,12 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     result: dict[str, Any] = {
         "exitCode": None if done.timed_out else done.returncode,
         "output": output.text(done.stderr_tail, context.outputs.clean),
-        "confined": is_confined,
+        "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
     }
     if output.size > SHOWN:
-        result |= {"truncated": True, "rest": rest(name, output.size)}
-    if not is_confined:
+        result |= kept_in(name, output.size)
+    if program is None:
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
     if taken:
         result["taken"] = "no command may leave a git repository in @project: " + "; ".join(taken[:_TAKEN])
@@ -154,10 +82,10 @@ class _Output:
         self.size += len(data)
 
     def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
-        """The whole, or its two ends, cut when the secrets are out of them."""
+        """The whole output, or its two ends, which are cut after the secrets are taken out. `tail` is its end."""
         if self.size <= SHOWN:
             return self._head.decode("utf-8", "replace")
-        # What is halved at the outer edge of the margin isn't known as a secret, so that edge goes.
+        # A secret that the outer edge of the margin halves isn't recognised, so that edge is dropped.
         edge = _MARGIN // 2
         head = clean(self._head[: _HEAD + _MARGIN].decode("utf-8", "replace"))[:-edge][:_HEAD]
         last = clean(tail.decode("utf-8", "replace"))[edge:][-_TAIL:]
@@ -172,7 +100,7 @@ def _folder(path: str, context: ToolContext) -> Path:
 
 
 def _checked(command: str, context: ToolContext) -> str | None:
-    """The sandbox's program, None for a command that runs without. Raises ToolFailure for one that doesn't
+    """The sandbox's program; None where the command runs without one. Raises ToolFailure for a command that must not
     run."""
     if "\0" in command:
         raise ToolFailure("invalid_arguments", "the command holds a NUL")
@@ -218,21 +146,17 @@ def _confined(
     context: ToolContext,
     taken: list[str],
 ) -> Finished:
-    """Runs a command in the sandbox; `taken` gets what became of the repositories that it made."""
+    """Runs a command in the sandbox; appends to `taken` what became of the repositories that it made."""
     project, network = context.workspace.project.path, bool(context.policy.network)
     env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network)
-    with (
-        Before(project) as before,
-        without_git(project, context.outputs.nothing) as no_git,
-    ):
+    with Before(project) as before, without_git(project, context.outputs.nothing) as no_git:
         try:
             with Lifetime() as lifetime:
                 repositories = tuple(project.joinpath(*each.parts) for each in before.found)
                 scratch = context.outputs.scratch
                 view = View(context.workspace, context.visible, scratch, network, repositories)
-                wrapped = confined(program, view, lifetime.arguments, folder)
-                separator = wrapped.index("--remount-ro")
-                argv = [*wrapped[:separator], *no_git, *wrapped[separator:], *shell(env["PATH"], command)]
+                argv = confined(program, view, folder, lifetime.arguments, no_git)
+                argv += shell(env["PATH"], command)
                 return _run(argv, Path("/"), env, seconds, output, lifetime.descriptors)
         finally:
             taken += before.take_new()
@@ -246,7 +170,7 @@ def _run(
     output: _Output,
     descriptors: tuple[int, ...] = (),
 ) -> Finished:
-    # Both streams on one pipe, so that they come in the order they were written.
+    # Both streams share one pipe, so that they come in the order in which they were written.
     joined = ["/bin/sh", "-c", 'exec "$@" 1>&2', "sh", *argv]
     return run_process(
         joined,

@@ -1,4 +1,4 @@
-"""read_file, write_file, edit_file, list_dir."""
+"""read_file, write_file, edit_file, list_dir: a file or a folder at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from uwf_git.agents.builtin.tools.outputs import SHOWN, ToolFailure, shown
-from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, page, shown, truncated
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.agents.builtin.tools.workspace import Change
 
 READ = 64_000_000  # bytes of a file that is read in ranges
@@ -22,23 +22,13 @@ _PATH = {
 }
 
 
-def object_schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
-    """The JSON Schema of a tool's arguments."""
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-def counted(description: str, least: int = 1, most: int = 2**31) -> dict[str, Any]:
-    """The JSON Schema of a number of things."""
-    return {"type": "integer", "minimum": least, "maximum": most, "description": description}
+def is_binary(data: bytes) -> bool:
+    """Whether the beginning of a file shows that it isn't text."""
+    return b"\0" in data[:8192]
 
 
 def text_of(data: bytes, where: str) -> str:
-    """A file's text. Raises ToolFailure, binary, for what is no UTF-8."""
+    """The text of the file `where`. Raises ToolFailure, `binary`, where it isn't UTF-8."""
     try:
         if b"\0" not in data:
             return data.decode("utf-8")
@@ -55,14 +45,15 @@ def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
         size = os.fstat(file.fileno()).st_size
         if size > READ:
             raise ToolFailure("too_large", f"{shown(spot.shown)} has {size} bytes, over {READ}; use grep")
-        if b"\0" in file.read(8192):
+        if is_binary(file.read(8192)):
             raise ToolFailure("binary", f"{shown(spot.shown)} is a binary file of {size} bytes")
         file.seek(0)
         return {"path": spot.shown, "bytes": size, **_range(file, first, column, most, context.outputs.clean)}
 
 
 def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[str], str]) -> dict[str, Any]:
-    """Lines of a file from one on (counted from 1, as the columns of the first of them), as many as fit."""
+    """The lines of a file from line `first` on, and of that line the text from `column` on, both counted from 1: as
+    many as fit into a result, at most `most`."""
     taken: list[str] = []
     room = SHOWN
     total = 0
@@ -82,7 +73,7 @@ def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[
         begin = column - 1 if total == first else 0
         text = clean(text)[begin:] if begin or len(text) > SHOWN else text
         if len(text) > room:
-            # A line that fits into a result of its own waits for it; a longer one is cut.
+            # A line that fits into a result of its own is left to the next one; a longer line is cut.
             if taken and len(text) <= SHOWN:
                 rest = f"use offset={total}"
                 continue
@@ -99,8 +90,8 @@ def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[
         "lines": [first, first + max(len(taken), 1) - 1],
         "totalLines": total,
     }
-    if rest and (rest != f"use offset={total + 1}"):
-        result |= {"truncated": True, "rest": rest}
+    if rest and rest != f"use offset={total + 1}":
+        result |= truncated(rest)
     if lossy:
         result["lossy"] = "not all of it is UTF-8: � stands for what isn't"
     return result
@@ -139,7 +130,7 @@ def _crlf(text: str) -> str:
 
 
 def _hint(text: str, old: str) -> str:
-    """Where the text would be found if white space did not count."""
+    """Where the text is found if white space is ignored."""
     wanted = [line.strip() for line in old.strip().splitlines()]
     lines = [line.strip() for line in text.splitlines()]
     for number in range(len(lines) - len(wanted) + 1) if wanted else ():
@@ -149,6 +140,7 @@ def _hint(text: str, old: str) -> str:
 
 
 def _lines_of(text: str, part: str, most: int) -> Iterator[int]:
+    """The numbers of the lines where `part` begins, at most so many."""
     position = line = 0
     begin = text.find(part)
     while begin >= 0 and most > 0:
@@ -159,14 +151,11 @@ def _lines_of(text: str, part: str, most: int) -> Iterator[int]:
 
 
 def list_dir(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-    first = arguments.get("offset", 1)
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
         names = sorted(os.listdir(folder))  # noqa: PTH208 -- of a descriptor
-        entries = [_entry(folder, name) for name in names[first - 1 : first - 1 + ENTRIES]]
-        result: dict[str, Any] = {"path": spot.shown, "entries": entries, "total": len(names)}
-    if first - 1 + ENTRIES < len(names):
-        result |= {"truncated": True, "rest": f"use offset={first + ENTRIES}"}
-    return result
+        wanted, more = page(len(names), arguments.get("offset", 1), ENTRIES)
+        entries = [_entry(folder, name) for name in names[wanted]]
+    return {"path": spot.shown, "entries": entries, "total": len(names), **more}
 
 
 def _entry(folder: int, name: str) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.agents.builtin.tools.outputs import SHOWN, ToolFailure, shown
+from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, shown
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
 from uwf_git.errors import AgentFailed
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mcp.types import CallToolResult
 
     from uwf_git.agents.builtin.tools.mcp_transport import ServerProcess
-    from uwf_git.agents.builtin.tools.outputs import Outputs
+    from uwf_git.agents.builtin.tools.results import Outputs
     from uwf_git.config.policy import ToolPolicy
     from uwf_git.config.settings import McpServer
 

@@ -1,6 +1,6 @@
 """apply_patch: changes to several files in one text, all of them or none.
 
-Two ways of writing it are read. The one that models are trained on:
+A patch has one of two forms. Models are trained on this one:
 
     *** Begin Patch
     *** Update File: src/a.py
@@ -14,8 +14,8 @@ Two ways of writing it are read. The one that models are trained on:
     *** Delete File: old.py
     *** End Patch
 
-and a unified diff, as of `diff -u` and `git diff`. Line numbers of a diff are a hint: what counts is that
-the lines of context are there. They are looked for exactly, then without white space at their ends.
+The other is a unified diff, as of `diff -u` and `git diff`. Its line numbers are a hint: what counts is where the
+lines of context are. They are looked for exactly, then without the white space at their ends.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.files import EDITED, object_schema, text_of
-from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
-from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.agents.builtin.tools.files import EDITED, text_of
+from uwf_git.agents.builtin.tools.results import ToolFailure, shown
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
 from uwf_git.agents.builtin.tools.workspace import Change, Workspace
 
 FILES = 40  # files in one patch
@@ -36,8 +36,8 @@ _NOTHING = "/dev/null"
 
 
 class Hunk(NamedTuple):
-    """One place that changes. `after` is a line that stands somewhere before it ("" for none), `line` the
-    number it should begin at (0 where that isn't known), `at_end` whether it ends the file."""
+    """One place that changes: `old` lines become `new` lines. `after` is a line somewhere before it ("" for none),
+    `line` the number of its first line (0 where that isn't known), `at_end` whether it ends the file."""
 
     after: str
     line: int
@@ -47,7 +47,7 @@ class Hunk(NamedTuple):
 
 
 class FilePatch(NamedTuple):
-    """What happens to one file. `kind` is add, update or delete; `content` is for add."""
+    """What happens to one file. `kind` is "add", "update" or "delete"; `content` is for "add"."""
 
     kind: str
     path: str
@@ -65,7 +65,7 @@ def apply_patch(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch in either form. Raises ToolFailure, invalid_arguments."""
+    """The files of a patch in either form. Raises ToolFailure, `invalid_arguments`."""
     lines = text.replace("\r\n", "\n").split("\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -138,19 +138,18 @@ class _Envelope(_Reader):
 
     def _hunks(self) -> tuple[Hunk, ...]:
         hunks: list[Hunk] = []
-        after: list[str] = []
+        after = ""
         while (line := self.peek()) is not None:
             if line.startswith("*** ") and line.strip() != "*** End of File":
                 break
             if line.startswith("@@"):
-                number = _HUNK.fullmatch(line)
-                # Only the innermost of several is looked for: the others merely say where it is.
-                after = [] if number or not line[2:].strip() else [line[2:].strip()]
+                # Of several such lines only the last is looked for: the others say where that one is.
+                after = "" if _HUNK.fullmatch(line) else line[2:].strip()
                 self.take()
                 continue
             old, new, at_end = self._lines()
-            hunks.append(Hunk(after[0] if after else "", 0, old, new, at_end))
-            after = []
+            hunks.append(Hunk(after, 0, old, new, at_end))
+            after = ""
         return tuple(hunks)
 
     def _lines(self) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
@@ -173,14 +172,17 @@ class _Unified(_Reader):
     def files(self) -> list[FilePatch]:
         patches: list[FilePatch] = []
         while (line := self.peek()) is not None:
-            following = self.lines[self.at + 1] if self.at + 1 < len(self.lines) else ""
-            if line.startswith("--- ") and following.startswith("+++ "):
+            if self._begins_file():
                 patches.append(self._file())
             elif line.startswith(("Binary files ", "GIT binary patch", "rename from ", "copy from ")):
                 raise _bad(f"line {self.at + 1} is of a kind that isn't read here: {shown(line, 60)}")
             else:
                 self.take()
         return patches
+
+    def _begins_file(self) -> bool:
+        old, new = [*self.lines[self.at : self.at + 2], "", ""][:2]
+        return old.startswith("--- ") and new.startswith("+++ ")
 
     def _file(self) -> FilePatch:
         old = self._name(self.take()[4:], "a/")
@@ -205,8 +207,7 @@ class _Unified(_Reader):
         old: list[str] = []
         new: list[str] = []
         while (line := self.peek()) is not None:
-            following = self.lines[self.at + 1] if self.at + 1 < len(self.lines) else ""
-            if line.startswith(("@@", "diff ")) or (line.startswith("--- ") and following.startswith("+++ ")):
+            if line.startswith(("@@", "diff ")) or self._begins_file():
                 break
             _sort(self.take(), self.at, old, new)
         _trim(old, new)
@@ -214,6 +215,7 @@ class _Unified(_Reader):
 
 
 def _sort(line: str, number: int, old: list[str], new: list[str]) -> None:
+    """Adds a line of a hunk to the old lines, the new ones, or both."""
     if line.startswith("\\"):
         return  # \ No newline at end of file
     if line.startswith(("-", " ")) or not line:
@@ -225,7 +227,7 @@ def _sort(line: str, number: int, old: list[str], new: list[str]) -> None:
 
 
 def _trim(old: list[str], new: list[str]) -> None:
-    """Takes off empty context at the end of a hunk: blank lines that merely divide two files."""
+    """Removes blank context from the end of a hunk: it only separates two files."""
     while len(old) > 1 and len(new) > 1 and old[-1] == new[-1] == "":
         old.pop()
         new.pop()
@@ -258,8 +260,8 @@ def _refuse_existing(path: str, workspace: Workspace) -> None:
 
 
 def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
-    """A text with the hunks carried out, in their order. Its way of ending lines is kept. Raises
-    ToolFailure, no_match or not_unique."""
+    """The text after the hunks, in their order; its line ends stay as they are. `path` names it in a failure.
+    Raises ToolFailure, `no_match` or `not_unique`."""
     newline = "\r\n" if text.count("\r\n") == text.count("\n") > 0 else "\n"
     lines = text.split(newline)
     ended = lines[-1] == ""
@@ -275,13 +277,15 @@ def updated(text: str, hunks: Sequence[Hunk], path: str) -> str:
 
 
 def _with_kept_context(found: Sequence[str], hunk: Hunk) -> list[str]:
-    """The new lines, but those of context as the file has them, where they differ in white space."""
+    """The new lines of a hunk. Context that differs from the file's in white space alone is kept as the file has
+    it."""
     kept = {wanted: there for wanted, there in zip(hunk.old, found, strict=True) if wanted != there}
     return [kept.get(line, line) for line in hunk.new] if kept else list(hunk.new)
 
 
 def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) -> int:
-    """The index of the line that a hunk begins at."""
+    """The index of the line where a hunk begins, not before `begin`. The hunks before it made the text `shift` lines
+    longer; `what` names the hunk in a failure."""
     if hunk.after:
         begin = _after(lines, hunk.after, begin, what)
     if not hunk.old:
@@ -308,6 +312,7 @@ def _place(lines: Sequence[str], hunk: Hunk, begin: int, shift: int, what: str) 
 
 
 def _one(found: Sequence[int], hunk: Hunk, shift: int, what: str) -> int:
+    """The one of the places found that the hunk means."""
     if hunk.line:
         return min(found, key=lambda at: abs(at - (hunk.line - 1 + shift)))
     if len(found) > 1 and not hunk.after and not hunk.at_end:
@@ -320,6 +325,7 @@ def _one(found: Sequence[int], hunk: Hunk, shift: int, what: str) -> int:
 
 
 def _after(lines: Sequence[str], wanted: str, begin: int, what: str) -> int:
+    """The index behind the first line that is `wanted`, or else behind the first that holds it."""
     for at in range(begin, len(lines)):
         if lines[at].strip() == wanted:
             return at + 1

@@ -1,8 +1,8 @@
-"""Walking to a path inside a folder, without leaving it by any way the file system knows.
+"""Walks to a path inside a folder, and never leaves the folder.
 
-A path is walked from the folder's descriptor, one name at a time, and never by the kernel: each symbolic
-link is read and its target walked the same way, and every open refuses links. So what was checked is what
-is used, whoever renames things meanwhile.
+The kernel resolves nothing: a path is walked from the folder's descriptor, one name at a time. Each symbolic link
+is read and its target walked the same way, and every open refuses links. So what was checked is what is used,
+even if somebody renames things meanwhile.
 """
 
 from __future__ import annotations
@@ -15,21 +15,38 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
+from uwf_git.agents.builtin.tools.results import ToolFailure, shown
 
 DEEPEST = 100  # folders below each other; each is an open descriptor while a path is walked
 LONGEST = 4096  # bytes of a path
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LINKS = 40
-_GIT_FOLDER = ("head", "commondir", "objects", "refs")  # by which git knows a folder of its own
-# Characters that some file systems take for nothing within a name.
+GIT_FOLDER = frozenset(("head", "commondir", "objects", "refs"))  # by which git knows a folder of its own
+# Characters that some file systems ignore in a name.
 _UNSEEN = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
-Identity = tuple[int, int]
+Identity = tuple[int, int]  # device and inode
+
+
+def identity(found: os.stat_result) -> Identity:
+    """What a file or folder is, whatever its name."""
+    return found.st_dev, found.st_ino
+
+
+@contextlib.contextmanager
+def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
+    """The descriptor of a folder, open for the block; a relative path begins in the folder `inside`. Raises
+    OSError, also where the last name is a link."""
+    descriptor = os.open(path, FOLDER, dir_fd=inside)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 class Mount(NamedTuple):
-    """A folder the tools see, by a name. `path` is free of symbolic links."""
+    """A folder that the tools see, under a name. `path` is free of symbolic links."""
 
     name: str
     path: Path
@@ -37,8 +54,8 @@ class Mount(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """A place in a mount: an open folder and a name in it, "" for the mount itself. There may be nothing
-    of that name. `parts` are the real names from the mount on, all links resolved."""
+    """A place in a mount: an open folder and a name in it, "" for the mount itself. Nothing of that name need
+    exist. `parts` are the real names from the mount on, all links resolved."""
 
     mount: Mount
     folder: int
@@ -47,11 +64,11 @@ class Spot(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """As a model may write it."""
+        """The path as a model may write it."""
         return "/".join((self.mount.name, *self.parts))
 
     def status(self) -> os.stat_result | None:
-        """What is there, links not followed; None for nothing."""
+        """The status of what is there, links not followed; None where nothing is."""
         try:
             return os.stat(self.name or ".", dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -59,10 +76,10 @@ class Spot(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How to walk. `hidden` are the folders and files that nobody may come through, and `closed` the names,
-    from the mount on and without case, of some that need not be there; `writing` refuses what is git's own;
-    `make_folders` makes those that are missing, and `made` gets their paths; without `follow`, the last name
-    may be a link."""
+    """How to walk. `hidden` are folders and files that no path may lead to or through; `closed` are such paths by
+    their folded names from the mount on, whether anything is there or not. `writing` refuses what belongs to git.
+    `make_folders` makes missing folders and appends their paths to `made`. Without `follow`, the last name may be
+    a link."""
 
     hidden: frozenset[Identity] = frozenset()
     closed: frozenset[tuple[str, ...]] = frozenset()
@@ -74,8 +91,8 @@ class Rules(NamedTuple):
 
 @contextlib.contextmanager
 def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
-    """The spot that a path of these names leads to; its folder is open for the block. Raises ToolFailure,
-    and OSError for what the system refuses."""
+    """The spot that the names lead to; its folder is open for the block. Raises ToolFailure, and OSError for what
+    the system refuses."""
     steps = _Steps(mount, rules)
     try:
         spot = steps.take(parts)
@@ -86,7 +103,7 @@ def walk(mount: Mount, parts: Iterable[str], rules: Rules) -> Iterator[Spot]:
 
 
 def system_failure(error: OSError, path: str) -> ToolFailure:
-    """What the system said about a path, for a model."""
+    """The failure that tells a model what the system said about a path."""
     if error.errno in (errno.ENOENT, errno.ESTALE):
         return missing(path)
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
@@ -100,13 +117,13 @@ def system_failure(error: OSError, path: str) -> ToolFailure:
 
 
 def missing(path: str) -> ToolFailure:
-    """There is nothing of that name."""
+    """The failure for a path where nothing is."""
     return ToolFailure("not_found", f"{shown(path)} does not exist")
 
 
 def places(path: Path) -> Iterator[Path]:
-    """The symbolic links that the system comes through on its way to a path, and where it ends: each is a
-    name in a folder that is free of links. There need be nothing at the end."""
+    """The symbolic links that the system follows on its way to a path, and the end of the way: each is a name in a
+    folder that is free of links. Nothing need exist at the end."""
     here = Path("/")
     pending = [*path.absolute().parts[1:]][::-1]
     links = 0
@@ -130,7 +147,8 @@ def places(path: Path) -> Iterator[Path]:
 
 
 class _Steps:
-    """One walk. `_open` are the descriptors of the folders from the mount to where it stands."""
+    """One walk. `_open` are the descriptors of the folders from the mount to where the walk stands, `_names` the
+    names of all but the first."""
 
     def __init__(self, mount: Mount, rules: Rules) -> None:
         self._mount = mount
@@ -140,13 +158,14 @@ class _Steps:
         self._links = 0
 
     def close(self, but: int | None = None) -> None:
-        """Closes every descriptor, or every other one."""
+        """Closes all descriptors except `but`."""
         for descriptor in self._open:
             if descriptor != but:
                 os.close(descriptor)
         self._open = [descriptor for descriptor in self._open if descriptor == but]
 
     def take(self, parts: Iterable[str]) -> Spot:
+        """Walks along the names to a spot."""
         self._check_folder()
         pending = [part for part in parts if part not in ("", ".")][::-1]
         while pending:
@@ -182,7 +201,8 @@ class _Steps:
         self._names.pop()
 
     def _target(self, name: str) -> list[str]:
-        """The names a link leads to, last first, from where the walk stands (or stands then)."""
+        """The names that a link leads to, last first. The walk goes on with them from where it stands; for an
+        absolute link it goes back to the mount first."""
         self._links += 1
         if self._links > _LINKS:
             raise ToolFailure("failed", f"{self._shown(name)}: its symbolic links lead in a circle")
@@ -219,7 +239,7 @@ class _Steps:
             raise self._git("")
 
     def _check_identity(self, found: os.stat_result, name: str) -> None:
-        if (found.st_dev, found.st_ino) in self._rules.hidden:
+        if identity(found) in self._rules.hidden:
             raise self._closed(name)
 
     def _check_name(self, name: str) -> None:
@@ -246,20 +266,20 @@ class _Steps:
 
 
 def is_git_name(name: str) -> bool:
-    """Whether a file system may take the name for `.git`: some know no case, ignore some characters, or
-    have short names."""
+    """Whether a file system may take the name for `.git`: some ignore case or some characters, or have short
+    names."""
     plain = name.translate(_UNSEEN).casefold().split(":")[0].rstrip(". ")
     return plain in (".git", "git~1")
 
 
 def folded(names: Iterable[str]) -> tuple[str, ...]:
-    """Names as a file system compares them that knows no case."""
+    """The names as a file system compares them that ignores case."""
     return tuple(name.translate(_UNSEEN).casefold().rstrip(". ") for name in names)
 
 
 def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
-    """Whether git would take the folder for a repository's own: a bare one, or one beside its files. It may
-    be asked as if there were `further` names in it."""
+    """Whether git would take the folder for a repository's own, bare or beside its files. `further` are names that
+    count as if they were in it."""
     names = set(folded(further))
 
     def there(name: str) -> bool:
@@ -275,6 +295,6 @@ def is_git_folder(descriptor: int, further: Iterable[str] = ()) -> bool:
 
 
 def makes_git_folder(descriptor: int, names: Iterable[str]) -> bool:
-    """Whether these names, once they are in the folder, make it a repository's own."""
-    marks = [name for name in folded(names) if name in _GIT_FOLDER]
+    """Whether the names, once they are in the folder, make it a repository's own."""
+    marks = [name for name in folded(names) if name in GIT_FOLDER]
     return bool(marks) and is_git_folder(descriptor, marks)

@@ -1,9 +1,9 @@
-"""The git repositories below a folder: which there are, and taking away those that a command made.
+"""Finds the git repositories below a folder, and disables those that a command made.
 
 Git runs what a repository's configuration and hooks name, and uwf takes a store from one. So a command must
-neither change a repository nor leave a new one behind. Where repositories are is looked up before it runs,
-and again when all its processes are gone; what is new by device and inode is renamed, so that nothing takes
-it for a repository and nothing is lost:
+neither change a repository nor leave a new one behind. The project is searched for repositories before the
+command runs, and again when all its processes have ended. Those that are new, by device and inode, are renamed: no
+program takes them for repositories any more, and nothing is lost.
 
     sub/.git    is then sub/.git.taken-1a2b3c4d, and the HEAD in it HEAD.taken-1a2b3c4d
     bare/HEAD   is then bare/HEAD.taken-1a2b3c4d
@@ -19,18 +19,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
-from uwf_git.agents.builtin.tools.path import DEEPEST, FOLDER, Identity, is_git_folder, is_git_name
+from uwf_git.agents.builtin.tools.path import (
+    DEEPEST,
+    FOLDER,
+    GIT_FOLDER,
+    Identity,
+    identity,
+    is_git_folder,
+    is_git_name,
+    opened,
+)
+from uwf_git.agents.builtin.tools.results import ToolFailure, shown
 
-ENTRIES = 1_000_000  # files and folders that are looked through
+ENTRIES = 1_000_000  # files and folders that are searched
 REPOSITORIES = 1000  # in one project; each becomes a mount
-_MARKS = frozenset(("head", "commondir", "objects", "refs"))
 _PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Found(NamedTuple):
-    """A `.git` of any kind, or the folder of a bare repository. `parts` are its names below the folder that
-    was looked through."""
+    """A `.git` of any kind, or the folder of a bare repository. `parts` are the names from the searched folder on."""
 
     parts: tuple[str, ...]
     identity: Identity
@@ -42,15 +49,15 @@ class Found(NamedTuple):
 
 
 class Repositories(NamedTuple):
-    """What there is. `closed` are folders that could not be looked into."""
+    """The repositories of a folder. `closed` are folders that could not be listed."""
 
     found: tuple[Found, ...]
     closed: frozenset[Identity]
 
 
 class Before:
-    """What is there before a command. Its files and folders are held open for the block: no number of an
-    inode is given anew meanwhile."""
+    """The repositories that are there before a command. They are held open for the block, so that none of their
+    inode numbers is used again meanwhile."""
 
     def __init__(self, project: Path) -> None:
         self.project = project
@@ -59,7 +66,7 @@ class Before:
         self._closed: frozenset[Identity] = frozenset()
 
     def __enter__(self) -> Before:
-        """Raises ToolFailure, too_large, where there is too much to look through."""
+        """Raises ToolFailure, `too_large`, where there is too much to search."""
         with self._stack:
             self.found, self._closed = find(self.project)
             if len(self.found) > REPOSITORIES:
@@ -74,8 +81,8 @@ class Before:
         self._stack.close()
 
     def take_new(self) -> list[str]:
-        """Takes away what is there now and was not; says what became of it, and where not all could be
-        looked through."""
+        """Disables the repositories that are new. Returns a sentence on each, and one more where not everything
+        could be searched."""
         said: list[str] = []
         known = frozenset(each.identity for each in self.found)
         fresh: list[Found] = []
@@ -92,15 +99,15 @@ class Before:
 
 
 def find(project: Path) -> Repositories:
-    """The repositories below a folder, itself included. What is inside their `.git` is not looked at.
-    Raises ToolFailure, too_large."""
+    """The repositories below a folder, itself included, without those inside a `.git`. Raises ToolFailure,
+    `too_large`."""
     look = _Look(None, frozenset(), opens=False)
     return Repositories(tuple(_walk(project, look)), frozenset(look.closed))
 
 
 class _Look:
-    """How to look. `known` are repositories not to enter, None for: enter none. With `opens`, a folder of
-    the user's own that is closed to him is opened, unless it was closed `before`."""
+    """How to search. Repositories in `known` are not entered; with None, none is. With `opens`, a folder that the
+    user owns and can't read is made readable, unless it was unreadable `before`."""
 
     def __init__(self, known: frozenset[Identity] | None, before: frozenset[Identity], opens: bool) -> None:
         self.known = known
@@ -113,8 +120,8 @@ class _Look:
 
 
 def _walk(project: Path, look: _Look) -> Iterator[Found]:
-    """Level by level, so that what is buried deep hides nothing above it. Paths are used as they are:
-    being led astray by a command that runs beside this one costs nothing here, and `_take` looks again."""
+    """Searches level by level, so that deep folders hide nothing above them. Links in the paths are not guarded
+    against: a command that runs at the same time can at most mislead the search, and `_take` checks again."""
     left = ENTRIES
     level: list[tuple[str, ...]] = [()]
     for _ in range(DEEPEST + 1):
@@ -133,7 +140,7 @@ def _walk(project: Path, look: _Look) -> Iterator[Found]:
                         if look.enters(git.identity) and entry.is_dir(follow_symlinks=False):
                             below.append(git.parts)
                     continue
-                marked = marked or entry.name.lower() in _MARKS
+                marked = marked or entry.name.lower() in GIT_FOLDER
                 if entry.is_dir(follow_symlinks=False):
                     below.append((*parts, entry.name))
             if marked and _is_bare(folder):
@@ -157,19 +164,18 @@ def _listed(folder: Path, look: _Look) -> list[os.DirEntry[str]]:
         except OSError as error:
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 break
-            raise _too_much() from None  # too long a path, most of all
+            raise _too_much() from None  # mostly a path that is too long
     return []
 
 
 def _opened(folder: Path, look: _Look) -> bool:
-    """Makes a closed folder one that can be looked into, if that is to be done."""
+    """Makes an unreadable folder readable, where `look` says so. Returns whether it did."""
     try:
         descriptor = os.open(folder, _PLAIN)
         try:
             found = os.fstat(descriptor)
-            identity = (found.st_dev, found.st_ino)
-            look.closed.add(identity)
-            if not look.opens or identity in look.before or not stat.S_ISDIR(found.st_mode):
+            look.closed.add(identity(found))
+            if not look.opens or identity(found) in look.before or not stat.S_ISDIR(found.st_mode):
                 return False
             os.chmod(f"/proc/self/fd/{descriptor}", stat.S_IMODE(found.st_mode) | 0o700)  # noqa: PTH101
             return True
@@ -180,36 +186,33 @@ def _opened(folder: Path, look: _Look) -> bool:
 
 
 def _may_be_git(name: str) -> bool:
-    """A quick look, for there are many names."""
+    """A quick test that spares most names the exact one."""
     return not name.isascii() or name[:4].lower() in (".git", "git~")
 
 
 def _found(parts: tuple[str, ...], path: str, bare: bool = False) -> Found | None:
     try:
         status = os.lstat(path)
-        # An empty folder is no repository: it keeps the place of one while a command runs.
+        # An empty folder is no repository: `without_git` puts one there while a command runs.
         if not bare and stat.S_ISDIR(status.st_mode) and not os.listdir(path):  # noqa: PTH208
             return None
     except PermissionError:
         pass
     except OSError:
         return None
-    return Found(parts, (status.st_dev, status.st_ino), bare)
+    return Found(parts, identity(status), bare)
 
 
 def _is_bare(folder: Path) -> bool:
     try:
-        descriptor = os.open(folder, FOLDER)
+        with opened(folder) as descriptor:
+            return is_git_folder(descriptor)
     except OSError:
         return False
-    try:
-        return is_git_folder(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _take(project: Path, found: Found) -> list[str]:
-    """Makes that nothing takes this for a repository. Says what was done, or that it could not be."""
+    """Renames the repository, so that no program takes it for one. Says what was done, or that it failed."""
     mark = f".taken-{secrets.token_hex(4)}"
     parts = found.parts if found.bare else found.parts[:-1]
     try:
@@ -219,8 +222,8 @@ def _take(project: Path, found: Found) -> list[str]:
                 return [f"{found.shown} had become a git repository: its HEAD is now HEAD{mark}"]
             name = found.parts[-1]
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if (status.st_dev, status.st_ino) != found.identity:
-                return []  # another took it meanwhile
+            if identity(status) != found.identity:
+                return []  # it was replaced meanwhile
             if stat.S_ISDIR(status.st_mode):
                 with contextlib.suppress(FileNotFoundError), _open(project, found.parts) as inner:
                     _rename(inner, "HEAD", mark)
@@ -242,7 +245,7 @@ def _rename(folder: int, name: str, mark: str) -> None:
 
 @contextlib.contextmanager
 def _open(project: Path, parts: tuple[str, ...]) -> Iterator[int]:
-    """A folder, walked to by descriptors: no link that somebody puts there meanwhile leads elsewhere."""
+    """A folder, reached by descriptors: no link that somebody puts there meanwhile leads elsewhere."""
     descriptor = os.open(project, FOLDER)
     try:
         for name in parts:

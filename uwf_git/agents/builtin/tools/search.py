@@ -1,4 +1,4 @@
-"""glob and grep: over the files below a folder, without git's own, links, and what git ignores."""
+"""glob and grep: search the files below a folder, except links, git's own files, and what git ignores."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.files import counted, object_schema
-from uwf_git.agents.builtin.tools.outputs import SHOWN, ToolFailure, shown
-from uwf_git.agents.builtin.tools.path import DEEPEST, FOLDER, Spot, is_git_name
-from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
+from uwf_git.agents.builtin.tools.files import is_binary
+from uwf_git.agents.builtin.tools.path import DEEPEST, FILE, FOLDER, Spot, is_git_name
+from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, page, shown, truncated
+from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.agents.builtin.tools.workspace import open_regular
 from uwf_git.timelimit import TimeExceeded, time_limit
 
-SECONDS = 20.0  # of one search; enforced in the main thread alone, as all of `bounds`
-FOUND = 200
-SEARCHED = 10_000_000  # bytes of a file that grep looks into
-_ENTRIES = 200_000
+SECONDS = 20.0  # of one search; like every `time_limit`, it holds in the main thread alone
+FOUND = 200  # paths or lines in one result
+SEARCHED = 10_000_000  # bytes of a file that grep searches
+_ENTRIES = 200_000  # files and folders below the folder of a search
 _LINE = 300  # characters shown of a line that matches
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _Found(NamedTuple):
@@ -44,7 +43,8 @@ def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 paths.append(f"{spot.shown}/{found.path}")
                 if len(paths) == first - 1 + FOUND + 1:
                     break
-    return {"paths": paths[first - 1 : first - 1 + FOUND], **_more(len(paths), first)}
+    wanted, more = page(len(paths), first, FOUND)
+    return {"paths": paths[wanted], **more}
 
 
 def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
@@ -77,17 +77,11 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 size += len(lines[-1])
                 if len(lines) > FOUND or size > SHOWN:
                     lines.pop()
-                    return {"matches": lines, "truncated": True, "rest": f"use offset={first + len(lines)}"}
+                    return {"matches": lines, **truncated(f"use offset={first + len(lines)}")}
     result: dict[str, Any] = {"matches": lines}
     if skipped:
         result["skipped"] = f"{skipped} files that are no text or over {SEARCHED} bytes"
     return result
-
-
-def _more(count: int, first: int) -> dict[str, Any]:
-    if count <= first - 1 + FOUND:
-        return {}
-    return {"truncated": True, "rest": f"use offset={first + FOUND}"}
 
 
 @contextmanager
@@ -104,12 +98,12 @@ def _limited(context: ToolContext) -> Iterator[None]:
 
 @contextmanager
 def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
-    """What is below the path of a call, or the one file where it is one."""
+    """The files below the path of a call, or the file that it names."""
     path = arguments.get("path", "@project")
     with context.workspace.locate(path) as spot:
         found = spot.status()
         if found is not None and not stat.S_ISDIR(found.st_mode):
-            with open_regular(spot):  # whatever is wrong with it is said here
+            with open_regular(spot):  # raises what is wrong with it
                 yield iter([_Found(spot.folder, spot.name, "")]), spot
             return
     with _below(arguments, context) as below:
@@ -120,12 +114,12 @@ def _files(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[It
 def _below(arguments: dict[str, Any], context: ToolContext) -> Iterator[tuple[Iterator[_Found], Spot]]:
     """The files below the folder of a call, in the order of their names."""
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
-        ignored = _nothing if arguments.get("ignored", False) else _ignored(spot)
+        ignored = _ignores_nothing if arguments.get("ignored", False) else _ignored(spot)
         yield _Below(context, ignored).files(folder, ()), spot
 
 
 class _Below:
-    """One walk below a folder, by descriptors, links not followed."""
+    """One walk over the files below a folder, by descriptors; links are not followed."""
 
     def __init__(self, context: ToolContext, ignored: Callable[[str], bool]) -> None:
         self._context = context
@@ -133,6 +127,7 @@ class _Below:
         self._left = _ENTRIES
 
     def files(self, folder: int, parts: tuple[str, ...]) -> Iterator[_Found]:
+        """The files below an open folder; `parts` are its names from the folder of the search on."""
         if len(parts) > DEEPEST:
             return
         with os.scandir(folder) as entries:
@@ -159,22 +154,22 @@ class _Below:
 
     def _inside(self, folder: int, name: str, parts: tuple[str, ...]) -> Iterator[_Found]:
         try:
-            inner = os.open(name, FOLDER, dir_fd=folder)
+            inside = os.open(name, FOLDER, dir_fd=folder)
         except OSError:
-            return  # gone, or not for us to read
+            return  # it is gone, or may not be read
         try:
-            yield from self.files(inner, (*parts, name))
+            yield from self.files(inside, (*parts, name))
         finally:
-            os.close(inner)
+            os.close(inside)
 
 
-def _nothing(_path: str) -> bool:
+def _ignores_nothing(_path: str) -> bool:
     return False
 
 
 def _ignored(spot: Spot) -> Callable[[str], bool]:
-    """Whether git ignores a path below the spot, a folder's with a slash at its end. Where there is no
-    repository that can be read, nothing is ignored."""
+    """A function that says whether git ignores a path below the spot; that of a folder ends in a slash. Where no
+    repository can be read, nothing is ignored."""
     # The library, not the program: a project's git configuration can name commands to run.
     import pygit2
 
@@ -183,10 +178,10 @@ def _ignored(spot: Spot) -> Callable[[str], bool]:
         where = pygit2.discover_repository(str(folder))
         repository = pygit2.Repository(where) if where else None
         if repository is None or repository.workdir is None:
-            return _nothing
+            return _ignores_nothing
         below = folder.relative_to(Path(repository.workdir).resolve()).as_posix()
     except (pygit2.GitError, KeyError, ValueError, OSError):
-        return _nothing
+        return _ignores_nothing
     prefix = "" if below == "." else below + "/"
     known = repository
 
@@ -200,21 +195,22 @@ def _ignored(spot: Spot) -> Callable[[str], bool]:
 
 
 def _text(found: _Found) -> str | None:
-    """A file's text, None for what is none, too large, or not to be read."""
+    """A file's text; None where it is binary, too large, or can't be read."""
     try:
-        with open(os.open(found.name, _FILE, dir_fd=found.folder), "rb") as file:
+        with open(os.open(found.name, FILE, dir_fd=found.folder), "rb") as file:
             if os.fstat(file.fileno()).st_size > SEARCHED:
                 return None
             data = file.read(SEARCHED)
     except OSError:
         return None
-    return None if b"\0" in data[:8192] else data.decode("utf-8", "replace")
+    return None if is_binary(data) else data.decode("utf-8", "replace")
 
 
 def _pattern(arguments: dict[str, Any]) -> re.Pattern[str]:
     text = arguments["pattern"]
     try:
-        return _compiled(re.escape(text) if arguments.get("literal") else text, _flags(arguments))
+        flags = re.IGNORECASE if arguments.get("ignoreCase") else 0
+        return _compiled(re.escape(text) if arguments.get("literal") else text, flags)
     except (re.error, RecursionError, OverflowError) as error:
         raise ToolFailure(
             "invalid_arguments", f"no regular expression: {shown(str(error))}; literal: true takes it as text"
@@ -225,16 +221,13 @@ def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     import warnings
 
     with warnings.catch_warnings():
-        # What a later Python may read otherwise is no news for the user's terminal.
+        # Python warns of patterns that a later version may read differently; the terminal is the user's.
         warnings.simplefilter("ignore")
         return re.compile(pattern, flags)
 
 
-def _flags(arguments: dict[str, Any]) -> int:
-    return int(re.IGNORECASE) if arguments.get("ignoreCase") else 0
-
-
 def _around(line: str, position: int) -> str:
+    """What is shown of a line that matches at a position."""
     if len(line) <= _LINE:
         return line
     begin = max(0, min(position - _LINE // 3, len(line) - _LINE))
@@ -244,8 +237,8 @@ def _around(line: str, position: int) -> str:
 
 @lru_cache(maxsize=64)
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a path fits a glob: `*` and `?` within a name, `**` over folders, `[…]`, `{a,b}`. A glob
-    without a slash is meant for the name alone."""
+    """A function that says whether a path fits a glob: `*` and `?` within a name, `**` over folders, `[…]`,
+    `{a,b}`. A glob without a slash is compared with the name alone."""
     for mount in ("@project/", "./"):
         pattern = pattern.removeprefix(mount)
     try:
@@ -258,6 +251,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def _translated(pattern: str) -> str:
+    """The regular expression of a glob."""
     result: list[str] = []
     position = open_braces = 0
     while position < len(pattern):

@@ -1,9 +1,9 @@
-"""What a tool is, and a box of them that answers every call, however wrong, with a JSON value.
+"""What a tool is, and the toolbox, which answers every call with a JSON object, however wrong the call is.
 
     {"ok": true, …}
     {"ok": false, "error": {"code": "not_found", "message": "@project/a.py does not exist"}}
 
-The codes are listed in `failure`. What a model did wrong never raises.
+The codes are those of `results.Code`. What a model does wrong never raises.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.outputs import SHOWN, Outputs, ToolFailure, shown
+from uwf_git.agents.builtin.tools.results import SHOWN, Outputs, ToolFailure, shown
 from uwf_git.agents.builtin.tools.sandbox import Visible, find_sandbox
 from uwf_git.agents.builtin.tools.workspace import WORKFLOW, Workspace
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import UwfError
-from uwf_git.text import nearest
+from uwf_git.text import encodable, nearest
 from uwf_git.values.schema import Schema
 
 ARGUMENTS = 8_000_000  # characters of a call's arguments
@@ -30,9 +30,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 class ToolContext(NamedTuple):
-    """What a tool works with. `deadline` is on time.monotonic()'s clock. `environ` is what run_command
-    takes the few variables from that it passes on; `visible` is what its commands see of the machine, and
-    `own` a place of uwf's in the project, which keeps them from running."""
+    """What a tool works with. `deadline` is on time.monotonic()'s clock. The rest is for run_command: it passes on
+    a few variables of `environ`; its commands see `visible` of the machine; and where `own` names a place of uwf's
+    in the project, no command runs."""
 
     workspace: Workspace
     policy: ToolPolicy
@@ -43,8 +43,8 @@ class ToolContext(NamedTuple):
     own: Path | None = None
 
     def seconds(self, most: float) -> float:
-        """How long something may take that takes at most this long. Raises ToolFailure when the step's
-        time is up."""
+        """How many seconds something may take: at most `most`, and no longer than the step. Raises ToolFailure when
+        the step's time is up."""
         if self.deadline is None:
             return most
         left = self.deadline - time.monotonic()
@@ -54,9 +54,9 @@ class ToolContext(NamedTuple):
 
 
 class Tool(NamedTuple):
-    """A tool. `name` is what the model calls, of letters, digits, `_` and `-`; `known_as` what a policy
-    calls it, where that is something else (`mcp/files/read`). `parameters` is a JSON Schema of an object.
-    `run` gets arguments that obey it and returns a JSON object without `ok`; it may raise ToolFailure."""
+    """A tool. The model calls it by `name`, of letters, digits, `_` and `-`; a policy by `known_as`, where that
+    differs (`mcp/files/read`). `parameters` is a JSON Schema of an object. `run` gets arguments that obey it and
+    returns a JSON object without `ok`; it may raise ToolFailure."""
 
     name: str
     description: str
@@ -70,8 +70,8 @@ class Tool(NamedTuple):
 
 
 class ToolResult(NamedTuple):
-    """What a call came to; `value` is what the model is shown. `arguments` are what was understood of the
-    call's arguments, None where they were no object."""
+    """The result of a call; the model is shown `value`. `arguments` are the call's parsed arguments, None where
+    they could not be parsed."""
 
     ok: bool
     value: dict[str, Any]
@@ -79,7 +79,7 @@ class ToolResult(NamedTuple):
 
 
 class Toolbox:
-    """Tools under one policy. A context manager: leaving it removes what was kept for the model."""
+    """Tools under one policy. A context manager: leaving it closes the toolbox."""
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
         self.context = context
@@ -98,20 +98,20 @@ class Toolbox:
         self.context.outputs.close()
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """Puts further tools in; one of a known name replaces none and is left out."""
+        """Adds tools, except those whose name is taken or isn't one that a model can call."""
         for tool in tools:
             if _NAME.fullmatch(tool.name):
                 self._tools.setdefault(tool.name, tool)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The tools that the policy permits."""
+        """The names of the tools that the policy permits."""
         return tuple(
             name for name, tool in self._tools.items() if self.context.policy.permits(tool.policy_name)
         )
 
     def offered(self) -> list[dict[str, Any]]:
-        """The permitted tools as a chat completions request wants them."""
+        """The permitted tools, in the form of a chat completions request."""
         return [
             {
                 "type": "function",
@@ -125,7 +125,7 @@ class Toolbox:
         ]
 
     def describe(self) -> str:
-        """What a prompt says of the tools; "" where there are none."""
+        """What a prompt says about the tools; "" where there are none."""
         policy = self.context.policy
         confined = None
         if "run_command" in self.names:
@@ -136,8 +136,8 @@ class Toolbox:
         return policy.describe(self.names, confined, WORKFLOW in mounts)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None) -> ToolResult:
-        """Carries out one call. `arguments` is the text that the model gave, or a value. Raises nothing
-        for what a model or a tool did wrong."""
+        """Carries out one call. `arguments` is the text that the model gave, or a value. A fault of the model or
+        of a tool becomes a result and is not raised."""
         given: dict[str, Any] | None = None
         try:
             tool = self._tool(name)
@@ -145,18 +145,16 @@ class Toolbox:
             self._check(tool, given)
             value = {"ok": True, **tool.run(given, self.context)}
             return ToolResult(True, self._fit(value), given)
-        except ToolFailure as failure:
-            return ToolResult(False, failure.value, given)
+        except ToolFailure as error:
+            failure = error
         except UwfError as error:
-            message = f"{error.message}{' — ' if error.hint else ''}{error.hint}"
-            return ToolResult(False, ToolFailure("failed", message).value, given)
+            failure = ToolFailure("failed", " — ".join(filter(None, (error.message, error.hint))))
         except OSError as error:
-            return ToolResult(False, ToolFailure("failed", error.strerror or str(error)).value, given)
+            failure = ToolFailure("failed", error.strerror or str(error))
         except Exception as error:  # a tool's own fault must not cost the work of a whole step
-            fault = ToolFailure(
-                "internal", f"{shown(name)} broke: {type(error).__name__}: {shown(str(error))}"
-            )
-            return ToolResult(False, fault.value, given)
+            said = f"{shown(name)} broke: {type(error).__name__}: {shown(str(error))}"
+            failure = ToolFailure("internal", said)
+        return ToolResult(False, failure.value, given)
 
     def _tool(self, name: str) -> Tool:
         tool = self._tools.get(name)
@@ -179,21 +177,36 @@ class Toolbox:
             raise ToolFailure("invalid_arguments", f"{tool.name}: {said}")
 
     def _fit(self, value: dict[str, Any]) -> dict[str, Any]:
-        """The result, or where it is too large its text in short, with the whole kept in a file."""
+        """The result; where it is too large, the two ends of its JSON text, with the whole kept in a file."""
         if depth(value, DEEPEST) > DEEPEST:
             raise ToolFailure("too_large", f"the result is nested more than {DEEPEST} deep")
+        # The name of a file may hold lone surrogates, which no model's server takes.
         text = json.dumps(value, ensure_ascii=False, default=str)
         if len(text) <= LARGEST:
-            return dict(json.loads(_sound(text)))
-        short, more = self.context.outputs.shorten(
-            json.dumps(value, ensure_ascii=False, indent=1, default=str)
-        )
-        return {"ok": True, "text": _sound(short), **more}
+            return dict(json.loads(encodable(text)))
+        indented = json.dumps(value, ensure_ascii=False, indent=1, default=str)
+        short, more = self.context.outputs.shorten(indented)
+        return {"ok": True, "text": encodable(short), **more}
+
+
+def object_schema(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    """The JSON Schema of a tool's arguments."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def counted(description: str, most: int = 2**31) -> dict[str, Any]:
+    """The JSON Schema of a number of things, or of the place of one, counted from 1."""
+    return {"type": "integer", "minimum": 1, "maximum": most, "description": description}
 
 
 def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """A call's arguments as an object. Raises ToolFailure for what is no JSON object, is nested too deep,
-    or holds what isn't JSON (NaN, half a character)."""
+    """A call's arguments as an object. Raises ToolFailure where they are no JSON object, are nested too deep,
+    or hold what JSON can't (NaN, half a character)."""
     value: Any = arguments
     if isinstance(arguments, str):
         if len(arguments) > ARGUMENTS:
@@ -203,9 +216,8 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
         except RecursionError:
             raise _too_deep() from None
         except ValueError as error:
-            raise ToolFailure(
-                "invalid_arguments", f"the arguments are no JSON: {shown(str(error))}"
-            ) from None
+            said = f"the arguments are no JSON: {shown(str(error))}"
+            raise ToolFailure("invalid_arguments", said) from None
     if value is None:
         value = {}
     if not isinstance(value, Mapping):
@@ -220,21 +232,15 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def depth(value: Any, most: int) -> int:
-    """How deep lists and objects are nested in a value; beyond `most` no further look is taken."""
+    """How deep lists and objects are nested in a value; where that is deeper than `most`, `most + 1`."""
     level, layer = 0, [value]
     while level <= most:
-        layer = (
-            [
-                inner
-                for each in layer
-                for inner in (each.values() if isinstance(each, Mapping) else each)
-                if isinstance(inner, Mapping | list | tuple)
-            ]
-            if level
-            else [each for each in layer if isinstance(each, Mapping | list | tuple)]
-        )
-        if not layer:
-            return level
+        containers = [each for each in layer if isinstance(each, Mapping | list | tuple)]
+        if not containers:
+            break
+        layer = [
+            inner for each in containers for inner in (each.values() if isinstance(each, Mapping) else each)
+        ]
         level += 1
     return level
 
@@ -245,8 +251,3 @@ def _too_deep() -> ToolFailure:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
-
-
-def _sound(text: str) -> str:
-    """The text with lone surrogates, which a file's name may hold and Unicode can't, replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8")

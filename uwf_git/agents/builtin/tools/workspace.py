@@ -1,11 +1,11 @@
-"""Where the tools may read and write: named folders, and nothing that isn't really inside them.
+"""Where the tools may read and write: named folders, and only what really is inside them.
 
     @project/src/a.py, src/a.py   the folder that is worked in: read and write
     @workflow/notes.md            the workflow's folder: read only
-    @output/3.txt                 what was too long for a result: read only, gone with the step
+    @output/3.txt                 a text that was too long for a result: read only, gone with the step
 
-Writing goes into a temporary file beside the target, which is synced and then renamed over it. Nothing is
-written into a git repository's own folder, since what stands there is run by git.
+A file is written beside its target, synced, and renamed over it. Nothing is written into a git repository's own
+folder, since git runs what is there.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from uwf_git.agents.builtin.tools.outputs import ToolFailure, shown
 from uwf_git.agents.builtin.tools.path import (
-    FOLDER,
+    FILE,
     LONGEST,
+    Identity,
     Mount,
     Rules,
     Spot,
     folded,
+    identity,
     makes_git_folder,
     missing,
+    opened,
     places,
     system_failure,
     walk,
 )
+from uwf_git.agents.builtin.tools.results import ToolFailure, shown
 
 PROJECT, WORKFLOW, OUTPUT = "@project", "@workflow", "@output"
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_RESTORED = 64_000_000  # bytes of a file that one change of several may replace
+_RESTORED = 64_000_000  # bytes of a file that one of several changes may replace
 
 
 class Change(NamedTuple):
-    """What a file shall hold; None for: it shall be gone. `mode`, as of chmod, is for a new file."""
+    """What a file is to hold; with None, it is deleted. A new file gets `mode`, as of chmod."""
 
     path: str
     data: bytes | None
@@ -48,22 +50,23 @@ class Change(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A change that was made. `kind` is created, changed or deleted."""
+    """A change that was made. `kind` is "created", "changed" or "deleted"."""
 
     path: str
     kind: str
 
 
 class _Before(NamedTuple):
-    """What a spot held. `data` is None where it need not be restored."""
+    """What a spot held. `data` is None where it need not be restored; for a link, `mode` is 0 and `data` its
+    target."""
 
     mode: int
     data: bytes | None
 
 
 class Workspace:
-    """The mounts. `hidden` are folders and files that no tool may touch although they are inside, nor make
-    where they are not there. Raises OSError where a folder is missing."""
+    """The mounts. `hidden` are folders and files that no tool may touch although they are inside, nor create where
+    they don't exist. Raises OSError where a folder is missing."""
 
     def __init__(
         self,
@@ -78,8 +81,7 @@ class Workspace:
             if path is not None:
                 self._mounts[name] = Mount(name, path.resolve(strict=True), False)
         self.hidden = tuple(path.resolve() for path in hidden if path.exists())
-        found = [path.stat() for path in self.hidden]
-        self._identities = frozenset((each.st_dev, each.st_ino) for each in found)
+        self._identities = frozenset(identity(path.stat()) for path in self.hidden)
         self._closed = frozenset(
             folded(place.relative_to(self.project.path).parts)
             for path in hidden
@@ -89,32 +91,29 @@ class Workspace:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        """All of them, @project first."""
+        """All mounts, @project first."""
         return tuple(self._mounts.values())
 
     def is_hidden(self, found: os.stat_result) -> bool:
         """Whether this is one of the hidden folders or files."""
-        return (found.st_dev, found.st_ino) in self._identities
+        return identity(found) in self._identities
 
     @contextlib.contextmanager
     def locate(self, path: str, rules: Rules = Rules()) -> Iterator[Spot]:  # noqa: B008
-        """Walks to a path; the folder it stands in stays open for the block. Raises ToolFailure, also for
-        an OSError of the block."""
+        """Walks to a path; the folder it is in stays open for the block. Raises ToolFailure, also for an OSError
+        of the block."""
         mount, parts = self._parse(path)
         if rules.writing and not mount.writable:
             raise ToolFailure("read_only", f"{mount.name} can only be read; write to {PROJECT}")
         try:
-            with walk(mount, parts, self._rules(rules)) as spot:
+            with walk(mount, parts, rules._replace(hidden=self._identities, closed=self._closed)) as spot:
                 yield spot
         except OSError as error:
             raise system_failure(error, path) from None
 
-    def _rules(self, rules: Rules) -> Rules:
-        return rules._replace(hidden=self._identities, closed=self._closed)
-
     @contextlib.contextmanager
     def open_file(self, path: str) -> Iterator[tuple[BinaryIO, Spot]]:
-        """A regular file, for reading bytes. Raises ToolFailure."""
+        """A regular file, open for reading bytes. Raises ToolFailure."""
         with self.locate(path) as spot, open_regular(spot) as file:
             yield file, spot
 
@@ -127,27 +126,23 @@ class Workspace:
                 raise missing(spot.shown)
             if not stat.S_ISDIR(found.st_mode):
                 raise ToolFailure("not_directory", f"{shown(spot.shown)} is no folder")
-            descriptor = os.open(spot.name or ".", FOLDER, dir_fd=spot.folder)
-            try:
-                yield descriptor, spot
-            finally:
-                os.close(descriptor)
+            with opened(spot.name or ".", spot.folder) as folder:
+                yield folder, spot
 
     def read(self, path: str, most: int) -> tuple[bytes, int]:
-        """A file's bytes and its mode. Raises ToolFailure, too_large for more than `most` bytes."""
+        """A file's bytes and its mode. Raises ToolFailure, `too_large` for more than `most` bytes."""
         with self.open_file(path) as (file, spot):
             return _whole(file, most, spot), stat.S_IMODE(os.fstat(file.fileno()).st_mode)
 
     def change(self, changes: Sequence[Change]) -> list[Changed]:
         """Makes all of the changes or, where one fails, none. Raises ToolFailure."""
         folders: list[str] = []
-        done: list[tuple[Spot, _Before | None]] = []
         try:
             with contextlib.ExitStack() as stack:
                 spots = [stack.enter_context(self._target(change, folders)) for change in changes]
                 _refuse_twins(spots)
                 _refuse_repositories(changes, spots)
-                return _carry_out(changes, spots, done)
+                return _carry_out(changes, spots)
         except BaseException:
             self._remove_folders(folders)
             raise
@@ -194,13 +189,13 @@ class Workspace:
 
 @contextlib.contextmanager
 def open_regular(spot: Spot) -> Iterator[BinaryIO]:
-    """The regular file at a spot, for reading bytes. Raises ToolFailure, OSError."""
+    """The regular file at a spot, open for reading bytes. Raises ToolFailure, OSError."""
     found = spot.status()
     if found is None:
         raise missing(spot.shown)
     _refuse_irregular(found, spot)
-    # Looked at again once it is open: what was a file a moment ago may be a pipe.
-    with open(os.open(spot.name, _FILE, dir_fd=spot.folder), "rb") as file:
+    # Checked again once it is open: what was a file a moment ago may be a pipe.
+    with open(os.open(spot.name, FILE, dir_fd=spot.folder), "rb") as file:
         _refuse_irregular(os.fstat(file.fileno()), spot)
         yield file
 
@@ -220,19 +215,18 @@ def _refuse_irregular(found: os.stat_result, spot: Spot) -> None:
 
 
 def _refuse_twins(spots: Sequence[Spot]) -> None:
-    places = [(os.fstat(spot.folder).st_dev, os.fstat(spot.folder).st_ino, spot.name) for spot in spots]
+    places = [(identity(os.fstat(spot.folder)), spot.name) for spot in spots]
     for spot, place in zip(spots, places, strict=True):
         if places.count(place) > 1:
             raise ToolFailure("invalid_arguments", f"{shown(spot.shown)} is changed twice")
 
 
 def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> None:
-    """What makes a repository of a folder may come in one file, or in several together."""
-    made: dict[tuple[int, int], list[Spot]] = {}
+    """Refuses files that together make a repository of their folder; the walk has checked each alone."""
+    made: dict[Identity, list[Spot]] = {}
     for change, spot in zip(changes, spots, strict=True):
         if change.data is not None:
-            folder = os.fstat(spot.folder)
-            made.setdefault((folder.st_dev, folder.st_ino), []).append(spot)
+            made.setdefault(identity(os.fstat(spot.folder)), []).append(spot)
     for beside in made.values():
         if makes_git_folder(beside[0].folder, [spot.name for spot in beside]):
             raise ToolFailure(
@@ -240,12 +234,12 @@ def _refuse_repositories(changes: Sequence[Change], spots: Sequence[Spot]) -> No
             )
 
 
-def _carry_out(
-    changes: Sequence[Change], spots: Sequence[Spot], done: list[tuple[Spot, _Before | None]]
-) -> list[Changed]:
-    """Everything that may fail for want of space or rights comes before the first file is replaced."""
+def _carry_out(changes: Sequence[Change], spots: Sequence[Spot]) -> list[Changed]:
+    """Makes the changes, or undoes those that were made. What may fail for want of space or rights is done before
+    the first file is replaced."""
     before = [_before(change, spot, len(spots) > 1) for change, spot in zip(changes, spots, strict=True)]
     staged: list[tuple[Spot, str]] = []
+    done: list[tuple[Spot, _Before | None]] = []
     try:
         for change, spot, held in zip(changes, spots, before, strict=True):
             mode = held.mode if held is not None else change.mode
@@ -274,7 +268,7 @@ def _carry_out(
 
 
 def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
-    """What is at the spot now, None for nothing. Refuses what can't be replaced."""
+    """What is at the spot now, None for nothing. Raises ToolFailure for what can't be replaced."""
     found = spot.status()
     if not spot.name:
         raise ToolFailure("is_directory", f"{spot.shown} is a folder")
@@ -295,7 +289,7 @@ def _before(change: Change, spot: Spot, one_of_several: bool) -> _Before | None:
 
 
 def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
-    """Writes a temporary file beside the spot, synced; returns its name."""
+    """Writes and syncs a temporary file beside the spot; returns its name."""
     name = f".uwf-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(name, _NEW, 0o666, dir_fd=spot.folder)
     try:
@@ -313,6 +307,7 @@ def _stage(spot: Spot, data: bytes, mode: int | None) -> str:
 
 
 def _restore(spot: Spot, held: _Before | None) -> None:
+    """Puts back what the spot held, as far as the system permits."""
     with contextlib.suppress(OSError):
         if held is None:
             os.unlink(spot.name, dir_fd=spot.folder)

@@ -1,6 +1,6 @@
-"""How a tool says no: a stable code, and a sentence for the model.
+"""What a tool gives back: a failure with a stable code, or a text that is cut where it is too long.
 
-Texts too long for a result: the beginning and the end are shown, the whole is kept in a file.
+A cut text shows its beginning and its end; the whole of it is kept in a file that the model can read.
 """
 
 from __future__ import annotations
@@ -11,14 +11,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from uwf_git.text import printable, shortened
+
+SHOWN = 24_000  # characters of a text in a result
+KEPT = 10_000_000  # bytes of a text in a file
+_HEAD = 0.4  # the share of the beginning in what is shown; the end, of a command at least, tells more
+
 Code = Literal[
-    "binary",  # no text
-    "denied",  # the policy, or a place that tools keep out of
-    "failed",  # the system said no: the message says what
+    "binary",  # not a text
+    "denied",  # by the policy, or because tools keep out of that place
+    "failed",  # the system refused: the message says why
     "internal",  # a fault of the tool itself
     "invalid_arguments",
     "is_directory",
-    "network",  # no connection, no such host, no answer that can be read
+    "network",  # no connection, no such host, or an answer that can't be read
     "no_match",  # the text to replace, or a patch's context, is not there
     "not_directory",
     "not_found",
@@ -34,7 +40,7 @@ Code = Literal[
 
 
 class ToolFailure(Exception):
-    """What a call ends with when it can't be carried out. Told to the model, never to a caller."""
+    """A call that can't be carried out. The toolbox tells it to the model; no caller of the toolbox sees it."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -43,24 +49,31 @@ class ToolFailure(Exception):
 
     @property
     def value(self) -> dict[str, Any]:
-        """As a tool's result."""
+        """The failure as a tool's result."""
         return {"ok": False, "error": {"code": self.code, "message": self.message}}
 
 
 def shown(text: str, most: int = 200) -> str:
-    """A text that came from a model, safe to repeat in a message."""
-    clean = "".join(each if each.isprintable() else "�" for each in text[:most])
-    return clean + ("…" if len(text) > most else "")
+    """A text that came from a model, made safe to repeat in a message: printable, and at most `most` characters
+    and an ellipsis."""
+    return shortened(printable(text[: most + 1]), most + 1)
 
 
-SHOWN = 24_000  # characters of a text in a result
-KEPT = 10_000_000  # bytes of a text in a file
-_HEAD = 0.4  # what of the shown is its beginning; an end tells more, of a command at least
+def truncated(rest: str) -> dict[str, Any]:
+    """What a result says when it doesn't hold everything; `rest` tells the model how to get the remainder."""
+    return {"truncated": True, "rest": rest}
+
+
+def page(count: int, first: int, most: int) -> tuple[slice, dict[str, Any]]:
+    """A page of a list of `count` entries, which begins at entry `first`, counted from 1: the slice of the list,
+    and what to add to the result where more follows."""
+    end = first - 1 + most
+    return slice(first - 1, end), truncated(f"use offset={end + 1}") if end < count else {}
 
 
 class Outputs:
-    """A folder of its own, removed by `close`. What is kept there is read as @output/NAME. `clean` takes secrets
-    out of a text before it is cut: a half of one would not be known any more."""
+    """A folder for what doesn't fit into results, removed by `close`. The model reads what is kept there as
+    @output/NAME. `clean` takes secrets out of a text before it is cut, since half of one would not be recognised."""
 
     def __init__(self, clean: Callable[[str], str] = str) -> None:
         self.clean = clean
@@ -84,8 +97,8 @@ class Outputs:
         return (self.path / name).open("xb"), f"@output/{name}"
 
     def shorten(self, text: str, most: int = SHOWN) -> tuple[str, dict[str, Any]]:
-        """The text, or its beginning and end where it is longer than `most` characters, and what to add to
-        the result then: `truncated`, and `rest`, which says how to get the remainder."""
+        """The text and nothing to add; or, where it is longer than `most` characters, its beginning and end, and
+        what to add to the result: `truncated` and `rest`. The whole is then kept in a file."""
         if len(text) <= most:
             return text, {}
         text = self.clean(text)
@@ -95,10 +108,7 @@ class Outputs:
             file.write(data[:KEPT])
         head = round(most * _HEAD)
         missing = f"{len(text) - most} characters"
-        return ends(text[:head], text[head - most :], missing), {
-            "truncated": True,
-            "rest": rest(name, len(data)),
-        }
+        return ends(text[:head], text[head - most :], missing), kept_in(name, len(data))
 
 
 def ends(head: str, tail: str, missing: str) -> str:
@@ -106,7 +116,7 @@ def ends(head: str, tail: str, missing: str) -> str:
     return f"{head}\n[… {missing} left out …]\n{tail}"
 
 
-def rest(name: str, size: int) -> str:
-    """How to read what was kept of a text of so many bytes."""
+def kept_in(name: str, size: int) -> dict[str, Any]:
+    """What to add to the result for a text of `size` bytes that is kept in the file of that name."""
     cut = f", its first {KEPT} bytes," if size > KEPT else ""
-    return f"the whole{cut} is in {name}: read_file with offset and limit, or grep"
+    return truncated(f"the whole{cut} is in {name}: read_file with offset and limit, or grep")
