@@ -1,21 +1,18 @@
-"""Runs a command in a process group of its own, and ends with it whatever it has started.
+"""Child processes: how a program is started, watched, bounded, and ended with everything that it has started.
 
-Output of any size is read as it comes and only its end is kept. When the command has exited, what it
-left running is ended too, in its group or, as far as that can be told, outside: a step is over when its agent is.
+Agents, the commands of their tools and the servers of their tools lead a session and a process group of their own, and
+a step is over when they are: what they leave running is ended too. What has left the group, as daemons do and
+wrappers with the program that they wrap, is known by a mark in its environment, which it inherits. What drops the mark
+as well is not found, and where the system has no /proc, the group alone is known.
 
-Whatever a started process has started in its turn, as far as it can be told.
-
-A process leads a group of its own. What leaves the group, as daemons do and wrappers with the program that they
-wrap, still has a mark in its environment, which it inherits; what drops that too is not found. Where the system has no
-/proc, the group alone is known.
-
-Signals that come at the wrong moment.
+`run_command` runs a program to its end. `Pipes` watches one from an event loop, for those that are talked to.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import secrets
 import selectors
 import shutil
@@ -24,17 +21,26 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import AgentFailed
 
+if TYPE_CHECKING:
+    import asyncio
+
+MARK = "UWF_AGENT_MARK"
 KEEP = 256 * 1024
 GRACE = 2.0
-POLL = 0.05
+_PIECE = 1 << 16
+_PROC = Path("/proc")
+_POLL = 0.01
+_SLOW_POLL = 0.05
+_ROUNDS = 20  # of looking for what was started while the others were being killed
+_PAUSE = 0.005
+_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Finished(NamedTuple):
@@ -46,24 +52,6 @@ class Finished(NamedTuple):
     timed_out: bool
     stdout_size: int = 0
     stderr_size: int = 0
-
-
-class _Tail:
-    """The end of a stream."""
-
-    def __init__(self, keep: int) -> None:
-        self._keep = keep
-        self._data = bytearray()
-        self.size = 0
-
-    def add(self, data: bytes) -> None:
-        self.size += len(data)
-        self._data += data
-        if len(self._data) > 2 * self._keep:
-            del self._data[: -self._keep]
-
-    def end(self) -> bytes:
-        return bytes(self._data[-self._keep :])
 
 
 def run_command(
@@ -79,13 +67,11 @@ def run_command(
     on_stderr: Callable[[bytes], None] | None = None,
     on_stdout: Callable[[bytes], None] | None = None,
 ) -> Finished:
-    """Runs a command to its end. `timeout` is in seconds; afterwards what is left gets SIGTERM, and two
-    seconds later SIGKILL, as it does when this process is interrupted. `stderr_to` sends stderr to a
-    file, so that a command which outlives this process can still log; `on_stderr` is handed it either
-    way, and `on_stdout` stdout, in pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when
-    the command can't be started."""
-    listeners = {name: each for name, each in (("stdout", on_stdout), ("stderr", on_stderr)) if each}
-    tails = {"stdout": _Tail(keep), "stderr": _Tail(keep)}
+    """Runs a command to its end, and ends its descendants. After `timeout` seconds, or when this process is
+    interrupted, the command and they get SIGTERM, and two seconds later SIGKILL. `stderr_to` sends stderr to a file,
+    so that a command which outlives this process can still log. `on_stdout` and `on_stderr` are handed the output in
+    pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when the command can't be started."""
+    stdout, stderr = _Tail(keep, on_stdout), _Tail(keep, on_stderr)
     descendants = Descendants(os.environ if env is None else env)
     with contextlib.ExitStack() as stack:
         log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
@@ -100,22 +86,16 @@ def run_command(
                     env=descendants.env,
                     pass_fds=pass_fds,
                 )
-            timed_out = _watch(child, tails, timeout, listeners, log)
+            timed_out = _watch(child, stdout, stderr, timeout, log)
         finally:
             if child is not None:
                 descendants.end(child, GRACE)
                 for stream in filter(None, (child.stdout, child.stderr)):
                     stream.close()
         if log:
-            _read_log(log.fileno(), tails["stderr"])
-    return Finished(
-        child.returncode,
-        tails["stdout"].end(),
-        tails["stderr"].end(),
-        timed_out,
-        tails["stdout"].size,
-        tails["stderr"].size,
-    )
+            stderr.listener = None
+            stderr.follow(log)  # what was written while the command was being ended
+    return Finished(child.returncode, stdout.end(), stderr.end(), timed_out, stdout.size, stderr.size)
 
 
 def start(
@@ -127,22 +107,19 @@ def start(
     env: Mapping[str, str],
     pass_fds: Sequence[int],
 ) -> subprocess.Popen[bytes]:
-    """Starts a command with a pipe for stdout, as the leader of a session and a group of its own. Raises AgentFailed
-    where that can't be done."""
+    """Starts a command that is looked up on the PATH of `env`, as `spawn` does. Raises AgentFailed where that can't be
+    done."""
     program = shutil.which(argv[0], path=env.get("PATH"))
     if program is None:
         raise AgentFailed(f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path")
     try:
-        return subprocess.Popen(
+        return spawn(
             [os.path.abspath(program), *argv[1:]],  # noqa: PTH100
             stdin=stdin,
-            stdout=subprocess.PIPE,
             stderr=stderr,
             cwd=cwd,
             env=env,
             pass_fds=pass_fds,
-            start_new_session=True,
-            bufsize=0,
         )
     except (OSError, ValueError) as error:
         raise AgentFailed(
@@ -150,102 +127,70 @@ def start(
         ) from None
 
 
-def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:
-    """What a command reads: a file, so that nobody waits to write."""
-    if stdin is None:
-        return subprocess.DEVNULL
-    source = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- the stack is the caller's
-    source.write(stdin)
-    source.seek(0)
-    return source
+def spawn(
+    argv: Sequence[str],
+    *,
+    stdin: int | IO[bytes] = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    cwd: Path | None,
+    env: Mapping[str, str],
+    pass_fds: Sequence[int] = (),
+    own_session: bool = True,
+    file_limit: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Starts a program with pipes, as the leader of a session and a group unless it needs the session of this process's
+    terminal. `file_limit` is the largest file it may write, in bytes. Raises OSError, ValueError."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit or 0, file_limit or 0))
+
+    return subprocess.Popen(
+        argv,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        cwd=cwd,
+        env=env,
+        pass_fds=pass_fds,
+        start_new_session=own_session,
+        preexec_fn=limit if file_limit else None,
+    )
 
 
-def _watch(
-    child: subprocess.Popen[bytes],
-    tails: Mapping[str, _Tail],
-    timeout: float | None,
-    listeners: Mapping[str, Callable[[bytes], None]],
-    log: IO[bytes] | None,
-) -> bool:
-    """Reads until the child has exited; returns whether it was ended for its time. What the child adds to
-    its log meanwhile is handed on."""
-    seen = 0
-    on_stderr = listeners.get("stderr")
-
-    def follow() -> None:
-        nonlocal seen
-        if log is not None and on_stderr is not None:
-            while data := os.pread(log.fileno(), 1 << 16, seen):
-                seen += len(data)
-                on_stderr(data)
-
-    deadline = None if timeout is None else time.monotonic() + timeout
-    with selectors.DefaultSelector() as selector:
-        for name in ("stdout", "stderr"):
-            stream = getattr(child, name)
-            if stream is not None:
-                os.set_blocking(stream.fileno(), False)
-                selector.register(stream, selectors.EVENT_READ, name)
-        with contextlib.ExitStack() as stack:
-            if hasattr(os, "pidfd_open"):
-                descriptor = os.pidfd_open(child.pid)
-                stack.callback(os.close, descriptor)
-                selector.register(descriptor, selectors.EVENT_READ, "exit")
-            while child.poll() is None:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return True
-                polled = not hasattr(os, "pidfd_open") or (log is not None and on_stderr is not None)
-                _read_ready(selector, tails, POLL if polled else left, listeners)
-                follow()
-            # The child is gone; something it left behind may hold the pipes open for ever.
-            while _read_ready(selector, tails, 0, listeners):
-                pass
-            follow()
-    return False
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Puts off what signals do until the block has ended. A Ctrl-C between the start of a child and the line that
+    remembers it would otherwise leave that child alone. Outside the main thread it does nothing, since signals
+    don't come there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    handlers = {number: handler for number in _DEFERRED if callable(handler := signal.getsignal(number))}
+    for held in handlers:
+        signal.signal(held, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        for held, handler in handlers.items():
+            signal.signal(held, handler)
+        for number, frame in came:
+            handlers[signal.Signals(number)](number, frame)
 
 
-def _read_ready(
-    selector: selectors.BaseSelector,
-    tails: Mapping[str, _Tail],
-    wait: float | None,
-    listeners: Mapping[str, Callable[[bytes], None]],
-) -> bool:
-    got = False
-    for key, _events in selector.select(wait):
-        if key.data == "exit":
-            continue
+def stop(child: subprocess.Popen[bytes], grace: float) -> None:
+    """Ends the process alone, and not what it has started: with SIGTERM, and `grace` seconds later with SIGKILL."""
+    if child.poll() is None:
+        child.terminate()
         try:
-            data = os.read(key.fd, 1 << 16)
-        except BlockingIOError:
-            continue
-        if not data:
-            selector.unregister(key.fileobj)
-            continue
-        got = True
-        tails[key.data].add(data)
-        if listener := listeners.get(key.data):
-            listener(data)
-    return got
-
-
-def _read_log(descriptor: int, tail: _Tail) -> None:
-    size = os.fstat(descriptor).st_size
-    os.lseek(descriptor, max(0, size - KEEP), os.SEEK_SET)
-    while data := os.read(descriptor, 1 << 16):
-        tail.add(data)
-    tail.size = size
-
-
-MARK = "UWF_AGENT_MARK"
-_PROC = Path("/proc")
-_ROUNDS = 20  # of looking for what was started while the others were being killed
-_PAUSE = 0.005
-_POLL = 0.01
+            child.wait(grace)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
 
 class Descendants:
-    """Those of a process to be started with the environment `env`, in a group of its own."""
+    """The processes that a process to be started with the environment `env`, in a group of its own, starts in turn."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         token = secrets.token_hex(8)
@@ -256,31 +201,38 @@ class Descendants:
         self.env = {**env, MARK: ":".join(filter(None, (outer, token)))}
 
     def end(self, process: subprocess.Popen[bytes], grace: float) -> None:
-        """Ends the process and whoever is left of what it has started: with SIGTERM, and `grace` seconds later with
-        SIGKILL. Where that is nobody, /proc is looked through once."""
-        group = process.pid
+        """Ends the process and its descendants: with SIGTERM, and `grace` seconds later with SIGKILL. Where none is
+        left, /proc is looked through once."""
         process.poll()
-        if self._signal(group, signal.SIGTERM):
+        if self._signal(process.pid, signal.SIGTERM):
             deadline = time.monotonic() + grace
             while time.monotonic() < deadline:
                 time.sleep(_POLL)
                 process.poll()
-                if not self._alive(group):
+                if not self._signal(process.pid, 0):
                     break
-            self._kill(group)
+            self.kill(process)
         process.wait()
 
-    def _alive(self, group: int) -> bool:
-        """Whether anybody is left, of that group or with the mark. Zombies don't count."""
-        if not _has_proc():
-            return signal_group(group, 0)
-        return any(self._belongs(pid, group) for pid in _processes())
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """Kills the process and its descendants at once, with those that they start meanwhile."""
+        for _ in range(_ROUNDS):
+            if not self._signal(process.pid, signal.SIGKILL):
+                break
+            time.sleep(_PAUSE)
 
     def _signal(self, group: int, number: int) -> bool:
-        """Signals whoever is left; returns whether there was anybody."""
-        if not _has_proc():
-            return signal_group(group, number)
-        found = [pid for pid in _processes() if self._belongs(pid, group)]
+        """Signals who is left, of that group or with the mark; returns whether there was anybody. Zombies don't
+        count."""
+        if not (_PROC / "self" / "stat").exists():
+            try:
+                os.killpg(group, number)
+            except (ProcessLookupError, PermissionError):
+                return False
+            return True
+        with os.scandir(_PROC) as entries:
+            numbers = [int(entry.name) for entry in entries if entry.name.isdigit()]
+        found = [pid for pid in numbers if self._belongs(pid, group)]
         for pid in found:
             # By a descriptor of the process: its number may be another one's by now.
             with contextlib.suppress(OSError):
@@ -291,13 +243,6 @@ class Descendants:
                 finally:
                     os.close(descriptor)
         return bool(found)
-
-    def _kill(self, group: int) -> None:
-        """Kills whoever is left, and what those start meanwhile."""
-        for _ in range(_ROUNDS):
-            if not self._signal(group, signal.SIGKILL):
-                break
-            time.sleep(_PAUSE)
 
     def _belongs(self, pid: int, group: int) -> bool:
         if pid == os.getpid():
@@ -312,43 +257,198 @@ class Descendants:
             return False
 
 
-def signal_group(group: int, number: int) -> bool:
-    """Signals the processes of a group; returns whether there was anybody."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+class Pipes:
+    """The pipes of a process that `spawn` has started, in an event loop of asyncio. Of stderr the last `keep` bytes are
+    kept."""
+
+    def __init__(self, process: subprocess.Popen[bytes], keep: int = KEEP) -> None:
+        self._process = process
+        self._stderr = _Tail(keep)
+        self._transports: list[asyncio.BaseTransport] = []
+        self._input: asyncio.WriteTransport | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def connect(self) -> None:
+        """Takes the pipes into the running loop. From then on `over` is a task that is done when nothing more can be
+        said to the process, because it has exited or closed its input."""
+        import asyncio
+        from functools import partial
+
+        loop, process = asyncio.get_running_loop(), self._process
+        self._out, err = asyncio.StreamReader(limit=1 << 20), asyncio.StreamReader()
+        for reader, pipe in ((self._out, process.stdout), (err, process.stderr)):
+            transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
+            self._transports.append(transport)
+        if process.stdin is not None:
+            self._input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+            self._transports.append(self._input)
+        self.over = loop.create_task(self._wait())
+        self._tasks = [loop.create_task(self._listen(err)), self.over]
+
+    @property
+    def stderr(self) -> str:
+        """The end of what the process has printed there."""
+        return self._stderr.end().decode("utf-8", "replace")
+
+    async def read(self) -> bytes:
+        """The next piece of the process's output; empty at its end."""
+        try:
+            return await self._out.read(1 << 18)
+        except OSError:
+            return b""
+
+    def write(self, data: bytes) -> None:
+        """Sends to the process's input; what nobody reads any more is lost."""
+        if self._input is not None and not self._input.is_closing():
+            self._input.write(data)
+
+    def close_input(self) -> None:
+        """Says that no more will come, after what is still being sent."""
+        if self._input is not None:
+            self._input.close()
+
+    async def exit_status(self, patience: float, drain: float) -> int | None:
+        """How the process has ended; None where it hasn't within `patience` seconds. For the rest of its stderr, which
+        something that it left behind may hold open for ever, it waits `drain` seconds more."""
+        import asyncio
+
+        deadline = time.monotonic() + patience
+        while (status := self._process.poll()) is None and time.monotonic() < deadline:
+            await asyncio.sleep(_POLL)
+        if status is not None and self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain)
+        return status
+
+    async def close(self) -> None:
+        """Lets go of the pipes."""
+        import asyncio
+
+        for task in self._tasks:
+            task.cancel()
+        for transport in self._transports:
+            transport.close()
+        await asyncio.sleep(0)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    async def _listen(self, err: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            while data := await err.read(_PIECE):
+                self._stderr.add(data)
+
+    async def _wait(self) -> None:
+        import asyncio
+
+        while self._process.poll() is None and not (self._input and self._input.is_closing()):
+            await asyncio.sleep(_SLOW_POLL)
 
 
-def _has_proc() -> bool:
-    return (_PROC / "self" / "stat").exists()
+class LineTooLong(Exception):
+    """A line is longer than what is read of one."""
 
 
-def _processes() -> Iterator[int]:
-    with os.scandir(_PROC) as entries:
-        yield from (int(entry.name) for entry in entries if entry.name.isdigit())
+async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None) -> AsyncIterator[bytes]:
+    """The lines of what comes in pieces, until a piece is empty; the last one may lack its end. Raises LineTooLong
+    for one of more than `longest` bytes."""
+    buffer = bytearray()
+    searched = 0
+    while data := await read():
+        buffer += data
+        while (end := buffer.find(b"\n", searched)) >= 0:
+            line = bytes(buffer[:end])
+            del buffer[: end + 1]
+            searched = 0
+            yield line
+        searched = len(buffer)
+        if longest is not None and searched > longest:
+            raise LineTooLong
+    if buffer:
+        yield bytes(buffer)
 
 
-_HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+class _Tail:
+    """The end of a stream, and its size in bytes. `listener` is handed all of it as it comes."""
+
+    def __init__(self, keep: int, listener: Callable[[bytes], None] | None = None) -> None:
+        self._keep = keep
+        self._data = bytearray()
+        self.listener = listener
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        self._data += data
+        if len(self._data) > 2 * self._keep:
+            del self._data[: -self._keep]
+        if self.listener:
+            self.listener(data)
+
+    def follow(self, file: IO[bytes]) -> None:
+        """Adds what has come to a file since the last call."""
+        while data := os.pread(file.fileno(), _PIECE, self.size):
+            self.add(data)
+
+    def end(self) -> bytes:
+        return bytes(self._data[-self._keep :])
 
 
-@contextmanager
-def deferred() -> Iterator[None]:
-    """Puts off what signals do until the block has ended. A Ctrl-C between the start of a child and the line that
-    remembers it would otherwise leave that child alone. Outside the main thread it does nothing, since signals
-    don't come there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    handlers = {number: handler for number in _HELD if callable(handler := signal.getsignal(number))}
-    for held in handlers:
-        signal.signal(held, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        for held, handler in handlers.items():
-            signal.signal(held, handler)
-        for number, frame in came:
-            handlers[signal.Signals(number)](number, frame)
+def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:
+    """What a command reads: a file, so that nobody waits to write."""
+    if stdin is None:
+        return subprocess.DEVNULL
+    source = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- the stack is the caller's
+    source.write(stdin)
+    source.seek(0)
+    return source
+
+
+def _watch(
+    child: subprocess.Popen[bytes], stdout: _Tail, stderr: _Tail, timeout: float | None, log: IO[bytes] | None
+) -> bool:
+    """Reads until the child has exited; returns whether its time ran out first. Stderr comes from the `log` where there
+    is one."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    exits = hasattr(os, "pidfd_open")
+    followed = log if stderr.listener else None
+    with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
+        for stream, tail in ((child.stdout, stdout), (child.stderr, stderr)):
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                selector.register(stream, selectors.EVENT_READ, tail)
+        if exits:
+            descriptor = os.pidfd_open(child.pid)
+            stack.callback(os.close, descriptor)
+            selector.register(descriptor, selectors.EVENT_READ)
+        while child.poll() is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return True
+            _read_ready(selector, left if exits and not followed else _SLOW_POLL)
+            if followed:
+                stderr.follow(followed)
+        # The child is gone; something it left behind may hold the pipes open for ever.
+        while _read_ready(selector, 0):
+            pass
+        if followed:
+            stderr.follow(followed)
+    return False
+
+
+def _read_ready(selector: selectors.BaseSelector, wait: float | None) -> bool:
+    """Adds what can be read to the tails; returns whether there was anything."""
+    got = False
+    for key, _events in selector.select(wait):
+        if key.data is None:  # the child's exit
+            continue
+        try:
+            data = os.read(key.fd, _PIECE)
+        except BlockingIOError:
+            continue
+        if not data:
+            selector.unregister(key.fileobj)
+            continue
+        got = True
+        key.data.add(data)
+    return got

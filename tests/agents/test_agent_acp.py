@@ -18,7 +18,7 @@ from acp_steps import AGENT, Came, Scripted, Steps
 
 from uwf_git.agents.acp import agent
 from uwf_git.agents.acp.agent import Options, parse_args
-from uwf_git.agents.acp.pipes import Frames
+from uwf_git.agents.acp.frames import Frames
 from uwf_git.errors import Usage
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import parse_step
@@ -249,7 +249,7 @@ def test_a_deadline_has_its_turn_while_there_is_more_to_read() -> None:
             nonlocal heard
             heard += 1
 
-        receiving = asyncio.ensure_future(Frames(reader, lambda _data: None, notified).receive())
+        receiving = asyncio.ensure_future(Frames(reader.read, lambda _data: None, notified).receive())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         so_far = heard

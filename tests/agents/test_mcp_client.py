@@ -33,7 +33,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 server = MCPServer("scripted")
 child = subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
-pathlib.Path("pids").write_text(f"{os.getpid()} {child.pid}")
+away = subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL, start_new_session=True)
+pathlib.Path("pids").write_text(f"{os.getpid()} {child.pid} {away.pid}")
 wire = os.dup(1)
 os.write(wire, b"Welcome to this server!\\n")
 
@@ -152,11 +153,11 @@ def use() -> Iterator[Use]:
     assert_gone()
 
 
-def assert_gone() -> None:
-    """The server and what it started have ended."""
+def assert_gone(at_once: bool = False) -> None:
+    """The server has ended, and so has what it started, in its own group and outside."""
     for pid in Path("pids").read_text().split():
         status = Path(f"/proc/{pid}/stat")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + (0 if at_once else 20)
         while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
             assert time.monotonic() < deadline, f"{pid} lives"
             time.sleep(0.01)
@@ -202,6 +203,17 @@ def test_a_call_that_hangs_or_floods_is_an_error_and_the_server_ends_with_the_bl
             flooded = message(box.call(names["mcp/my files/floods"], "{}"))
             assert flooded == 'failed: MCP server "my files" sent a message of more than 16 MiB'
     assert_gone()
+
+
+@pytest.mark.parametrize("broken", [AgentFailed("no"), KeyboardInterrupt()], ids=["fails", "is interrupted"])
+def test_what_a_server_has_started_ends_with_it_though_the_agent(broken: BaseException) -> None:
+    with (
+        pytest.raises(type(broken)),
+        McpServers([scripted()], policy(), os.environ, Path.cwd()) as servers,
+    ):
+        servers.tools()
+        raise broken
+    assert_gone(at_once=True)
 
 
 def test_a_server_may_be_reached_by_its_address() -> None:

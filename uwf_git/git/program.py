@@ -1,5 +1,7 @@
 """The git program: whatever talks to a remote is left to it, so credential helpers, ssh settings,
-proxies and hooks work as the user set them up.
+proxies and hooks work as the user set them up. For the same reason git stays in the session of this process's
+terminal, where it asks for passwords, and what it leaves in the background (a cache of credentials, a connection of
+ssh, its own packing) is not ended with it.
 
 Every call names the git directory, never asks git to find one, and sees neither the variables of a hook
 that `uwf` may run in nor replace refs or grafts, which would show another history than the objects hold.
@@ -10,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -20,8 +21,10 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from uwf_git.errors import RemoteFailed
-from uwf_git.processes import deferred
+from uwf_git.processes import deferred, spawn, stop
 from uwf_git.text import one_line
+
+_GRACE = 5.0
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
 _LOCAL = frozenset(
@@ -119,26 +122,24 @@ class Git:
         program = shutil.which("git")
         if program is None:
             raise RemoteFailed("the git program is not installed", "install git")
-
-        def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit or 0, file_limit or 0))
-
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
-                child = subprocess.Popen(
+                child = spawn(
                     [program, f"--git-dir={self._git_dir}", *SETTINGS, *args],
                     cwd=self._work_tree(),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
                     env=environment(),
-                    preexec_fn=limit if file_limit else None,
+                    own_session=False,
+                    file_limit=file_limit,
                 )
             yield child
         finally:
             if child is not None:
-                _end(child)
+                for pipe in (child.stdin, child.stdout):
+                    with contextlib.suppress(OSError):
+                        if pipe:
+                            pipe.close()
+                stop(child, _GRACE)
 
 
 def environment() -> dict[str, str]:
@@ -188,20 +189,6 @@ def _feed(pipe: IO[bytes], data: bytes) -> None:
         pipe.write(data)
     with contextlib.suppress(BrokenPipeError):
         pipe.close()
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    for pipe in (child.stdin, child.stdout):
-        with contextlib.suppress(OSError):
-            if pipe:
-                pipe.close()
-    if child.poll() is None:
-        child.terminate()
-        try:
-            child.wait(5)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
 
 
 class _Listener:

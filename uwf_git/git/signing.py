@@ -80,6 +80,8 @@ def _default_ssh_key(configured: Configured) -> str:
 
 
 def _run(argv: Sequence[str], data: bytes) -> subprocess.CompletedProcess[bytes]:
+    # In the session of this process's terminal, where programs ask for the key's passphrase; what they leave in the
+    # background is the agent that remembers it.
     try:
         return subprocess.run(argv, input=data, capture_output=True, check=False)
     except OSError as error:

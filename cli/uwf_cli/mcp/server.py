@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import anyio
-import anyio.abc
 from mcp import types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
@@ -29,6 +29,7 @@ from mcp.shared.exceptions import MCPError
 from uwf_cli.mcp.tools import SOURCE_FILE, WAIT, Call, ServedTool, offered
 from uwf_git import __version__
 from uwf_git.errors import UwfError
+from uwf_git.processes import Pipes, lines, spawn, stop
 from uwf_git.store.location import Location
 
 INSTRUCTIONS = """\
@@ -39,11 +40,9 @@ put the question to them and pass the answer on with answer_thread. Ids and hash
 AT_ONCE = 8
 GRACE = 10.0
 TICK = 2.0
-POLL = 0.02
 DRAIN = 1.0
 LARGEST_RESULT = 32 << 20
 LISTED = 50
-_GONE = (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
 MARKDOWN, YAML = "text/markdown", "application/yaml"
 
 
@@ -52,7 +51,7 @@ class Done(NamedTuple):
 
     code: int
     out: bytes
-    err: bytes
+    err: str
 
 
 class Failed(Exception):
@@ -110,7 +109,7 @@ class Serving:
             on_read_resource=self._read_resource,
         )
         # The transport keeps standard output to itself: whoever else prints here prints on stderr.
-        incoming_lines: Any = lines(0)
+        incoming_lines: Any = lines(read_input)
         async with (
             stdio_server(stdin=incoming_lines) as (incoming, outgoing),
             anyio.create_task_group() as self._steps,
@@ -288,87 +287,45 @@ class Serving:
         )
 
 
-async def lines(descriptor: int) -> AsyncIterator[bytes]:
-    """The lines of a file, pipe or socket. No thread waits for them, as one that did would keep an interrupted
-    process from ending."""
-    pending = bytearray()
-    while True:
-        with contextlib.suppress(PermissionError):  # a file is always readable, and can't be waited for
-            await anyio.wait_readable(descriptor)
-        data = os.read(descriptor, 1 << 16)
-        *whole, rest = data.split(b"\n")
-        for line in whole:
-            yield bytes(pending + line)
-            pending.clear()
-        pending += rest
-        if not data:
-            if pending:
-                yield bytes(pending)
-            return
+async def read_input() -> bytes:
+    """What comes on standard input, be that a file, a pipe or a socket. No thread waits for it, as one that did would
+    keep an interrupted process from ending."""
+    with contextlib.suppress(PermissionError):  # a file is always readable, and can't be waited for
+        await anyio.wait_readable(0)
+    return os.read(0, 1 << 16)
 
 
 async def run(argv: list[str], stdin: bytes | None, cwd: Path, env: Mapping[str, str]) -> Done:
-    """Runs a command to its end. Cancelled, it is ended like a terminated command and waited for, so that
-    the agent it runs ends too. A session of its own keeps the signals of this process's client from it: one
-    that ends is not to be interrupted at that. Raises OSError, ValueError where it can't be started."""
-    process = await anyio.open_process(
-        argv,
-        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
-        cwd=cwd,
-        env=dict(env),
-        start_new_session=True,
-    )
-    out, err = bytearray(), bytearray()
+    """Runs a command to its end. Cancelled, it alone is terminated and waited for: it ends its agent itself and keeps
+    what that said, and git's packing may go on. A session of its own keeps the signals of this process's client from
+    it: one that ends is not to be interrupted at that. Raises OSError, ValueError where it can't be started."""
+    process = spawn(argv, stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE, cwd=cwd, env=env)
+    pipes = Pipes(process, LARGEST_RESULT)
     try:
-        async with anyio.create_task_group() as streams:
-            read = [anyio.Event(), anyio.Event()]
-            streams.start_soon(_read, process.stdout, out, read[0])
-            streams.start_soon(_read, process.stderr, err, read[1])
-            if process.stdin is not None:
-                with contextlib.suppress(*_GONE):
-                    await process.stdin.send(stdin or b"")
-                    await process.stdin.aclose()
-            code = await _exit_of(process)
+        await pipes.connect()
+        pipes.write(stdin or b"")
+        pipes.close_input()
+        out = bytearray()
+        async with anyio.create_task_group() as reading:
+            read = anyio.Event()
+            reading.start_soon(_read, pipes, out, read)
+            await pipes.exit_status(math.inf, 0)
             with anyio.move_on_after(DRAIN):  # what it left behind may hold the pipes for ever
-                for each in read:
-                    await each.wait()
-            streams.cancel_scope.cancel()
+                await read.wait()
+                await pipes.exit_status(0, DRAIN)
+            reading.cancel_scope.cancel()
+        return Done(process.wait(), bytes(out), pipes.stderr)
     finally:
         with anyio.CancelScope(shield=True):
-            await _end(process)
-    return Done(code, bytes(out), bytes(err))
+            await anyio.to_thread.run_sync(stop, process, GRACE)
+            await pipes.close()
 
 
-async def _read(stream: anyio.abc.ByteReceiveStream | None, into: bytearray, done: anyio.Event) -> None:
-    assert stream is not None
-    with contextlib.suppress(*_GONE):
-        async for data in stream:
-            if len(into) <= LARGEST_RESULT:
-                into += data
+async def _read(pipes: Pipes, into: bytearray, done: anyio.Event) -> None:
+    while data := await pipes.read():
+        if len(into) <= LARGEST_RESULT:
+            into += data
     done.set()
-
-
-async def _exit_of(process: anyio.abc.Process) -> int:
-    # Waiting for a process also waits for its pipes.
-    while process.returncode is None:
-        await anyio.sleep(POLL)
-    return process.returncode
-
-
-async def _end(process: anyio.abc.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        with anyio.move_on_after(GRACE):
-            await _exit_of(process)
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await _exit_of(process)
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(*_GONE):
-                await stream.aclose()
 
 
 async def _report(context: ServerRequestContext[Any], role: str) -> None:
@@ -397,9 +354,9 @@ def _described(tool: ServedTool) -> types.Tool:
     )
 
 
-def _reported(stderr: bytes) -> dict[str, Any] | None:
+def _reported(stderr: str) -> dict[str, Any] | None:
     """The error in the last line that a command said, if that is one."""
-    last = stderr.decode("utf-8", "replace").rstrip("\n").rpartition("\n")[2]
+    last = stderr.rstrip("\n").rpartition("\n")[2]
     if not last.startswith('{"error":'):
         return None
     try:
@@ -422,8 +379,8 @@ def _printed(text: str) -> Any:
 
 def _notes(done: Done) -> list[str]:
     """What a command that did its work said besides."""
-    lines = done.err.decode("utf-8", "replace").splitlines()
-    return [line.removeprefix("uwf: ") for line in lines if line.startswith("uwf: ")]
+    said = done.err.splitlines()
+    return [line.removeprefix("uwf: ") for line in said if line.startswith("uwf: ")]
 
 
 def _failure(error: Failed) -> types.CallToolResult:

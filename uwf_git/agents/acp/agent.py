@@ -163,7 +163,7 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
 
 def _told(failure: str) -> str:
     """A failure in one line; of an answer of the model's service, its message."""
-    from uwf_git.agents.acp.pipes import printable
+    from uwf_git.agents.acp.frames import printable
 
     with contextlib.suppress(ValueError, RecursionError):
         body = json.loads(failure)

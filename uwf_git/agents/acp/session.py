@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.agents.acp import restraint
 from uwf_git.agents.acp.conversation import Conversation, Unbearable, usage_of
+from uwf_git.agents.acp.frames import Frames, TooMuch, complaint, ending, reason, way
 from uwf_git.agents.acp.permissions import forbidden
-from uwf_git.agents.acp.pipes import Frames, Pipes, TooMuch, ending, reason, way
 from uwf_git.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.agents.acp.restraint import Choice, choice_of
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import AgentFailed
-from uwf_git.processes import Descendants, start
+from uwf_git.processes import Descendants, Pipes, start
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Session:
 
     def complaint(self) -> str:
         """What the agent has printed on its stderr, in one line."""
-        return self._pipes.complaint()
+        return complaint(self._pipes.stderr, self._process.poll() is not None)
 
     def create(self, deadline: float | None) -> None:
         """Opens a new session. Raises AgentFailed."""
@@ -208,7 +208,7 @@ class Session:
         if await self._is_answered(request, until):
             return await self._answer(request)
         request.cancel()
-        printed = self._frames.noise[0] if self._frames.noise else self._pipes.complaint()
+        printed = self._frames.noise[0] if self._frames.noise else self.complaint()
         raise AgentFailed(
             f"{self._name} did not answer {method} in time"
             + (f", and printed {printed!r}" if printed else ""),
@@ -238,15 +238,15 @@ class Session:
         name, frames = self._name, self._frames
         if frames.fault:
             return AgentFailed(f"{name} {frames.fault}", "what it said until then is kept")
-        code = await self._pipes.exit_status(1.0)
+        code = await self._pipes.exit_status(1.0, 1.0)
         how = "closed the connection" if code is None else ending(code)
         if not frames.heard:
             how += " before it said anything of the protocol"
         elif self.id:
             how += " in the middle of its turn"
-        complaint = self._pipes.complaint() or (frames.noise[-1] if frames.noise else "")
+        said = self.complaint() or (frames.noise[-1] if frames.noise else "")
         return AgentFailed(
-            f"{name} {how}" + (f": {complaint}" if complaint else ""),
+            f"{name} {how}" + (f": {said}" if said else ""),
             "what it said until then is kept"
             if self.id
             else "does it speak the Agent Client Protocol? Some agents need an argument, such as acp",
@@ -263,10 +263,10 @@ class Session:
         if error.code == _METHOD_NOT_FOUND and not self.id:
             hint = "does it speak the Agent Client Protocol?"
             return AgentFailed(f"{self._name} doesn't know {method}", hint)
-        complaint = self._pipes.complaint()
+        said = self.complaint()
         return AgentFailed(
             f"{self._name} refused {method}: {reason(error)}",
-            f"it printed: {complaint}" if complaint else "try it by hand",
+            f"it printed: {said}" if said else "try it by hand",
         )
 
     # What is said to the agent.
@@ -280,7 +280,7 @@ class Session:
 
         from uwf_git import __version__
 
-        self._frames = Frames(self._pipes.reader, self._pipes.write, self._notified)
+        self._frames = Frames(self._pipes.read, self._pipes.write, self._notified)
         self._connection = Connection(self._handle, self._frames)
         settings = self._settings
         files = FileSystemCapabilities(

@@ -7,7 +7,7 @@ The MCP servers that the configuration names, as tools of an agent.
         toolbox.add(servers.tools())
 
 A server starts when its tools are first asked for, and only if the policy could permit one of them; it is kept
-until the end of the block, which ends its whole process group. A tool is called `mcp/SERVER/TOOL` in
+until the end of the block, which ends it with all that it has started. A tool is called `mcp/SERVER/TOOL` in
 policies and `mcp__SERVER__TOOL` where only letters, digits, `_` and `-` may be used.
 
 The tools are those of the start: what a server announces later isn't offered, as the model's picture of its
