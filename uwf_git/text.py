@@ -44,6 +44,12 @@ def shortened(text: str, at_most: int) -> str:
     return text if len(text) <= at_most else text[: at_most - 1] + "…"
 
 
+def cut(text: str, at_most: int) -> str:
+    """The text, or its first `at_most` characters and a line that says how many are left out."""
+    left = len(text) - at_most
+    return text if left <= 0 else f"{text[:at_most]}\n[… {left} more characters are left out …]"
+
+
 def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
     """The text on one line, shortened: `instead` for every character that isn't printable, then one space for any
     run of white space."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.text import cut
 from uwf_git.values.kinds import TurnRecord, Usage
 
 MOST = 8 * 1024 * 1024  # characters of all messages of one prompt
@@ -138,7 +139,7 @@ class Conversation:
         if what == _MESSAGE and text.strip():
             self._add(TurnRecord("assistant", text, usage=usage, duration_ms=took, model=model))
         elif what == _THOUGHT and text.strip():
-            self._add(TurnRecord("tool", shortened(text, _KEPT_THOUGHT), tool="thought", duration_ms=took))
+            self._add(TurnRecord("tool", cut(text, _KEPT_THOUGHT), tool="thought", duration_ms=took))
 
     def _call(self, update: Mapping[str, Any]) -> None:
         call = update.get("toolCallId")
@@ -158,7 +159,7 @@ class Conversation:
         _take_terminal(update.get("_meta"), known)
         self._ended = call if known.get("status") in _ENDED else None
         if known.get("status") == "completed" and call not in self._refused and self._is_forbidden(known):
-            what = shortened(_line(known.get("title")), 200)
+            what = cut(_line(known.get("title")), 200)
             raise Unbearable(f"did what the tool policy forbids: {known['kind']}: {what}")
 
     def _is_forbidden(self, known: Mapping[str, Any]) -> bool:
@@ -195,7 +196,7 @@ class Conversation:
         self._add(
             TurnRecord(
                 "tool",
-                shortened(_line(known.get("title")), 500),
+                cut(_line(known.get("title")), 500),
                 tool=_line(known.get("kind")) or "other",
                 arguments=bounded(known.get("rawInput")),
                 result=result,
@@ -230,22 +231,15 @@ def _quota(meta: Any) -> Usage | None:
     return Usage(_count(tokens.get("input_tokens")), _count(tokens.get("output_tokens")))
 
 
-def shortened(text: str, most: int) -> str:
-    """A text of which at most so many characters are kept, saying what is left out."""
-    if len(text) <= most:
-        return text
-    return f"{text[:most]}\n[… {len(text) - most} more characters are left out …]"
-
-
 def bounded(value: Any) -> Any:
     """A JSON value that is safe to keep: what is large, deep, or has numbers that no node may hold becomes
     text."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
-        return shortened(repr(value)[: 2 * _KEPT_TEXT], _KEPT_TEXT)
+        return cut(repr(value)[: 2 * _KEPT_TEXT], _KEPT_TEXT)
     if len(text) > _KEPT_TEXT or not _sound(value, _DEEPEST):
-        return shortened(text, _KEPT_TEXT)
+        return cut(text, _KEPT_TEXT)
     return value
 
 
@@ -278,13 +272,11 @@ def _contents(content: Any) -> tuple[str, list[dict[str, Any]]]:
             continue
         if item.get("type") == "diff":
             sides = {"old": item.get("oldText"), "new": item.get("newText")}
-            kept = {
-                side: shortened(text, _KEPT_TEXT) for side, text in sides.items() if isinstance(text, str)
-            }
+            kept = {side: cut(text, _KEPT_TEXT) for side, text in sides.items() if isinstance(text, str)}
             diffs.append({"path": _line(item.get("path")), **kept})
         else:
             texts.append(_text(item.get("content")))
-    return shortened("\n".join(filter(None, texts)), _KEPT_TEXT), diffs[:_KEPT_ENTRIES]
+    return cut("\n".join(filter(None, texts)), _KEPT_TEXT), diffs[:_KEPT_ENTRIES]
 
 
 def _take_terminal(meta: Any, known: dict[str, Any]) -> None:
@@ -309,7 +301,7 @@ def _paths(locations: Any) -> list[str]:
 
 def _entries(entries: Any) -> list[dict[str, Any]]:
     return [
-        {"content": shortened(_line(entry.get("content")), 500), "status": _line(entry.get("status"))}
+        {"content": cut(_line(entry.get("content")), 500), "status": _line(entry.get("status"))}
         for entry in (entries if isinstance(entries, list) else ())
         if isinstance(entry, Mapping)
     ][:_KEPT_ENTRIES]

@@ -9,9 +9,8 @@
     fetch:*example.org*  over the request's title, where there are neither files nor a command
 
 What the role or the configuration denies by a tool's name is refused without asking: a `deny` of run_command
-refuses every execute, one of write_file or edit_file every edit.
-
-Asks the person at the terminal, while the agent goes on talking.
+refuses every execute, one of write_file or edit_file every edit. What the policy doesn't decide is asked at the
+terminal, while the agent goes on talking.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from uwf_git.config.policy import FETCH, RUN, ToolPolicy
+from uwf_git.text import printable, shortened
 
 By = Literal["policy", "terminal", "nobody"]
 
@@ -45,6 +45,7 @@ _GRANTS = ("allow_once",)  # what is granted for ever, an agent may even write i
 _REFUSALS = ("reject_once", "reject_always")
 # With these a command is more than it looks like.
 _STEERING = re.compile(r"[;&|<>$`(){}\\\n\r]")
+_WORDS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 class Option(NamedTuple):
@@ -68,8 +69,7 @@ class Request(NamedTuple):
     def shown(self) -> str:
         """In one line."""
         what = self.command if self.command is not None else self.title or ", ".join(self.paths)
-        line = f"{self.kind}: {' '.join(what.split())}"
-        return line if len(line) <= 200 else line[:199] + "…"
+        return shortened(f"{self.kind}: {' '.join(what.split())}", 200)
 
 
 class Decision(NamedTuple):
@@ -113,26 +113,45 @@ def answer(request: Request, granted: bool, by: By) -> Decision:
     return Decision(False, by, None)
 
 
-def once(request: Request) -> list[Option]:
-    """The answers that hold for this request alone."""
-    return [option for option in request.options if option.kind in ("allow_once", "reject_once")]
-
-
-def question(request: Request, name: str) -> str:
-    """What a person is asked."""
-    lines = [f"{name} asks for leave to {request.shown}"]
-    if request.command is not None and request.title and request.title.strip("`") != request.command:
-        lines.append(f"  {request.title}")
-    lines += [f"  {path}" for path in request.paths[:10]]
-    lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(once(request), 1)]
-    if not any(option.kind in _GRANTS for option in request.options):
-        lines.append("  It offers no yes for this once.")
-    return "\n".join(lines)
-
-
 def forbidden(policy: ToolPolicy) -> frozenset[str]:
     """The kinds of requests that are refused whatever is asked."""
     return frozenset(kind for kind in _TOOLS if _refused(kind, policy))
+
+
+def terminal() -> int | None:
+    """The terminal behind standard input, opened for reading and writing; None where there is none or this
+    process may not read from it."""
+    try:
+        if not sys.stdin.isatty():
+            return None
+        descriptor = os.open(os.ttyname(sys.stdin.fileno()), os.O_RDWR | os.O_NOCTTY)
+    except (OSError, ValueError, AttributeError):
+        return None
+    try:
+        in_background = os.tcgetpgrp(descriptor) != os.getpgrp()
+    except OSError:
+        in_background = False  # it isn't what controls this process, so reading won't stop it
+    if in_background:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+async def ask(request: Request, name: str, descriptor: int) -> Decision:
+    """The decision of the person at that terminal: a number, y or n. Ctrl-D refuses."""
+    offered = _once(request)
+    _say(descriptor, f"\n{_question(request, name)}\n")
+    while offered:
+        _say(descriptor, "Which? ")
+        line = await _line(descriptor)
+        if line is None:
+            break
+        if line.casefold() in _WORDS:
+            return answer(request, _WORDS[line.casefold()], "terminal")
+        if line.isascii() and line.isdecimal() and 1 <= int(line) <= len(offered):
+            chosen = offered[int(line) - 1]
+            return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
+    return answer(request, False, "terminal")
 
 
 def _refused(kind: str, policy: ToolPolicy) -> bool:
@@ -210,49 +229,26 @@ def _options(options: Any) -> list[Option]:
     ]
 
 
-_WORDS = {"y": True, "yes": True, "n": False, "no": False}
+def _once(request: Request) -> list[Option]:
+    """The answers that hold for this request alone."""
+    return [option for option in request.options if option.kind in ("allow_once", "reject_once")]
 
 
-def terminal() -> int | None:
-    """The terminal behind standard input, opened for reading and writing; None where there is none or this
-    process may not read from it."""
-    try:
-        if not sys.stdin.isatty():
-            return None
-        descriptor = os.open(os.ttyname(sys.stdin.fileno()), os.O_RDWR | os.O_NOCTTY)
-    except (OSError, ValueError, AttributeError):
-        return None
-    try:
-        in_background = os.tcgetpgrp(descriptor) != os.getpgrp()
-    except OSError:
-        in_background = False  # it isn't what controls this process, so reading won't stop it
-    if in_background:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-async def ask(request: Request, name: str, descriptor: int) -> Decision:
-    """The decision of the person at that terminal: a number, y or n. Ctrl-D refuses."""
-    offered = once(request)
-    _say(descriptor, f"\n{question(request, name)}\n")
-    while offered:
-        _say(descriptor, "Which? ")
-        line = await _line(descriptor)
-        if line is None:
-            break
-        if line.casefold() in _WORDS:
-            return answer(request, _WORDS[line.casefold()], "terminal")
-        if line.isascii() and line.isdecimal() and 1 <= int(line) <= len(offered):
-            chosen = offered[int(line) - 1]
-            return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
-    return answer(request, False, "terminal")
+def _question(request: Request, name: str) -> str:
+    """What a person is asked."""
+    lines = [f"{name} asks for leave to {request.shown}"]
+    if request.command is not None and request.title and request.title.strip("`") != request.command:
+        lines.append(f"  {request.title}")
+    lines += [f"  {path}" for path in request.paths[:10]]
+    lines += [f"  {number}  {option.name or option.kind}" for number, option in enumerate(_once(request), 1)]
+    if not any(option.kind in _GRANTS for option in request.options):
+        lines.append("  It offers no yes for this once.")
+    return "\n".join(lines)
 
 
 def _say(descriptor: int, text: str) -> None:
     # What the agent wrote must not steer the terminal.
-    clean = "".join(each if each.isprintable() or each == "\n" else "�" for each in text)
-    os.write(descriptor, clean.encode("utf-8", "replace"))
+    os.write(descriptor, printable(text, keep="\n").encode("utf-8", "replace"))
 
 
 async def _line(descriptor: int) -> str | None:

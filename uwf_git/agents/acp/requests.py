@@ -1,7 +1,4 @@
-"""The files that an agent reads and writes through its client: those of the workspace, by its rules.
-
-What an agent asks of its client: leave for something, and files of the workspace.
-"""
+"""What an agent asks of its client: leave for something, and files of the workspace, by its rules."""
 
 from __future__ import annotations
 
@@ -21,6 +18,8 @@ from uwf_git.config.policy import ToolPolicy
 from uwf_git.values.kinds import TurnRecord
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file
+INVALID, UNKNOWN, INTERNAL, MISSING = -32602, -32601, -32603, -32002
+_BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody": "nobody to ask"}
 
 
 class Files:
@@ -70,10 +69,6 @@ class Files:
         raise ToolFailure("outside_workspace", f"{shown(path)} is outside of {self._folder}")
 
 
-INVALID, UNKNOWN, INTERNAL, MISSING = -32602, -32601, -32603, -32002
-_BY = {"policy": "by the configuration", "terminal": "at the terminal", "nobody": "nobody to ask"}
-
-
 class Refusal(Exception):
     """An error to answer with, as JSON-RPC has them."""
 
@@ -84,7 +79,8 @@ class Refusal(Exception):
 
 
 class Requests:
-    """Answers them by the policy. Decisions become turns of the `conversation`; `notes` say what was refused."""
+    """Answers an agent's requests by the policy. Decisions become turns of the `conversation`; `notes` say what was
+    refused."""
 
     def __init__(self, name: str, folder: Path, policy: ToolPolicy, files: Files) -> None:
         self._name = name

@@ -1,8 +1,5 @@
-"""What a session offers to choose from: its modes and models.
-
-Agents say it as a configuration option of that category, or in the older fields `modes` and `models`.
-
-How an agent is kept from what the policy forbids, beside refusing what it asks leave for.
+"""How an agent is kept from what the policy forbids, beside refusing what it asks leave for; and what its session
+offers to choose from.
 
 It is told in its own words, where those are known: what it hasn't got it can't use. Its session is put into a mode in
 which it asks, and a mode in which it wouldn't ask for what is forbidden is refused. Where neither helps, there is no
@@ -16,65 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed
-
-_OLDER = {
-    "mode": ("modes", "currentModeId", "availableModes", "id", "session/set_mode", "modeId"),
-    "model": ("models", "currentModelId", "availableModels", "modelId", "session/set_model", "modelId"),
-}
-
-
-class Choice(NamedTuple):
-    """The values that can be set, with their names, and the request that sets one."""
-
-    current: str | None
-    values: Mapping[str, str]
-    method: str
-    parameters: Mapping[str, str]  # besides the value
-    parameter: str
-
-    def find(self, wanted: str) -> str | None:
-        """The value of that id or name."""
-        if wanted in self.values:
-            return wanted
-        for value, name in self.values.items():
-            if wanted.casefold() in (value.casefold(), name.casefold()):
-                return value
-        return None
-
-
-def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
-    """The choice of `mode` or `model` in the answer to session/new or session/load."""
-    options = opened.get("configOptions")
-    for option in options if isinstance(options, list) else ():
-        if not isinstance(option, Mapping) or option.get("category") != what:
-            continue
-        if option.get("type") == "select" and isinstance(option.get("id"), str):
-            values = dict(_named(option.get("options"), "value"))
-            parameters = {"configId": option["id"]}
-            return Choice(
-                _current(option, "currentValue"), values, "session/set_config_option", parameters, "value"
-            )
-    field, current, available, key, method, parameter = _OLDER[what]
-    state = opened.get(field)
-    if not isinstance(state, Mapping):
-        return None
-    return Choice(_current(state, current), dict(_named(state.get(available), key)), method, {}, parameter)
-
-
-def _named(items: Any, key: str) -> Iterator[tuple[str, str]]:
-    for item in items if isinstance(items, list) else ():
-        if not isinstance(item, Mapping):
-            continue
-        if isinstance(item.get("options"), list):
-            yield from _named(item["options"], key)  # a group
-        elif isinstance(item.get(key), str):
-            yield item[key], str(item.get("name") or "")
-
-
-def _current(state: Mapping[str, Any], key: str) -> str | None:
-    value = state.get(key)
-    return value if isinstance(value, str) else None
-
 
 _WRITES = frozenset(("edit", "delete", "move"))
 _RUNS = frozenset(("execute",))
@@ -104,16 +42,60 @@ _VARIABLES = (
     (_RUNS, "CODEX_CONFIG", {"features.shell_tool": False}),
     (_FETCHES, "CODEX_CONFIG", {"web_search": "disabled"}),
 )
+# Where a session says its choices in the way from before configuration options, and how one is set.
+_OLDER = {
+    "mode": ("modes", "currentModeId", "availableModes", "id", "session/set_mode", "modeId"),
+    "model": ("models", "currentModelId", "availableModels", "modelId", "session/set_model", "modelId"),
+}
+
+
+class Choice(NamedTuple):
+    """The values that can be set, with their names, and the request that sets one."""
+
+    current: str | None
+    values: Mapping[str, str]
+    method: str
+    parameters: Mapping[str, str]  # besides the value
+    parameter: str
+
+    def find(self, wanted: str) -> str | None:
+        """The value of that id or name."""
+        if wanted in self.values:
+            return wanted
+        for value, name in self.values.items():
+            if wanted.casefold() in (value.casefold(), name.casefold()):
+                return value
+        return None
+
+
+def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
+    """The choice of `mode` or `model` in the answer to session/new or session/load: a configuration option of that
+    category, or one of the older fields `modes` and `models`."""
+    options = opened.get("configOptions")
+    for option in options if isinstance(options, list) else ():
+        if not isinstance(option, Mapping) or option.get("category") != what:
+            continue
+        if option.get("type") == "select" and isinstance(option.get("id"), str):
+            values = dict(_named(option.get("options"), "value"))
+            parameters = {"configId": option["id"]}
+            return Choice(
+                _current(option, "currentValue"), values, "session/set_config_option", parameters, "value"
+            )
+    field, current, available, key, method, parameter = _OLDER[what]
+    state = opened.get(field)
+    if not isinstance(state, Mapping):
+        return None
+    return Choice(_current(state, current), dict(_named(state.get(available), key)), method, {}, parameter)
 
 
 def watched(forbidden: Iterable[str]) -> frozenset[str]:
-    """The kinds of calls, among those that are forbidden, that must not happen unasked either."""
+    """The forbidden kinds of calls that must not happen without a request either."""
     return _ALL & frozenset(forbidden)
 
 
 def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]:
-    """The environment for an agent that has to do without these kinds of calls. What the user has set in the same
-    variable stays, as far as it doesn't say otherwise. Raises AgentFailed where it is no JSON."""
+    """The environment of an agent that may not make these kinds of calls. It is merged over what the user has set in
+    the same variable. Raises AgentFailed where it is no JSON."""
     told = dict(env)
     for those, name, words in _VARIABLES:
         if kinds & those:
@@ -128,7 +110,7 @@ def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]
 
 
 def parameters(kinds: frozenset[str]) -> dict[str, Any]:
-    """The same in what goes with a request to open a session."""
+    """The parameters that forbid an agent these kinds of calls in a request to open a session."""
     tools = [tool for those, names in _CLAUDE if kinds & those for tool in names]
     return {"_meta": {"claudeCode": {"options": {"disallowedTools": tools}}}} if tools else {}
 
@@ -191,3 +173,18 @@ def _keys(choice: Choice, value: str | None) -> list[str]:
 
 def _said(kinds: frozenset[str]) -> str:
     return " or ".join(what for those, what in _WORDS if kinds & those)
+
+
+def _named(items: Any, key: str) -> Iterator[tuple[str, str]]:
+    for item in items if isinstance(items, list) else ():
+        if not isinstance(item, Mapping):
+            continue
+        if isinstance(item.get("options"), list):
+            yield from _named(item["options"], key)  # a group
+        elif isinstance(item.get(key), str):
+            yield item[key], str(item.get("name") or "")
+
+
+def _current(state: Mapping[str, Any], key: str) -> str | None:
+    value = state.get(key)
+    return value if isinstance(value, str) else None

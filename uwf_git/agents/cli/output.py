@@ -1,16 +1,12 @@
-"""JSON as programs print it, read such that a node can hold it.
-
-Whatever is nested deeper than nodes can be, and numbers that none can hold, are kept as the text that was printed:
-nobody is to lose the rest of an answer over them.
-
-Reads what an agent CLI prints, as its row of the table says, while it prints it.
+"""Reads what an agent CLI prints, as its row of the table says, while it prints it.
 
     output = Output(row, on_turn=ctx.record, on_session=ctx.in_session)
     run_command(…, on_stdout=output.feed)
     said = output.end(stderr)
 
 Values are looked at one after the other and then forgotten, so what a CLI prints may be of any size; of a text at most
-`MOST` bytes are kept.
+`_MOST` bytes are kept. What is nested deeper than nodes can be, and numbers that none can hold, are kept as the text
+that was printed, so that the rest of an answer isn't lost over them.
 """
 
 from __future__ import annotations
@@ -22,67 +18,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
+from uwf_git.text import cut, printable, shortened
 from uwf_git.values.kinds import TurnRecord, Usage
 
-DEEPEST = 64
-"""Levels of lists and mappings; what is below stands as text."""
-_SAFE = 2**53 - 1
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
-
-
-def parse(text: bytes | str) -> Any:
-    """The JSON value in a text; None where there is none."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    try:
-        value = _loads(text)
-        if text.count("[") + text.count("{") <= DEEPEST:
-            return value
-    except RecursionError:
-        pass
-    except ValueError:
-        return None
-    try:
-        return _loads(_shallow(text))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_float=_number, parse_int=_integer, parse_constant=str)
-
-
-def _shallow(text: str) -> str:
-    """The same JSON with what is nested too deep as texts."""
-    kept: list[str] = []
-    depth = done = start = 0
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if sign in ("[", "{"):
-            depth += 1
-            if depth == DEEPEST + 1:
-                start = token.start()
-        elif sign in ("]", "}"):
-            if depth == DEEPEST + 1:
-                kept += [text[done:start], json.dumps(text[start : token.end()])]
-                done = token.end()
-            depth -= 1
-    return "".join((*kept, text[done:])) if kept else text
-
-
-def _number(text: str) -> float | str:
-    number = float(text)
-    return number if math.isfinite(number) else text
-
-
-def _integer(text: str) -> int | str:
-    return text if len(text) > 17 or abs(int(text)) > _SAFE else int(text)
-
-
-MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
-SHOWN = 400  # characters of what came, in an error
+_MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
+_SHOWN = 400  # characters of what came, in an error
 _LONGEST = 200_000  # characters of a text in a turn
 _LINES = 3
+_DEEPEST = 64  # levels of lists and mappings; what is below stands as text
+_SAFE = 2**53 - 1
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 
 
 class Spent(NamedTuple):
@@ -171,11 +116,11 @@ class Output:
 
     def feed(self, data: bytes) -> None:
         """Takes the next piece of standard output."""
-        if len(self._came) < 4 * SHOWN:
-            self._came += data[: 4 * SHOWN]
+        if len(self._came) < 4 * _SHOWN:
+            self._came += data[: 4 * _SHOWN]
         self._buffer += data
         if self._row.output != "lines":
-            del self._buffer[MOST:]
+            del self._buffer[_MOST:]
             return
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
             if not self._skipping:
@@ -184,7 +129,7 @@ class Output:
             del self._buffer[: end + 1]
             self._searched = 0
         self._searched = len(self._buffer)
-        if self._searched > MOST:
+        if self._searched > _MOST:
             self._skipping, self._searched = True, 0
             self._buffer.clear()
 
@@ -214,7 +159,7 @@ class Output:
             tuple(dict.fromkeys(found["complaints"])),
             tuple(dict.fromkeys(found["denied"])),
             self._known,
-            shown(bytes(self._came)),
+            _shown(bytes(self._came)),
         )
 
     def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
@@ -225,7 +170,7 @@ class Output:
     def _line(self, line: bytes) -> None:
         line = line.strip()
         if line[:1] in (b"{", b"["):
-            value = parse(line)
+            value = _parse(line)
             if value is not None:
                 self._value(value)
 
@@ -338,7 +283,7 @@ class _Turns:
 
     def _close_speech(self) -> None:
         if self._saying is not None:
-            self._add(TurnRecord("assistant", _cut("".join(self._saying))))
+            self._add(TurnRecord("assistant", cut("".join(self._saying), _LONGEST)))
             self._saying = None
 
     def _call(self, place: TurnAt, part: Any, group: Any) -> None:
@@ -378,7 +323,7 @@ class _Turns:
     def _close(self, at: int, place: TurnAt, part: Any) -> None:
         result = _small(_first(part, place.result))
         failed = bool(place.failed) and holds(part, place.failed)
-        text = _cut(result if isinstance(result, str) else _joined(result))
+        text = cut(result if isinstance(result, str) else _joined(result), _LONGEST)
         self._calls[at] = self._calls[at]._replace(text=text, result=result, failed=failed)
         self._open.discard(at)
         self._flush()
@@ -408,12 +353,11 @@ def _parts(value: Any, after: After | None) -> Iterator[Any]:
     yield from items[begin:]
 
 
-def shown(data: bytes | str) -> str:
+def _shown(data: bytes) -> str:
     """The first lines of what came, short enough for an error's one line."""
-    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][:_LINES]
-    text = "".join(each if each.isprintable() else "�" for each in " ⏎ ".join(lines))
-    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    return shortened(printable(" ⏎ ".join(lines)), _SHOWN + 1)
 
 
 def _texts(value: Any, find: Find) -> Iterator[str]:
@@ -447,7 +391,7 @@ def _text(value: Any) -> str:
 
 def _arguments(value: Any) -> Any:
     """Arguments of a call, which some print as JSON in a text."""
-    parsed = parse(value) if isinstance(value, str) and value.startswith("{") else None
+    parsed = _parse(value) if isinstance(value, str) and value.startswith("{") else None
     return value if parsed is None else parsed
 
 
@@ -458,15 +402,10 @@ def _joined(value: Any) -> str:
     return _text(value)
 
 
-def _cut(text: str) -> str:
-    left = len(text) - _LONGEST
-    return text if left <= 0 else f"{text[:_LONGEST]}\n[… {left} more characters are left out …]"
-
-
 def _small(value: Any) -> Any:
     """A JSON value with its long texts cut."""
     if isinstance(value, str):
-        return _cut(value)
+        return cut(value, _LONGEST)
     if isinstance(value, list):
         return [_small(each) for each in value]
     if isinstance(value, dict):
@@ -477,9 +416,58 @@ def _small(value: Any) -> Any:
 def _whole(text: str) -> Iterator[Any]:
     """The JSON value that a program printed, after whatever lines it printed first."""
     for start in re.finditer(r"(?m)^\s*[\[{]", text):
-        value = parse(text[start.start() :])
+        value = _parse(text[start.start() :])
         if value is not None:
             yield value
             return
         if start.start() > 100_000:
             return
+
+
+def _parse(text: bytes | str) -> Any:
+    """The JSON value in a text; None where there is none."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    try:
+        value = _loads(text)
+        if text.count("[") + text.count("{") <= _DEEPEST:
+            return value
+    except RecursionError:
+        pass
+    except ValueError:
+        return None
+    try:
+        return _loads(_shallow(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _loads(text: str) -> Any:
+    return json.loads(text, parse_float=_number, parse_int=_integer, parse_constant=str)
+
+
+def _shallow(text: str) -> str:
+    """The same JSON with what is nested too deep as texts."""
+    kept: list[str] = []
+    depth = done = start = 0
+    for token in _TOKEN.finditer(text):
+        sign = token[0]
+        if sign in ("[", "{"):
+            depth += 1
+            if depth == _DEEPEST + 1:
+                start = token.start()
+        elif sign in ("]", "}"):
+            if depth == _DEEPEST + 1:
+                kept += [text[done:start], json.dumps(text[start : token.end()])]
+                done = token.end()
+            depth -= 1
+    return "".join((*kept, text[done:])) if kept else text
+
+
+def _number(text: str) -> float | str:
+    number = float(text)
+    return number if math.isfinite(number) else text
+
+
+def _integer(text: str) -> int | str:
+    return text if len(text) > 17 or abs(int(text)) > _SAFE else int(text)

@@ -1,6 +1,5 @@
-"""How the program of a row is called: arguments, environment, and what a tool policy makes of both.
-
-One run of an agent CLI and what it came to: a reply, a session that was lost, or a failure in a line.
+"""One run of an agent CLI: how the program of a row is called under a tool policy, and what came of it, which is a
+reply, a session that was lost, or a failure in a line.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from uwf_git.config.agent_cli import Row
 from uwf_git.config.policy import FETCH, RUN, WRITING, ToolPolicy
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.context import Context, Reply
+from uwf_git.text import one_line
 from uwf_git.values.kinds import Usage
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"\{(new|session|prompt|cwd)\}")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _VERSION_TIMEOUT = 20.0  # seconds
-
+_SHOWN = 401  # characters of the CLI's words in an error
 _RESTRICTING = {
     "readonly": "write files",
     "norun": "run commands",
@@ -38,6 +38,17 @@ class Extra(NamedTuple):
 
     args: tuple[str, ...]
     env: Mapping[str, str]
+
+
+class Failure(NamedTuple):
+    """What goes wrong, and what to do about it, a line each."""
+
+    message: str
+    hint: str
+
+
+class OtherSession(Exception):
+    """The program has opened another session than the one it was to go on in."""
 
 
 def conditions(policy: ToolPolicy) -> set[str]:
@@ -144,47 +155,6 @@ def older(version: str, least: str) -> bool:
     return _parts(version) < _parts(least)
 
 
-def _parts(version: str) -> tuple[int, ...]:
-    found = _NUMBERS.search(version)
-    parts = [int(part[:9]) for part in found[0].split(".")] if found else []
-    return tuple(parts + [0] * (6 - len(parts)))
-
-
-def _given(args: Sequence[str], flags: Iterable[str]) -> str:
-    """The first of the flags that the arguments have, as they have it up to its value."""
-    for word in args:
-        for flag in flags:
-            short = len(flag) == 2 and not flag.startswith("--")
-            if word == flag or word.startswith(f"{flag}=") or (short and word.startswith(flag)):
-                return flag
-    return ""
-
-
-def _merged(before: str | None, now: str) -> str:
-    """Of two JSON objects one with the fields of both; else the later text."""
-    try:
-        objects = json.loads(before or ""), json.loads(now)
-    except ValueError:
-        return now
-    if all(isinstance(each, dict) for each in objects):
-        return json.dumps({**objects[0], **objects[1]})
-    return now
-
-
-_SHOWN = 400  # characters of the CLI's words in an error
-
-
-class Failure(NamedTuple):
-    """What goes wrong, and what to do about it, a line each."""
-
-    message: str
-    hint: str
-
-
-class OtherSession(Exception):
-    """The program has opened another session than the one it was to go on in."""
-
-
 class Run:
     """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
     recorded as they come."""
@@ -237,6 +207,7 @@ class Run:
 
     @property
     def said(self) -> Said:
+        """What the program has printed, once it has ended."""
         assert self._said is not None
         return self._said
 
@@ -314,7 +285,6 @@ class Run:
         )
 
     def _too_old(self, env: Mapping[str, str]) -> Failure | None:
-
         row = self._row
         version = installed_version(row, env) if row.least else None
         if version is None or not older(version, row.least):
@@ -333,18 +303,16 @@ class Run:
         said = self.said
         for words in (said.errors, said.complaints):
             if words:
-                return _line("; ".join(words))
+                return one_line("; ".join(words), _SHOWN)
         lines = [line.strip() for line in self._stderr.splitlines() if line.strip()]
         if self._row.output == "text" and said.came:
-            return _line(said.came)
+            return one_line(said.came, _SHOWN)
         telling = [line for line in lines if re.search(r"(?i)\berror\b|fail|not |can't|unknown|denied", line)]
-        if telling or lines:
-            return _line((telling or lines[-1:])[0])
-        return _line(said.came)
+        return one_line((telling or lines[-1:] or [said.came])[0], _SHOWN)
 
     def _notes(self) -> list[str]:
         row, said = self._row, self.said
-        notes = [f"{row.program} was not allowed: {_line(what)}" for what in said.denied]
+        notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in said.denied]
         if self._finished is None or self._finished.returncode != 0 or said.errors:
             return notes
         if row.session and said.session is None:
@@ -397,7 +365,28 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
     return Usage(*total), cost
 
 
-def _line(text: str) -> str:
-    text = " ".join(text.split())
-    text = "".join(each if each.isprintable() else "�" for each in text)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+def _parts(version: str) -> tuple[int, ...]:
+    found = _NUMBERS.search(version)
+    parts = [int(part[:9]) for part in found[0].split(".")] if found else []
+    return tuple(parts + [0] * (6 - len(parts)))
+
+
+def _given(args: Sequence[str], flags: Iterable[str]) -> str:
+    """The first of the flags that the arguments have, as they have it up to its value."""
+    for word in args:
+        for flag in flags:
+            short = len(flag) == 2 and not flag.startswith("--")
+            if word == flag or word.startswith(f"{flag}=") or (short and word.startswith(flag)):
+                return flag
+    return ""
+
+
+def _merged(before: str | None, now: str) -> str:
+    """Of two JSON objects one with the fields of both; else the later text."""
+    try:
+        objects = json.loads(before or ""), json.loads(now)
+    except ValueError:
+        return now
+    if all(isinstance(each, dict) for each in objects):
+        return json.dumps({**objects[0], **objects[1]})
+    return now

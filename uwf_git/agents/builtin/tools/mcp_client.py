@@ -1,7 +1,4 @@
-"""What a tool of a server answered, as JSON for a model: text and structured values, within a limit; what
-a model can't read is named instead.
-
-The MCP servers that the configuration names, as tools of an agent.
+"""The MCP servers that the configuration names, as tools of an agent.
 
     with McpServers(config.mcp_servers.values(), policy, environ, cwd, ctx.deadline) as servers:
         toolbox.add(servers.tools())
@@ -44,63 +41,6 @@ if TYPE_CHECKING:
     from uwf_git.agents.builtin.tools.results import Outputs
     from uwf_git.config.policy import ToolPolicy
     from uwf_git.config.settings import McpServer
-
-
-def to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
-    """`result`, a server's structured value, or else `text`, which is shortened as every tool's is; `omitted`
-    names images and the like."""
-    texts, omitted = _parts(result)
-    text = "\n".join(texts)
-    value: dict[str, Any] = {}
-    structured = result.structured_content
-    if structured is not None and structured != {"result": text}:
-        dumped = json.dumps(structured, ensure_ascii=False)
-        if len(dumped) <= SHOWN:
-            value["result"] = structured
-            text = "" if _repeats(text, structured) else text
-        else:
-            text = dumped
-    if text or not value:
-        text, more = outputs.shorten(text)
-        value |= {"text": text, **more}
-    if omitted:
-        value["omitted"] = omitted
-    return value
-
-
-def error_text(result: CallToolResult) -> str:
-    """What a tool that failed said."""
-    texts, _omitted = _parts(result)
-    return "\n".join(texts).strip()[:4000] or "it failed and didn't say why"
-
-
-def _parts(result: CallToolResult) -> tuple[list[str], list[str]]:
-    texts, omitted = [], []
-    for block in result.content:
-        if block.type == "text":
-            texts.append(block.text)
-        elif block.type == "resource_link":
-            texts.append(f"{block.name}: {block.uri}")
-        elif block.type == "resource":
-            text = getattr(block.resource, "text", None)
-            if text is not None:
-                texts.append(text)
-            else:
-                omitted.append(f"resource {block.resource.uri}, no text")
-        else:
-            omitted.append(f"{block.type}, {block.mime_type}, {len(block.data) * 3 // 4} bytes")
-    return texts, omitted
-
-
-def _repeats(text: str, value: Any) -> bool:
-    """Whether a text only says a value again, as servers do for clients that don't know structured ones.
-    Those that return no object wrap what they do return: `{"result": 5}`."""
-    try:
-        said = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return bool(said == value or value == {"result": said})
-
 
 START_SECONDS = 30.0
 CALL_SECONDS = 60.0
@@ -290,7 +230,6 @@ class _Connection:
 
     def call(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         """What a tool answers. Raises ToolFailure."""
-
         who = f'MCP server "{self.server.name}"'
         seconds = context.seconds(self.server.timeout or CALL_SECONDS)
         if self._client is None or self._portal is None:
@@ -307,8 +246,8 @@ class _Connection:
         finally:
             future.cancel()
         if result.is_error:
-            raise ToolFailure("failed", error_text(result))
-        return to_json(result, context.outputs)
+            raise ToolFailure("failed", _error_text(result))
+        return _to_json(result, context.outputs)
 
     @property
     def misfits(self) -> Sequence[str]:
@@ -455,3 +394,59 @@ def _leaf(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return shown(" ".join(str(error).split())) or type(error).__name__
+
+
+def _to_json(result: CallToolResult, outputs: Outputs) -> dict[str, Any]:
+    """What a tool answered, as JSON for a model: `result`, a server's structured value, or else `text`, which is
+    shortened as every tool's is; `omitted` names what a model can't read, such as images."""
+    texts, omitted = _parts(result)
+    text = "\n".join(texts)
+    value: dict[str, Any] = {}
+    structured = result.structured_content
+    if structured is not None and structured != {"result": text}:
+        dumped = json.dumps(structured, ensure_ascii=False)
+        if len(dumped) <= SHOWN:
+            value["result"] = structured
+            text = "" if _repeats(text, structured) else text
+        else:
+            text = dumped
+    if text or not value:
+        text, more = outputs.shorten(text)
+        value |= {"text": text, **more}
+    if omitted:
+        value["omitted"] = omitted
+    return value
+
+
+def _error_text(result: CallToolResult) -> str:
+    """What a tool that failed said."""
+    texts, _omitted = _parts(result)
+    return "\n".join(texts).strip()[:4000] or "it failed and didn't say why"
+
+
+def _parts(result: CallToolResult) -> tuple[list[str], list[str]]:
+    texts, omitted = [], []
+    for block in result.content:
+        if block.type == "text":
+            texts.append(block.text)
+        elif block.type == "resource_link":
+            texts.append(f"{block.name}: {block.uri}")
+        elif block.type == "resource":
+            text = getattr(block.resource, "text", None)
+            if text is not None:
+                texts.append(text)
+            else:
+                omitted.append(f"resource {block.resource.uri}, no text")
+        else:
+            omitted.append(f"{block.type}, {block.mime_type}, {len(block.data) * 3 // 4} bytes")
+    return texts, omitted
+
+
+def _repeats(text: str, value: Any) -> bool:
+    """Whether a text only says a value again, as servers do for clients that don't know structured ones.
+    Those that return no object wrap what they do return: `{"result": 5}`."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return bool(said == value or value == {"result": said})
