@@ -44,6 +44,11 @@ DRAIN = 1.0
 LARGEST_RESULT = 32 << 20
 LISTED = 50
 MARKDOWN, YAML = "text/markdown", "application/yaml"
+# Of a kind of resource: the tool whose command prints it, in which --format, and what that is.
+_RESOURCES: dict[str, tuple[str, str | None, str]] = {
+    "thread": ("read_thread", None, MARKDOWN),
+    "workflow": ("show_workflow", "yaml", YAML),
+}
 
 
 class Done(NamedTuple):
@@ -116,8 +121,6 @@ class Serving:
         ):
             await server.run(incoming, outgoing, server.create_initialization_options())
             self._steps.cancel_scope.cancel()
-
-    # Tools
 
     async def _list_tools(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
@@ -222,8 +225,6 @@ class Serving:
             )
         return done
 
-    # Resources
-
     async def _list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
@@ -269,21 +270,17 @@ class Serving:
         uri = str(params.uri)
         kind, _, rest = uri.removeprefix("uwf://").partition("/")
         try:
-            if kind == "thread":
-                call = self._tools["read_thread"].parse({"thread": unquote(rest)}, self._folder)
-                done, form = await self._run(call, None), MARKDOWN
-            elif kind == "workflow":
-                call = self._tools["show_workflow"].parse({"workflow": unquote(rest)}, self._folder)
-                done, form = await self._run(call, "yaml"), YAML
-            else:
+            if kind not in _RESOURCES:
                 raise Failed("not_found", f"no resource {uri!r}", "uwf://thread/ID or uwf://workflow/NAME", 3)
+            tool, form, media = _RESOURCES[kind]
+            call = self._tools[tool].parse({kind: unquote(rest)}, self._folder)
+            text = (await self._run(call, form)).out.decode("utf-8", "replace")
         except Failed as error:
             raise MCPError(types.INVALID_PARAMS, error.text, {"uri": uri, **error.error}) from None
         except UwfError as error:
             raise MCPError(types.INVALID_PARAMS, error.message, {"uri": uri}) from None
-        text = done.out.decode("utf-8", "replace")
         return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=uri, mime_type=form, text=text)]
+            contents=[types.TextResourceContents(uri=uri, mime_type=media, text=text)]
         )
 
 

@@ -60,7 +60,7 @@ class Settings(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What came of a prompt. `stop` is the protocol's stop reason; `cost` in US dollars; `failure` what the agent
+    """The answer to a prompt. `stop` is the protocol's stop reason; `cost` in US dollars; `failure` what the agent
     says went wrong, where it says so in place of an answer."""
 
     turns: tuple[TurnRecord, ...]
@@ -162,8 +162,6 @@ class Session:
                 self._loop.run_until_complete(self._tidy())
             self._loop.close()
 
-    # Running the loop.
-
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         task = self._loop.create_task(work)
         try:
@@ -196,13 +194,20 @@ class Session:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # Requests and their answers.
-
     async def _call(self, method: str, params: Mapping[str, Any]) -> Any:
         assert self._connection is not None
         return await self._connection.send_request(method, params)
 
     async def _ask(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
+        """The answer to a request that isn't refused. Raises AgentFailed."""
+        from acp import RequestError
+
+        try:
+            return await self._request(method, params, until)
+        except RequestError as error:
+            raise self._refused(method, error) from None
+
+    async def _request(self, method: str, params: Mapping[str, Any], until: float) -> Mapping[str, Any]:
         """A request's answer. Raises AgentFailed, RequestError."""
         request = self._loop.create_task(self._call(method, params))
         if await self._is_answered(request, until):
@@ -269,12 +274,10 @@ class Session:
             f"it printed: {said}" if said else "try it by hand",
         )
 
-    # What is said to the agent.
-
     async def _initialize(self, until: float) -> None:
         await self._pipes.connect()
         # The agent starts while this is loaded, which takes a second.
-        from acp import PROTOCOL_VERSION, RequestError
+        from acp import PROTOCOL_VERSION
         from acp.connection import Connection
         from acp.schema import ClientCapabilities, FileSystemCapabilities, Implementation, InitializeRequest
 
@@ -292,10 +295,7 @@ class Session:
             client_capabilities=ClientCapabilities(fs=files, terminal=False),
             client_info=Implementation(name="uwf", title="uwf", version=__version__),
         )
-        try:
-            agreed = await self._ask("initialize", _plain(request), until)
-        except RequestError as error:
-            raise self._refused("initialize", error) from None
+        agreed = await self._ask("initialize", _plain(request), until)
         if agreed.get("protocolVersion") != PROTOCOL_VERSION:
             raise AgentFailed(
                 f"{self._name} speaks version {agreed.get('protocolVersion')!r} of the Agent Client "
@@ -310,29 +310,20 @@ class Session:
             await self._authenticate(self._settings.auth, until)
 
     async def _authenticate(self, wanted: str, until: float) -> None:
-        from acp import RequestError
-
         known = [str(method.get("id")) for method in self._auth_methods]
         if wanted not in known:
             raise AgentFailed(
                 f"{self._name} has no way to log in that is called {wanted!r}",
                 f"it has: {', '.join(known) or 'none'}",
             )
-        try:
-            await self._ask("authenticate", {"methodId": wanted}, until)
-        except RequestError as error:
-            raise self._refused("authenticate", error) from None
+        await self._ask("authenticate", {"methodId": wanted}, until)
 
     async def _create(self, until: float) -> None:
-        from acp import RequestError
         from acp.schema import NewSessionRequest
 
         request = NewSessionRequest(cwd=str(self._settings.folder), mcp_servers=[])
-        try:
-            params = _plain(request) | restraint.parameters(self._forbidden)
-            opened = await self._ask("session/new", params, until)
-        except RequestError as error:
-            raise self._refused("session/new", error) from None
+        params = _plain(request) | restraint.parameters(self._forbidden)
+        opened = await self._ask("session/new", params, until)
         session = opened.get("sessionId")
         if not isinstance(session, str) or not session:
             raise AgentFailed(f"{self._name} opened a session without an id", "it breaks the protocol")
@@ -345,18 +336,16 @@ class Session:
 
         folder = str(self._settings.folder)
         loads = self._capabilities.get("loadSession") is True
-        abilities = _mapping(self._capabilities.get("sessionCapabilities"))
-        if loads:
-            params = _plain(LoadSessionRequest(cwd=folder, session_id=session, mcp_servers=[]))
-        elif abilities.get("resume") is not None:
-            params = _plain(ResumeSessionRequest(cwd=folder, session_id=session, mcp_servers=[]))
-        else:
+        resumes = _mapping(self._capabilities.get("sessionCapabilities")).get("resume") is not None
+        if not loads and not resumes:
             raise LoadFailed(f"{self._name} can't take a session up again")
-        params |= restraint.parameters(self._forbidden)
         method = "session/load" if loads else "session/resume"
+        request = LoadSessionRequest if loads else ResumeSessionRequest
+        params = _plain(request(cwd=folder, session_id=session, mcp_servers=[]))
+        params |= restraint.parameters(self._forbidden)
         self._conversation = Conversation(_unrecorded)
         try:
-            opened = await self._ask(method, params, until)
+            opened = await self._request(method, params, until)
         except RequestError as error:
             if error.code == _AUTH_REQUIRED:
                 raise self._refused(method, error) from None
@@ -388,18 +377,13 @@ class Session:
                 self._model = current
 
     async def _set(self, what: str, wanted: str, choice: Choice, until: float) -> str:
-        from acp import RequestError
-
         value = choice.find(wanted)
         if value is None:
             offered = ", ".join([*choice.values][:20]) or "none"
             raise AgentFailed(f"{self._name} has no {what} {wanted!r}", f"it has: {offered}")
         if value != choice.current:
             params = {"sessionId": self.id, **choice.parameters, choice.parameter: value}
-            try:
-                await self._ask(choice.method, params, until)
-            except RequestError as error:
-                raise self._refused(choice.method, error) from None
+            await self._ask(choice.method, params, until)
         return value
 
     async def _prompt(self, text: str, deadline: float | None) -> Said:
@@ -454,8 +438,6 @@ class Session:
         await asyncio.wait(waited, timeout=CANCEL, return_when=asyncio.FIRST_COMPLETED)
         request.cancel()
         await asyncio.gather(request, return_exceptions=True)
-
-    # What the agent says.
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
         if method != "session/update" or (self.id and params.get("sessionId") != self.id):

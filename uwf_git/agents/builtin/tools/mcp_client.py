@@ -19,6 +19,7 @@ import json
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from fnmatch import fnmatchcase
@@ -55,7 +56,7 @@ _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
 
 
 class McpServers:
-    """Servers that run as long as the block. `notes` are for whoever reads how the step came about."""
+    """The servers of a step, which run as long as the block. `notes` say which tools were not offered, and why."""
 
     def __init__(
         self,
@@ -251,7 +252,7 @@ class _Connection:
 
     @property
     def misfits(self) -> Sequence[str]:
-        """What it lists as tools that are none, by name."""
+        """The names of what it lists as tools that the protocol doesn't take for tools."""
         return self._process.misfits if self._process else ()
 
     def kill(self) -> None:
@@ -325,7 +326,7 @@ class _Connection:
         return ToolFailure("failed", f"{who}: {_leaf(error)}")
 
     def _trouble(self) -> str:
-        """What the process itself shows of what is wrong; "" for nothing."""
+        """What is wrong as far as the process shows it; "" where nothing is."""
         process = self._process
         if process is None:
             return ""
@@ -344,7 +345,7 @@ class _Connection:
 
 
 def could_permit(policy: ToolPolicy, prefix: str) -> bool:
-    """Whether a policy may permit some tool whose name begins so."""
+    """Whether a policy may permit some tool whose name begins with `prefix`."""
     if any(glob.endswith("*") and fnmatchcase(prefix, glob) for glob in policy.deny):
         return False
     return all(any(_could_match(glob, prefix) for glob in globs) for globs in policy.allow)
@@ -356,12 +357,10 @@ def _could_match(glob: str, prefix: str) -> bool:
 
 
 def wire_names(names: Iterable[str]) -> dict[str, str]:
-    """For names like mcp/SERVER/TOOL those that models may call: of letters, digits, `_` and `-`, at most
-    64 of them. Where that says less than the name did, or two would be the same, a hash is at the end."""
+    """The names that models call tools by, for names like mcp/SERVER/TOOL: at most 64 letters, digits, `_` and `-`.
+    Where characters had to be replaced or cut off, or two would be the same, a hash is at the end."""
     plain = {name: re.sub(r"[^A-Za-z0-9_-]", "_", "__".join(name.split("/", 2))) for name in names}
-    taken: dict[str, int] = {}
-    for wire in plain.values():
-        taken[wire] = taken.get(wire, 0) + 1
+    taken = Counter(plain.values())
     found = {}
     for name, wire in plain.items():
         if wire != "__".join(name.split("/", 2)) or len(wire) > LONGEST_NAME or taken[wire] > 1:
@@ -372,8 +371,8 @@ def wire_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_broken(schema: Mapping[str, Any]) -> bool:
-    """Whether a tool's schema is none: a model's provider would refuse all tools for it. Of whatever draft
-    it says it is, as those differ in little."""
+    """Whether a tool's schema is no JSON Schema: a model's provider would refuse all tools for it. The draft that it
+    names is ignored, as drafts differ in little."""
     from uwf_git.values.schema import check_schema
 
     return bool(check_schema({key: value for key, value in schema.items() if key != "$schema"}))
@@ -384,15 +383,19 @@ def _knows_no_handshake(error: BaseException) -> bool:
     from mcp import MCPError
     from mcp.types import METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION
 
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = _first(error)
     return isinstance(error, MCPError) and error.code in (METHOD_NOT_FOUND, UNSUPPORTED_PROTOCOL_VERSION)
 
 
-def _leaf(error: BaseException) -> str:
-    """What an exception says, of a group the first."""
+def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
+    return error
+
+
+def _leaf(error: BaseException) -> str:
+    """What an exception says, or the first of a group."""
+    error = _first(error)
     return shown(" ".join(str(error).split())) or type(error).__name__
 
 
