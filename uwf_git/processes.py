@@ -190,7 +190,7 @@ def stop(child: subprocess.Popen[bytes], grace: float) -> None:
 
 
 class Descendants:
-    """The processes that a process to be started with the environment `env`, in a group of its own, starts in turn."""
+    """A process that is to be started with the environment of this object's `env`, and all that it starts in turn."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         token = secrets.token_hex(8)
@@ -346,7 +346,7 @@ class Pipes:
 
 
 class LineTooLong(Exception):
-    """A line is longer than what is read of one."""
+    """A line is longer than the limit."""
 
 
 async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None) -> AsyncIterator[bytes]:

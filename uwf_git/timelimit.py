@@ -5,8 +5,8 @@ expression that backtracks. Memory is limited twice: the same timer samples it, 
 small pieces, and the kernel refuses a single piece that is far too large. (The kernel alone won't do:
 when not even a small object can be had, CPython 3.11 loops for ever on its way to an error handler.)
 
-All of this belongs to the whole process, hence only the main thread sets limits; in other threads
-those of the libraries have to do, and these do nothing.
+Signals and limits of memory belong to the whole process, hence only the main thread sets them. In other threads these
+functions set no limit, and only those of the libraries hold.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def _at_most(size: int) -> Iterator[None]:
+    """Limits the address space of this process to so many bytes, unless it has a lower limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -101,7 +101,7 @@ class Git:
         return done
 
     def lines(self, *args: str) -> Iterator[bytes]:
-        """What git prints, line by line; whoever stops reading ends it. Raises RemoteFailed at the end
+        """What git prints, line by line; git is ended when the caller stops reading. Raises RemoteFailed at the end
         where git failed."""
         with self._started(args, None) as child:
             assert child.stdin and child.stdout and child.stderr

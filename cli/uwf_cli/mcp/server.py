@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -60,7 +60,7 @@ class Done(NamedTuple):
 
 
 class Failed(Exception):
-    """A call that came to nothing: an error as the command reports it."""
+    """A call that failed: the error as the command reports it."""
 
     def __init__(self, code: str, message: str, hint: str = "", status: int = 1, **more: Any) -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ class Failed(Exception):
 
 
 class Step:
-    """A step in progress; it may go on when who asked for it no longer waits."""
+    """A step in progress, which may go on after the request that asked for it was answered."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -326,15 +326,11 @@ async def _read(pipes: Pipes, into: bytearray, done: anyio.Event) -> None:
 
 
 async def _report(context: ServerRequestContext[Any], role: str) -> None:
-    """Tells the client every other second that somebody is at work."""
-    async for seconds in _seconds():
-        await context.session.report_progress(seconds, message=f"{role} works, {seconds:.0f} s")
-
-
-async def _seconds() -> AsyncIterator[float]:
+    """Tells the client every other second which role's agent works, and for how long."""
     begun = anyio.current_time()
     while True:
-        yield anyio.current_time() - begun
+        seconds = anyio.current_time() - begun
+        await context.session.report_progress(seconds, message=f"{role} works, {seconds:.0f} s")
         await anyio.sleep(TICK)
 
 
@@ -352,7 +348,7 @@ def _described(tool: ServedTool) -> types.Tool:
 
 
 def _reported(stderr: str) -> dict[str, Any] | None:
-    """The error in the last line that a command said, if that is one."""
+    """The error in the last line of a command's stderr; None where that line holds none."""
     last = stderr.rstrip("\n").rpartition("\n")[2]
     if not last.startswith('{"error":'):
         return None
@@ -375,7 +371,7 @@ def _printed(text: str) -> Any:
 
 
 def _notes(done: Done) -> list[str]:
-    """What a command that did its work said besides."""
+    """The warnings and notes of a command that succeeded."""
     said = done.err.splitlines()
     return [line.removeprefix("uwf: ") for line in said if line.startswith("uwf: ")]
 

@@ -1,8 +1,8 @@
 """The tools that `uwf mcp` offers, each as the command it stands for: a table of names, schemas and
 annotations, and from a client's arguments to a command line.
 
-No tool takes an agent. Which command works for a role is the user's configuration, and whoever could name
-one here could run anything.
+No tool takes an agent. The user's configuration says which command works for a role; a client that could name one could
+run anything.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Call(NamedTuple):
 
 class ServedTool(NamedTuple):
     """A tool. `properties` are JSON Schemas by argument, `required` those that must be given; with
-    `either`, exactly one of these. What isn't `writes` changes no thread; `destroys` may change what is not
-    kept, `repeatable` does nothing the second time, `open` reaches beyond the store. `call` makes the
-    command of arguments that obey the schema, in a folder."""
+    `either`, exactly one of these. Without `writes` it changes no thread; with `destroys` it may change what is not
+    kept, with `repeatable` it does nothing the second time, with `open` it reaches beyond the store. `call` makes the
+    command from arguments that obey the schema and the server's folder."""
 
     name: str
     title: str

@@ -1,11 +1,10 @@
 """What comes of one prompt: session updates become turns.
 
-Updates are read as they came, not through the SDK's models: an agent that is newer than the SDK must not
-lose its words for a field nobody knows. What is of no use, or of the wrong shape, is left out.
+Updates are read as JSON, not through the SDK's models, which would drop all that an agent newer than the SDK says in
+an update with an unknown field. Fields of the wrong shape are ignored.
 
-Pieces of a message are joined; a turn is recorded when it is whole, that is a message when something else
-comes, a tool call when it has ended and nothing more is said about it. Of thoughts the beginning is kept, of
-plans the last one.
+Pieces of a message are joined. A turn is recorded when it is whole: a message when something else comes, a tool call
+when it has ended and nothing more is said about it. Only the beginning of a thought is kept, and only the last plan.
 """
 
 from __future__ import annotations
@@ -32,15 +31,14 @@ _PIECES = {"agent_message_chunk": _MESSAGE, "agent_thought_chunk": _THOUGHT}
 
 
 class Cost(NamedTuple):
-    """What a session has cost so far, as the agent says."""
+    """What the agent says that the session has cost so far."""
 
     amount: float
     currency: str
 
 
 class Unbearable(Exception):
-    """An agent has done what ends its turn: the message says what. There is more than anybody wants to keep, or
-    something has happened that is forbidden."""
+    """An agent said more than is kept, or did what is forbidden, which ends its turn: the message says what."""
 
 
 class _Call(NamedTuple):
@@ -71,7 +69,7 @@ class Conversation:
         self.answered = False  # whether a message has an id
 
     def update(self, update: Mapping[str, Any]) -> None:
-        """Takes a session update in. Raises Unbearable."""
+        """Adds what a session update says. Raises Unbearable."""
         kind = update.get("sessionUpdate")
         if kind in _PIECES:
             self._piece(_PIECES[kind], update)
@@ -85,15 +83,15 @@ class Conversation:
             self.replayed += 1
 
     def called(self, call: str) -> dict[str, Any]:
-        """What is known of a tool call by now."""
+        """The fields of a tool call, as far as updates have told them; {} for an unknown one."""
         return dict(self._calls[call].known) if call in self._calls else {}
 
     def refuse(self, call: str) -> None:
-        """Notes that a tool call was denied: whatever is said about its end, it didn't happen."""
+        """Notes that a tool call was denied, so that it can't count as done, whatever the agent says about its end."""
         self._refused.add(call)
 
     def add(self, turn: TurnRecord) -> None:
-        """Adds a turn that isn't told by updates."""
+        """Adds a turn that no update tells, such as a decision about a permission."""
         self._settle()
         self._add(turn)
 
@@ -208,7 +206,7 @@ class Conversation:
 
 
 def usage_of(answer: Mapping[str, Any]) -> Usage | None:
-    """The tokens that the answer to a prompt names."""
+    """The tokens in the answer to a prompt; None where there are none."""
     usage = answer.get("usage")
     if not isinstance(usage, Mapping):
         return _quota(answer.get("_meta"))
@@ -232,8 +230,7 @@ def _quota(meta: Any) -> Usage | None:
 
 
 def bounded(value: Any) -> Any:
-    """A JSON value that is safe to keep: what is large, deep, or has numbers that no node may hold becomes
-    text."""
+    """The JSON value, or its text where it is too large, too deep, or has numbers that no node may hold."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
@@ -251,7 +248,7 @@ def _sound(value: Any, depth: int) -> bool:
 
 
 def _text(content: Any) -> str:
-    """The text of a content block; of what isn't text, what it is."""
+    """The text of a content block, or the kind of the block and its address where it isn't text."""
     if not isinstance(content, Mapping):
         return ""
     kind = content.get("type")
@@ -280,7 +277,7 @@ def _contents(content: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 def _take_terminal(meta: Any, known: dict[str, Any]) -> None:
-    """Adds what a command has printed, which some agents tell beside the call, and its exit status."""
+    """Adds what a command has printed and its exit status, which some agents tell in the update's metadata."""
     if not isinstance(meta, Mapping):
         return
     for key in ("terminal_output", "terminal_output_delta"):

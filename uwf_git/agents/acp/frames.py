@@ -1,9 +1,8 @@
 """Messages of an agent over its pipes, one JSON object a line; and what it complains about, in one line that is fit
 for a terminal.
 
-Nobody vouches for what comes: a line may be endless, no JSON, or JSON of the wrong shape. A few lines that
-are no frames, such as a banner, are put up with and remembered; more of them, or a frame beyond the limit,
-end the connection with a `fault`.
+A line may be endless, no JSON, or JSON of the wrong shape. A few lines that are no frames, such as a banner, are
+skipped and remembered; more of them, or a frame beyond the limit, end the connection with a `fault`.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Frames:
         return None
 
     async def close(self) -> None:
-        """Nothing to do: the pipes belong to whoever made them."""
+        """Does nothing: who made the pipes closes them."""
 
     def _parsed(self, line: bytes) -> dict[str, Any] | None:
         if not line.strip():
@@ -117,8 +116,8 @@ def printable(text: str) -> str:
 
 
 def complaint(stderr: str, ended: bool) -> str:
-    """The last line of an agent's stderr that speaks of an error, or, of an agent that has ended, the last one; ""
-    where there is none. What an agent that goes on prints besides is its log."""
+    """The last line of an agent's stderr that speaks of an error, or the last one if the agent has ended; "" where
+    there is no such line. All else that a running agent prints there is its log."""
     said = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in said if "error" in line.lower()]
     return printable((telling or (said if ended else []) or [""])[-1])
@@ -130,7 +129,7 @@ def ending(code: int) -> str:
 
 
 def reason(error: Any) -> str:
-    """A JSON-RPC error in one line, with what stands in its data."""
+    """A JSON-RPC error in one line, with the message in its data."""
     data = error.data
     if isinstance(data, Mapping):
         data = next((data[key] for key in ("details", "message", "error", "uri") if data.get(key)), None)

@@ -57,7 +57,7 @@ class Option(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What an agent asks leave for. `command` is None where there is none; `paths` are absolute."""
+    """What an agent asks leave for. `command` is None where it isn't about one; `paths` are absolute."""
 
     kind: str
     title: str
@@ -81,7 +81,7 @@ class Decision(NamedTuple):
 
 
 def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Request:
-    """A request from what is known of its tool call."""
+    """The request for leave to make a tool call, of which `call` is what the agent has told."""
     raw = call.get("rawInput")
     kind = call.get("kind")
     title = call.get("title")
@@ -95,7 +95,7 @@ def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Reques
 
 
 def decide(request: Request, policy: ToolPolicy, folder: Path) -> Decision | None:
-    """The policy's decision; None where it has none, so that somebody has to be asked."""
+    """The policy's decision; None where a person has to be asked."""
     if _refused(request.kind, policy):
         return answer(request, False, "policy")
     layers = policy.permissions
@@ -105,7 +105,7 @@ def decide(request: Request, policy: ToolPolicy, folder: Path) -> Decision | Non
 
 
 def answer(request: Request, granted: bool, by: By) -> Decision:
-    """Yes or no in the words of the request's options: yes for this once, no for this once if there is such a no."""
+    """Yes or no as one of the request's options, for this once where it can be."""
     for wanted in _GRANTS if granted else _REFUSALS:
         for option in request.options:
             if option.kind == wanted:

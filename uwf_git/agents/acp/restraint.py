@@ -1,9 +1,9 @@
 """How an agent is kept from what the policy forbids, beside refusing what it asks leave for; and what its session
 offers to choose from.
 
-It is told in its own words, where those are known: what it hasn't got it can't use. Its session is put into a mode in
-which it asks, and a mode in which it wouldn't ask for what is forbidden is refused. Where neither helps, there is no
-session. What it does all the same ends its turn: see `conversation`.
+Where its own settings for that are known, it is started without the forbidden tools. Its session is put into a mode in
+which it asks, and a mode in which it wouldn't ask for what is forbidden is refused. Where neither helps, no session is
+opened. An agent that does what is forbidden all the same has its turn ended: see `conversation`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNASKED = {
 }
 _UNASKED_BY_AGENT = {"hermes-agent": {"default": _RUNS}}  # it asks for commands that look dangerous to it
 _ASKING = ("readonly", "default", "manual", "ask", "plan")  # the first that is offered is taken
-# Of what these are told to do without, they have no tool then.
+# The kinds of calls that these agents offer no tool for once they are told so.
 _HEED = {"claude-agent-acp": _ALL, "opencode": _ALL, "codex-acp": _RUNS | _FETCHES}
 
 _CLAUDE = ((_WRITES, ("Edit", "Write", "NotebookEdit")), (_RUNS, ("Bash", "Monitor")),
@@ -119,7 +119,8 @@ def mode_for(
     name: str, agent: str, choice: Choice | None, wanted: str | None, kinds: frozenset[str]
 ) -> str | None:
     """The mode to set: `wanted`, or one that keeps the agent from these kinds of calls, or None for that in which
-    the session is. `name` is for messages, `agent` what it calls itself. Raises AgentFailed where there is none."""
+    the session is already. `name` is for messages, `agent` what it calls itself. Raises AgentFailed where
+    no mode does."""
     if not kinds:
         return wanted
     agent = agent.casefold().rpartition("/")[2]

@@ -134,14 +134,14 @@ class Session:
         self._run(self._load(session, _sooner(deadline)))
 
     def prompt(self, text: str, deadline: float | None) -> Said:
-        """Says something and waits for the turn's end. At the deadline the turn is cancelled. Raises
+        """Sends a message and waits for the end of the turn. At the deadline the turn is cancelled. Raises
         AgentFailed; `heard` is what was said until then."""
         self._conversation = Conversation(self._settings.record, self._forbidden)
         self._requests.notes = []
         return self._run(self._prompt(text, deadline))
 
     def heard(self) -> Said:
-        """What the last prompt has brought so far."""
+        """What the agent has said to the last prompt so far."""
         self._conversation.finish(None, self._model)
         return self._said("", None)
 

@@ -39,9 +39,9 @@ class Spent(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a run came to. `text` is None where the row found no answer; `known` is how many values the row
-    recognised something in, `came` the first lines of what was printed. `errors` are the CLI's own words; `complaints`
-    too, but they mean a failure only where the program says so by its exit status."""
+    """What a run came to. `text` is None where the row found no answer. `known` is the number of values in which the
+    row recognised something, `came` the first lines of the output. `errors` and `complaints` are the CLI's own words;
+    complaints mean a failure only where its exit status does."""
 
     text: str | None
     session: str | None
@@ -56,7 +56,7 @@ class Said(NamedTuple):
 
 
 def values(value: Any, path: Path) -> Iterator[Any]:
-    """What stands at a path, nothing where the path leads nowhere."""
+    """The values at a path; none where it leads nowhere."""
     if not path:
         yield value
         return
@@ -73,7 +73,7 @@ def values(value: Any, path: Path) -> Iterator[Any]:
 
 
 def holds(value: Any, tests: Tests) -> bool:
-    """Whether a value has what each of the tests wants."""
+    """Whether a value passes all of the tests."""
     return all(_wanted(list(values(value, path)), wanted) for path, wanted in tests)
 
 
@@ -84,7 +84,7 @@ def _wanted(found: list[Any], wanted: tuple[Any, ...]) -> bool:
 
 
 def selected(value: Any, select: Select) -> Iterator[Any]:
-    """The parts of a printed value that a row means."""
+    """The parts of a printed value that a row selects."""
     if not holds(value, select.when):
         return
     for part in [value] if select.each is None else values(value, select.each):
@@ -134,7 +134,7 @@ class Output:
             self._buffer.clear()
 
     def end(self, stderr: bytes = b"") -> Said:
-        """What the run came to, now that the program has ended."""
+        """Everything that was found, once the program has ended and printed this to stderr."""
         whole = self._buffer.decode("utf-8", "replace")
         if self._row.output == "lines":
             if not self._skipping:
@@ -341,7 +341,7 @@ class _Turns:
 
 
 def _parts(value: Any, after: After | None) -> Iterator[Any]:
-    """What is looked at one by one: the items of a list; of a log the whole first, then its items."""
+    """The values that a row's paths are applied to: the items of a list, or a log as a whole and then its items."""
     if after is None or after.each is None:
         yield from value if isinstance(value, list) else [value]
         return

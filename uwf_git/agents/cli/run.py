@@ -52,8 +52,8 @@ class OtherSession(Exception):
 
 
 def conditions(policy: ToolPolicy) -> set[str]:
-    """What holds under a policy, in the words of a row's options. What a CLI can't tell apart, such as
-    making a file and changing one, is forbidden as soon as a part of it is."""
+    """The conditions of a row's options that hold under a policy. Tools that a CLI can't tell apart, such as making
+    a file and changing one, are all forbidden as soon as one of them is."""
     readonly = not all(policy.permits(tool) for tool in WRITING)
     norun = policy.run_command is False or not policy._replace(run_command=True).permits(RUN)
     nofetch = not policy.permits(FETCH)
@@ -212,7 +212,7 @@ class Run:
         return self._said
 
     def reply(self) -> Reply:
-        """What was said, whatever became of it."""
+        """The reply, also of a run that failed."""
         said, session = self.said, self.session
         usage, cost = self._usage(session)
         return Reply(
@@ -226,7 +226,7 @@ class Run:
         )
 
     def lost(self) -> str | None:
-        """Why the session could not be gone on with; None where it could, or where that isn't what is wrong."""
+        """Why the session could not be resumed; None where it could, or where something else went wrong."""
         row, said = self._row, self.said
         name = f"session {self._session} of {row.program}"
         if self._session is None:
@@ -244,7 +244,7 @@ class Run:
         return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
 
     def failure(self, env: Mapping[str, str]) -> Failure | None:
-        """What is wrong with the run, if anything is. May ask the program for its version."""
+        """What is wrong with the run; None where it brought an answer. May run the program to ask for its version."""
         finished, said, program = self._finished, self.said, self._row.program
         assert finished is not None
         if finished.timed_out:
@@ -266,7 +266,7 @@ class Run:
         return Failure(message, "what it said before is kept: uwf thread attempts ID")
 
     def _unanswered(self, env: Mapping[str, str]) -> Failure | None:
-        """What is wrong with a run that ended well."""
+        """What is wrong with a run that reports no error, if anything is."""
         row, said = self._row, self.said
         if said.turns or (said.text or "").strip():
             return None
@@ -324,8 +324,8 @@ class Run:
         return notes
 
     def _usage(self, session: str | None) -> tuple[Usage | None, float | None]:
-        """What this run alone has cost. Of what counts the whole session, what is known of its past is taken
-        off."""
+        """The tokens and cost of this run alone. Where the program counts the whole session, what the session had
+        cost before is subtracted."""
         spent = self.said.spent
         if spent is None:
             return None, None

@@ -81,7 +81,7 @@ class McpServers:
 
     def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
         if kind is not None and not issubclass(kind, Exception):
-            self._kill()  # whoever interrupts waits no longer than for the agent itself
+            self._kill()  # a Ctrl-C doesn't wait for servers to end by themselves
         try:
             self._stack.__exit__(kind, error, trace)
         finally:

@@ -116,7 +116,7 @@ class ServerProcess:
             return None
 
     def _drop_misfits(self, result: Any) -> None:
-        """Takes the tools out of a list of tools that are none."""
+        """Takes out of a list of tools what the protocol doesn't take for a tool."""
         listed = result.get("tools") if isinstance(result, dict) and "content" not in result else None
         if isinstance(listed, list):
             result["tools"] = [tool for tool in listed if _is_tool(tool)]
