@@ -1,10 +1,11 @@
-"""The git program: whatever talks to a remote is left to it, so credential helpers, ssh settings,
-proxies and hooks work as the user set them up. For the same reason git stays in the session of this process's
-terminal, where it asks for passwords, and what it leaves in the background (a cache of credentials, a connection of
-ssh, its own packing) is not ended with it.
+"""The git program: it does all that talks to a remote, so that credential helpers, ssh settings, proxies and
+hooks work as the user set them up.
 
 Every call names the git directory, never asks git to find one, and sees neither the variables of a hook
 that `uwf` may run in nor replace refs or grafts, which would show another history than the objects hold.
+
+Unlike an agent, git stays in the session of this process's terminal, where it asks for passwords, and what it leaves in
+the background (a cache of credentials, a connection of ssh, its own packing) is not ended with it.
 """
 
 from __future__ import annotations
