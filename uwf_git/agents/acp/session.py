@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
@@ -155,8 +154,8 @@ class Session:
                 self._loop.run_until_complete(self._leave())
             self._pipes.close_input()
         finally:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(LEAVE)
+            with contextlib.suppress(Exception):  # the loop turns, for the agent to see the end of its input
+                self._loop.run_until_complete(self._pipes.exit_status(LEAVE, 0))
             self._descendants.end(self._process, GRACE)
             with contextlib.suppress(Exception):
                 self._loop.run_until_complete(self._tidy())
