@@ -24,11 +24,11 @@ from uwf_git.sharing.pull import pull
 from uwf_git.sharing.push import plan, push
 from uwf_git.store.index import Overlay
 from uwf_git.store.location import Location, init
-from uwf_git.store.nodes import Store
 from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.verify.refs import verify_ref
+from uwf_git.verify.refs import Verifier
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 
@@ -154,7 +154,7 @@ class Exchange(RuleBasedStateMachine):
         store = Store(repository, Overlay())
         for name, oid in repository.refs(without="refs/uwf/remotes/").items():
             if not name.startswith("refs/uwf/proposals/"):
-                assert verify_ref(store, name, oid, lambda _: False) == []
+                assert Verifier(store).ref(name, oid) == []
 
 
 TestExchange = pytest.mark.timeout(900)(Exchange.TestCase)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from uwf_git.store.maintenance import loose_objects, maintain
-from uwf_git.store.nodes import pin
 from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import pin
 from uwf_git.values.types import TEXT
 
 
@@ -32,7 +32,7 @@ def test_a_heap_of_loose_objects_is_packed_and_every_node_still_read(instance: I
         assert time.monotonic() < deadline
         time.sleep(0.05)
     fresh = Instance(instance.location)
-    assert fresh.store.get_many(nodes) == store.get_many(nodes)
+    assert [fresh.store.get(node) for node in nodes] == [store.get(node) for node in nodes]
     assert fresh.store.repository.refs() == store.repository.refs()
 
 

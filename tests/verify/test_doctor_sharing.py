@@ -15,8 +15,8 @@ from conftest import Uwf
 
 from uwf_git.store import layout
 from uwf_git.store.location import locate
-from uwf_git.store.nodes import pin
 from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import pin
 from uwf_git.values.types import TEXT
 
 ONE = """\

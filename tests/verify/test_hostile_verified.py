@@ -237,7 +237,7 @@ def test_a_workflow_under_another_name(world: World) -> None:
 
 
 def test_a_node_kept_under_another_hash(world: World) -> None:
-    from uwf_git.store.nodes import pin
+    from uwf_git.store.taking_in import pin
 
     node = world.instance.store.put(TEXT, "hello")
     commit = pin(world.instance.store, node)

@@ -14,15 +14,15 @@ from forged import WORKFLOW, Forger
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
-from uwf_git.store.nodes import Store
 from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Step
 from uwf_git.values.node import Node, to_blob
 from uwf_git.values.types import DETAIL, STEPNODE, TEXT
 from uwf_git.verify.findings import CODES
-from uwf_git.verify.refs import Verifier, verify_ref
+from uwf_git.verify.refs import Verifier
 from uwf_git.verify.whole import Verified, local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
@@ -189,9 +189,8 @@ def test_only_what_nobody_vouches_for_is_entered(instance: Instance) -> None:
     folder = git.folder(str(critic.commit))
     del folder["steps"]["0001-writer"]
     bad = Oid(hex=git.amended(str(critic.commit), git.tree(folder)))
-    found = verify_ref(
-        store, layout.THREADS + critic.thread, bad, lambda oid: known.commit(oid.raw) is not None
-    )
+    again = Verifier(store, lambda oid: known.commit(oid.raw) is not None)
+    found = again.ref(layout.THREADS + critic.thread, bad)
     assert [(each.code, each.step) for each in found] == [("changed-file", critic.node)]
     assert store.index.commit(bad.raw) is None
 
@@ -224,7 +223,7 @@ def test_another_content_under_a_hash_that_is_known_is_a_collision(instance: Ins
     base = Overlay()
     base.set_node(output, TEXT, other.raw)  # as a collision would leave it
     store = Store(instance.store.repository, Overlay(base))
-    found = verify_ref(store, layout.THREADS + head.thread, head.commit, lambda _: False)
+    found = Verifier(store).ref(layout.THREADS + head.thread, head.commit)
     assert "collision" in {each.code for each in found}
     assert str(other) in next(each.message for each in found if each.code == "collision")
 

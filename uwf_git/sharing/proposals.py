@@ -36,7 +36,7 @@ from uwf_git.sharing.publish import (
 from uwf_git.sharing.tracking import bring
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.store.versions import Registry, Version
 from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash

@@ -34,8 +34,8 @@ from uwf_git.errors import StoreDamaged
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.index import ArchiveRow, CommitRow
-from uwf_git.store.nodes import Store
 from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId, fork_id
 

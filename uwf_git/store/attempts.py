@@ -14,7 +14,7 @@ from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid, Person
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId

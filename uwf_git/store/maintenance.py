@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import Busy
 from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 
 KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may be about to name them
 STALE_SECONDS = 24 * 60 * 60

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from uwf_git.store.attempts import Attempts
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
-from uwf_git.store.nodes import Store
 from uwf_git.store.private import Folders, Runs, Sessions
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.store.versions import Registry
 

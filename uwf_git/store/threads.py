@@ -21,7 +21,7 @@ from uwf_git.git.objects import fork_tag_text, parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid, Person
 from uwf_git.store import archives, layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import Start, Step, StepContext, Workflow, parse_start, parse_step, parse_workflow

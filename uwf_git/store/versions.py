@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Workflow, parse_workflow

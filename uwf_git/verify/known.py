@@ -14,7 +14,7 @@ from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.index import CommitRow
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId

@@ -14,7 +14,7 @@ from typing import Any
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash

@@ -15,7 +15,7 @@ from uwf_git.errors import UwfError
 from uwf_git.git.limits import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.verify.findings import Bad, Finding
@@ -32,15 +32,6 @@ MOST = 100  # findings of one ref; what has more is no better known by them
 
 _FORK = "fork of "
 _ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
-
-
-def verify_ref(
-    store: Store, name: str, oid: Oid, trusted: Callable[[Oid], bool], blob_limit: int = MAX_BLOB
-) -> list[Finding]:
-    """What is wrong with what a shared ref (`refs/uwf/threads/…`) points at; empty where nothing is.
-    `trusted` tells the commits that are not to be entered again, which `store` knows. For several refs
-    use one Verifier: what they share is then verified once."""
-    return Verifier(store, trusted, blob_limit).ref(name, oid)
 
 
 class Claim(NamedTuple):

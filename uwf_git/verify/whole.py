@@ -14,7 +14,7 @@ from uwf_git.git.limits import MAX_BLOB, max_blob
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier

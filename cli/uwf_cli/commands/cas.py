@@ -13,7 +13,7 @@ from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
-    from uwf_git.store.nodes import Store
+    from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import Hash
 
 
@@ -36,7 +36,7 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
     TYPE is the hash of a schema node or the title of a built-in one. The payload must obey it, and what
     it refers to must be here. JSON of - is read from standard input.
     """
-    from uwf_git.store.nodes import pin
+    from uwf_git.store.taking_in import pin
 
     payload = arguments.json_value(json)
     store = invocation.instance_for_writing().store

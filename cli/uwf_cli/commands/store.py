@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from uwf_git.git.repository import Oid
-    from uwf_git.store.nodes import Store
     from uwf_git.store.opened import Instance
+    from uwf_git.store.taking_in import Store
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 MANY_LOOSE = 20_000
@@ -328,7 +328,7 @@ def _objects(instance: Instance, fix: bool) -> Iterator[Check]:
     import tempfile
 
     from uwf_git.store.index import Index
-    from uwf_git.store.nodes import Store
+    from uwf_git.store.taking_in import Store
 
     with tempfile.TemporaryDirectory(prefix="uwf-doctor-") as folder:
         fresh = Store(instance.store.repository)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from uwf_git.agents.builtin.tools.mcp_client import McpServers
     from uwf_git.agents.builtin.tools.tool import Toolbox
     from uwf_git.kit.context import Context
-    from uwf_git.store.nodes import Store
+    from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import ThreadId
 
 _MOST_FILES = 1000

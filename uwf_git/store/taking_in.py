@@ -1,0 +1,309 @@
+"""What refs lead to, taken into the index: commits with their nodes, archive tags, folds.
+
+Whoever moved a ref, what it leads to is taken in the next time that something is missed. A commit comes after
+its parents, each of its nodes is verified, and a damaged ref is remembered as such and hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from uwf_git.errors import HeadMoved, NotFound, StoreDamaged, UwfError
+from uwf_git.git.objects import Tag, parse_tag
+from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
+from uwf_git.store import layout
+from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip
+from uwf_git.store.nodes import NodeStore
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import asks_human, parse_start, parse_step
+
+# What content that uwf did not write makes its readers raise.
+_STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
+
+
+class Store(NodeStore):
+    """The nodes of one repository, and what its refs lead to. Touches no ref."""
+
+    def __init__(self, repository: Repository, index: Index | None = None) -> None:
+        """With an `index` of the caller's, only what it is told to take in is known: no ref is followed."""
+        super().__init__(repository, index or Index(repository.private))
+        self._follows_refs = index is None
+        self._taking_in = False
+
+    @classmethod
+    def open(cls, git_dir: Path) -> Store:
+        """The store in an existing repository. Raises NotFound, Invalid."""
+        return cls(Repository(git_dir))
+
+    # Refs
+
+    def sync(self) -> bool:
+        """Takes in the commits of every ref under refs/uwf/ that moved since it was last seen, except for
+        tracking refs. Returns whether any did. A damaged ref is remembered as such and stops nothing."""
+        if self._taking_in or not self._follows_refs:
+            return False  # a commit names a node which isn't there: looking again would not help
+        refs = self.repository.refs(without=layout.REMOTES)
+        seen = self.index.tips()
+        moved = {
+            name: oid
+            for name, oid in refs.items()
+            if name not in seen or seen[name].oid != oid.raw or seen[name].problem
+        }
+        gone = seen.keys() - refs.keys()
+        if not moved and not gone:
+            return False
+        with self.index.transaction():
+            for name in gone:
+                self.index.drop_tip(name)
+                if name.startswith(layout.FOLDED):
+                    self.index.set_folded(name, ())
+            for name, oid in moved.items():
+                self._take_in_ref(name, oid)
+        return bool(moved)
+
+    def reindex(self) -> int:
+        """Throws the index away and takes every ref in again. Returns how many nodes it then knows."""
+        self.index.reset()
+        self.sync()
+        return self.index.node_count()
+
+    def _take_in_ref(self, name: str, oid: Oid) -> None:
+        tip: Oid | None = oid
+        if name.startswith(layout.FOLDED):
+            problem = self._problem_in(oid, lambda: self._take_in_fold(name, oid))
+            if problem:
+                self.index.set_folded(name, ())
+        elif name.startswith(layout.ARCHIVE):
+            problem = self._problem_in(oid, lambda: self._take_in(self._peel(oid)))
+            archive = self.index.archive(oid.raw)
+            tip = Oid(raw=archive.target) if archive else None
+        elif name.startswith(layout.FORKS):
+            problem = self._problem_in(oid, lambda: self._take_in(self._parted(oid)))
+            tip = None
+        else:
+            problem = self._problem_in(oid, lambda: self._take_in(oid))
+        self.index.set_tip(Tip(name, oid.raw, tip.raw if tip and not problem else None, problem))
+
+    def _problem_in(self, oid: Oid, take_in: Callable[[], None]) -> str | None:
+        """What is wrong with what is taken in, None where nothing is: it may be anybody's making, and one
+        damaged ref must never hide the others."""
+        try:
+            take_in()
+        except UwfError as error:
+            return error.message
+        except _STUMBLES as error:
+            return f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
+        return None
+
+    # Tags
+
+    def take_in_tag(self, tag: Oid) -> ArchiveRow:
+        """What an archive tag says. Raises StoreDamaged."""
+        row = self.index.archive(tag.raw)
+        if row is None:
+            try:
+                self._peel(tag)
+            except (ValueError, LookupError, OverflowError) as error:
+                raise StoreDamaged(f"tag {tag} is not what uwf writes: {error}", "delete the ref") from None
+            row = self.index.archive(tag.raw)
+            if row is None:
+                raise StoreDamaged(f"object {tag} is no archive tag", "delete the ref that names it")
+        return row
+
+    def _peel(self, oid: Oid) -> Oid:
+        """The commit that an archive ref leads to; its tag is taken in."""
+        kind, data = self.repository.read(oid)
+        if kind == COMMIT:
+            return oid
+        if kind != TAG:
+            raise StoreDamaged(f"object {oid} is neither a commit nor a tag", "delete the ref that names it")
+        try:
+            tag = parse_tag(data)
+        except ValueError as error:
+            raise StoreDamaged(f"tag {oid} is damaged: {error}", "delete the ref that names it") from None
+        self.index.add_archive(_archive_row(oid, tag))
+        return tag.target
+
+    def _parted(self, tag: Oid) -> Oid:
+        """The commit that a tag under refs/uwf/forks/ is on."""
+        kind, data = self.repository.read(tag)
+        if kind != TAG:
+            raise StoreDamaged(f"object {tag} is no tag", "delete the ref that names it")
+        return parse_tag(data).target
+
+    # Folds
+
+    def folded(self, thread: ThreadId) -> FoldedRow | None:
+        """Where a thread is folded; None for one that isn't."""
+        self._sync_folds()
+        return self.index.folded(thread)
+
+    def folded_threads(self) -> set[ThreadId]:
+        """Every thread that is folded."""
+        self._sync_folds()
+        return self.index.folded_threads()
+
+    def _sync_folds(self) -> None:
+        """Folds are looked at whenever one is asked for: they are few, at most one a month, and anybody may
+        have moved one."""
+        refs = {name: oid.raw for name, oid in self.repository.refs(layout.FOLDED).items()}
+        if refs != {name: tip.oid for name, tip in self.index.tips(layout.FOLDED).items()}:
+            self.sync()
+
+    def _take_in_fold(self, name: str, oid: Oid) -> None:
+        from uwf_git.store.archives import read
+
+        rows = []
+        for entry in read(self.repository, oid, name.removeprefix(layout.FOLDED)).threads.values():
+            problem = None
+            for commit in entry.commits:
+                problem = problem or self._problem_in(commit, partial(self._take_in, commit))
+            self.index.add_archive(_archive_row(entry.tag, entry.ended))
+            attempts = entry.attempts.raw if entry.attempts else None
+            rows.append(FoldedRow(entry.thread, name, entry.tag.raw, attempts, entry.fork, problem))
+        self.index.set_folded(name, rows)
+
+    # Commits
+
+    def take_in(self, commit: Oid) -> CommitRow:
+        """What a commit records, taken in with its ancestors where that is new. Raises StoreDamaged."""
+        row = self.index.commit(commit.raw)
+        if row is None:
+            with self.index.transaction():
+                self._take_in_checked(commit)
+            row = self.index.commit(commit.raw)
+            if row is None:
+                raise StoreUnwritable(
+                    f"the index can't keep commit {commit}", "check free space and permissions"
+                )
+        return row
+
+    def record(self, oid: Oid, message: str, parents: tuple[Oid, ...], when: int) -> CommitRow:
+        """Takes in a commit that was just made of nodes that are in: no tree needs to be read for that."""
+        row = self._row(oid, parents, when, message)
+        self.index.add_commit(row)
+        return row
+
+    def _take_in_checked(self, commit: Oid) -> None:
+        try:
+            self._take_in(commit)
+        except NotFound as error:
+            raise StoreDamaged(
+                f"commit {commit} names what is not there: {error.message}", error.hint
+            ) from None
+        except _STUMBLES as error:
+            raise StoreDamaged(
+                f"commit {commit} is not what uwf writes: {type(error).__name__}",
+                "restore the ref that leads to it",
+            ) from None
+
+    def _take_in(self, tip: Oid) -> None:
+        """Takes in a commit and those of its ancestors that are new, oldest first."""
+        self._taking_in = True
+        try:
+            pending = [tip]
+            while pending:
+                oid = pending[-1]
+                if self.index.commit(oid.raw) is not None:
+                    pending.pop()
+                    continue
+                commit = self.repository.commit(oid)
+                missing = [parent for parent in _followed(commit) if self.index.commit(parent.raw) is None]
+                if missing:
+                    pending.extend(missing)
+                    continue
+                pending.pop()
+                self._take_in_nodes(commit)
+                self.index.add_commit(self._row(oid, commit.parents, commit.time, commit.message))
+        finally:
+            self._taking_in = False
+
+    def _take_in_nodes(self, commit: Commit) -> None:
+        """Takes in the nodes that a commit adds to those of its first parent."""
+        before = self.repository.commit(commit.parents[0]).tree if commit.parents else None
+        for node, blob in self._new_nodes(commit.tree, before):
+            known = self.index.node(node)
+            if known is None or known[1] != blob.raw:
+                self.adopt(node, blob)
+
+    def _new_nodes(self, tree: Oid, before: Oid | None, folder: str = "") -> Iterator[tuple[Hash, Oid]]:
+        """The node files of a tree that an older tree hasn't; equal subtrees are not entered."""
+        old = {entry.name: entry for entry in self.repository.tree(before)} if before else {}
+        for entry in self.repository.tree(tree):
+            if entry.name in old and old[entry.name].oid == entry.oid:
+                continue
+            if entry.is_tree:
+                was = old.get(entry.name)
+                yield from self._new_nodes(entry.oid, was.oid if was and was.is_tree else None, entry.name)
+            elif folder == "nodes" and (node := layout.node_in_path(f"nodes/{entry.name}")):
+                yield node, entry.oid
+
+    def _row(self, oid: Oid, parents: tuple[Oid, ...], when: int, message: str) -> CommitRow:
+        """What the index keeps of a commit whose nodes are in."""
+        trailers = layout.parse_message(message)
+        parent = parents[0].raw if parents else None
+        if trailers is None:
+            return CommitRow(oid.raw, "other", Hash(""), parent, None, None, None, None, 0, False, when)
+        kind, node = trailers
+        payload = self.get(node).payload
+        row = CommitRow(oid.raw, kind, node, parent, None, None, None, None, 0, False, when)
+        if kind == "workflow":
+            return row._replace(workflow=node, name=payload["name"])
+        if kind == "start":
+            workflow = parse_start(payload).workflow
+            return row._replace(start=node, workflow=workflow, name=self.get(workflow).payload["name"])
+        if kind == "step":
+            step = parse_step(payload)
+            before = self.index.commit(parent) if parent else None
+            if before is None:
+                raise StoreDamaged(f"commit {oid} of step {node} has no parent")
+            return row._replace(
+                start=step.start,
+                workflow=before.workflow,
+                name=before.name,
+                role=step.role,
+                number=before.number + 1,
+                asks=asks_human(self.get(step.output).payload),
+            )
+        if kind == "attempt":
+            return row._replace(start=payload["start"], role=payload["role"])
+        return row
+
+
+def pin(store: Store, node: Hash) -> Oid:
+    """Keeps a node that was put by hand, with all that it refers to, from being collected. Makes
+    `refs/uwf/nodes/<HASH>`, on a commit whose tree holds them; pinning a pinned node changes nothing. Returns
+    the commit. Raises NotFound for a node that isn't in the store."""
+    ref = layout.PINS + node
+    known = store.repository.ref(ref)
+    if known is not None:
+        return known
+    files: dict[str, bytes | Oid] = {
+        f"nodes/{layout.node_file(found)}": store.blob_of(found) for found, _content in store.walk(node)
+    }
+    tree = store.repository.write_folder({".gitattributes": layout.GITATTRIBUTES, **files})
+    text = layout.pin_message(node)
+    commit = store.repository.write_commit(tree, [], store.repository.user, text)
+    store.take_in(commit)
+    try:
+        store.repository.create_ref(ref, commit)
+    except HeadMoved:  # somebody pinned it meanwhile
+        return store.repository.ref(ref) or commit
+    return commit
+
+
+def _followed(commit: Commit) -> tuple[Oid, ...]:
+    """The parents that are records as well. The second parent of a workflow version is none: it may be a merge
+    on a forge, with whatever that stands on."""
+    if len(commit.parents) > 1:
+        trailers = layout.parse_message(commit.message)
+        if trailers is not None and trailers.kind == "workflow":
+            return commit.parents[:1]
+    return commit.parents
+
+
+def _archive_row(oid: Oid, tag: Tag) -> ArchiveRow:
+    status, _, reason = tag.message.strip().partition(": ")
+    return ArchiveRow(oid.raw, tag.target.raw, status, reason, tag.time)
