@@ -14,6 +14,7 @@ from one_role import failed, perform, read, start, worked
 from uwf_git.agents.llm import Options, parse_args
 from uwf_git.errors import Usage
 from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import Attempt
 
 KEY = "sk-secret-0123456789"
 SCHEMA = {
@@ -88,14 +89,7 @@ def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, s
     report = instance.runs.read_report(thread)
     assert report is not None
     head = instance.threads.head(thread)
-    attempt = {
-        "start": head.node,
-        "prev": None,
-        "role": "worker",
-        "agent": "uwf-llm",
-        "error": report.error,
-        "detail": report.detail,
-    }
+    attempt = Attempt(head.node, None, "worker", "uwf-llm", report.error, report.detail)
     instance.store.sync()
     instance.attempts.record(head, attempt)
     server.bodies.clear()

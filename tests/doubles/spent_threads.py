@@ -8,7 +8,7 @@ from typing import Any
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Step
+from uwf_git.values.kinds import Attempt, Step
 from uwf_git.values.types import ANSWER, DETAIL, STEPNODE, TURN, USER
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
@@ -118,12 +118,7 @@ def attempt(
     """A failed attempt at the thread's next step; with `turns` None there is no detail of it."""
     head = instance.threads.head(thread)
     history = instance.threads.history(head)
-    payload = {
-        "start": history.start_hash,
-        "prev": history.prev,
-        "role": ("writer", "critic")[len(history.steps) % 2],
-        "agent": "by-hand",
-        "error": "it broke",
-        "detail": None if turns is None else detail(instance, turns, **{"extraction": "failed", **fields}),
-    }
-    instance.attempts.record(head, payload)
+    said = None if turns is None else detail(instance, turns, **{"extraction": "failed", **fields})
+    role = ("writer", "critic")[len(history.steps) % 2]
+    failed = Attempt(history.start_hash, history.prev, role, "by-hand", "it broke", said)
+    instance.attempts.record(head, failed)

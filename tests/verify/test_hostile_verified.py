@@ -14,6 +14,7 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
+from uwf_git.values.kinds import Attempt
 from uwf_git.values.types import TEXT
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import local_refs, verify_refs
@@ -157,9 +158,8 @@ def another(world: World) -> tuple[ThreadId, str]:
 
 def test_attempts_of_another_thread_are_no_attempts_of_this_one(world: World) -> None:
     thread, _ = another(world)
-    payload = {"start": world.instance.threads.head(world.thread).node, "prev": None, "role": "writer"}
-    payload |= {"agent": "by-hand", "error": "no luck", "detail": None}
-    world.instance.attempts.record(world.instance.threads.head(world.thread), payload)
+    head = world.instance.threads.head(world.thread)
+    world.instance.attempts.record(head, Attempt(head.node, None, "writer", "by-hand", "no luck"))
     assert world.look() == []
     tip = world.git("rev-parse", layout.ATTEMPTS + world.thread)
     world.git.point(layout.ATTEMPTS + thread, tip)

@@ -33,7 +33,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.private import Order, Report
 from uwf_git.store.threads import Head, History, Outrun
 from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
-from uwf_git.values.kinds import Step, StepContext
+from uwf_git.values.kinds import Attempt, Step, StepContext
 from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER, is_kind
 
 if TYPE_CHECKING:
@@ -419,18 +419,17 @@ class _Run:
         if found is not None:
             made = made._replace(agent=found[0], detail=found[1])
         redact = self._instance.redactor.text
-        payload = {
-            "start": self._history.start_hash,
-            "prev": self._history.prev,
-            "role": self._role,
-            "agent": made.agent,
-            "error": redact(_sound(error.message))[0],
-            "detail": made.detail,
-        }
-        for name, text in (("stdout", made.stdout), ("stderr", made.stderr)):
-            if text.strip():
-                payload[name] = redact(_sound(text))[0]
-        self._instance.attempts.record(self._head, payload)
+        attempt = Attempt(
+            self._history.start_hash,
+            self._history.prev,
+            self._role,
+            made.agent,
+            error=redact(_sound(error.message))[0],
+            detail=made.detail,
+            stdout=redact(_sound(made.stdout))[0],
+            stderr=redact(_sound(made.stderr))[0],
+        )
+        self._instance.attempts.record(self._head, attempt)
 
 
 def _called(agent: Agent, config: AgentConfig) -> str:

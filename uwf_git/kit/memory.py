@@ -16,7 +16,7 @@ from uwf_git.values.kinds import Role, StepContext, TurnRecord
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
-    from uwf_git.store.attempts import Attempt
+    from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import History
     from uwf_git.values.ids import Hash
@@ -38,7 +38,7 @@ class Memory:
         history: History,
         role: Role,
         agent: str,
-        attempts: Sequence[Attempt],
+        attempts: Sequence[FailedAttempt],
         build_prompt: BuildPrompt,
     ) -> None:
         self._store = instance.store
@@ -81,11 +81,11 @@ class Memory:
 
         return Resume(self._own(detail["session"]), last.error, self._turns(detail), exchanges)
 
-    def _chain(self, prev: Hash | None) -> list[Attempt]:
+    def _chain(self, prev: Hash | None) -> list[FailedAttempt]:
         """The attempts on a head that the next run carries on from, oldest first."""
         made = [each for each in self._attempts if each.prev == prev]
         made = made[len(made) // FRESH_AFTER * FRESH_AFTER :]
-        chain: list[Attempt] = []
+        chain: list[FailedAttempt] = []
         for each in made:
             # Nothing of it was kept: whatever came after it began anew.
             chain = [*chain, each] if self._detail(each.detail) is not None else []
@@ -110,7 +110,7 @@ class Memory:
             )
         return tuple(found)
 
-    def _attempted(self, chain: Sequence[Attempt], before: History, remembers: bool) -> list[Exchange]:
+    def _attempted(self, chain: Sequence[FailedAttempt], before: History, remembers: bool) -> list[Exchange]:
         found = []
         for number, attempt in enumerate(chain):
             detail = self._detail(attempt.detail)
@@ -120,7 +120,7 @@ class Memory:
         return found
 
     def _said_to(
-        self, before: History, instruction: str | None, remembers: bool, chain: Sequence[Attempt]
+        self, before: History, instruction: str | None, remembers: bool, chain: Sequence[FailedAttempt]
     ) -> str:
         prompt = self._build(before, instruction, remembers or bool(chain))
         return carry_on(chain[-1].error, prompt) if chain else prompt

@@ -8,7 +8,7 @@ when the head has moved since, it is the second parent. Its tree is the head's w
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid, Person
@@ -18,11 +18,13 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import Attempt, parse_attempt
 from uwf_git.values.types import ATTEMPT
 
 
-class Attempt(NamedTuple):
-    """One failed attempt. `prev` is the head it was made on (None at the start); `time` Unix seconds."""
+class FailedAttempt(NamedTuple):
+    """An Attempt as it stands in its chain of commits: `number` counts from 1, `time` is in Unix seconds, the
+    rest is the Attempt's own."""
 
     hash: Hash
     number: int
@@ -43,14 +45,19 @@ class Attempts:
         self._store = store
         self._repository = store.repository
 
-    def record(self, head: Head, payload: dict[str, Any]) -> Attempt:
-        """Keeps a failed attempt. Moves `refs/uwf/attempts/<ULID>`."""
+    def record(self, head: Head, attempt: Attempt) -> FailedAttempt:
+        """Keeps a failed attempt. Moves `refs/uwf/attempts/<ULID>`. Raises HeadMoved where others keep moving
+        it."""
+        payload = attempt.payload()
         node = self._store.put(ATTEMPT, payload)
+        attempt = parse_attempt(
+            payload
+        )  # its page is made of what the node says, and that has no blank texts
         ref = layout.ATTEMPTS + head.thread
         for _ in range(10):
             tip = self._repository.ref(ref)
             number = self._count(tip) + 1
-            commit = self._commit(head, node, payload, number, tip)
+            commit = self._commit(head, node, attempt, number, tip)
             try:
                 self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
@@ -66,7 +73,7 @@ class Attempts:
             tip = Oid(raw=folded.attempts)
         return tip
 
-    def all(self, thread: ThreadId) -> list[Attempt]:
+    def all(self, thread: ThreadId) -> list[FailedAttempt]:
         """Every attempt of a thread, oldest first."""
         tip = self.tip(thread)
         commits: list[Oid] = []
@@ -130,48 +137,48 @@ class Attempts:
             return False
         row = self._store.take_in(tip)
         prev = head.node if head.row.kind == "step" else None
-        return row.kind == "attempt" and bool(self._store.get(row.node).payload["prev"] == prev)
+        return row.kind == "attempt" and parse_attempt(self._store.get(row.node).payload).prev == prev
 
     def _count(self, tip: Oid | None) -> int:
         return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
 
-    def _commit(self, head: Head, node: Hash, payload: dict[str, Any], number: int, tip: Oid | None) -> Oid:
-        detail = self._store.get(payload["detail"]) if payload["detail"] else None
+    def _commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:
+        detail = self._store.get(attempt.detail) if attempt.detail else None
         answer = pages.answer_of(None, detail.type, detail.payload) if detail else None
         tree = self._repository.commit(head.commit).tree
         if tip is not None:
             before = self._repository.file(self._repository.commit(tip).tree, "attempts")
             if before is not None:
                 tree = self._repository.graft(tree, ["attempts"], before)
-        stop = frozenset(h for h in (payload["start"], payload["prev"]) if h)
-        files: dict[str, bytes | Oid] = {"README.md": pages.attempt_readme(payload, answer)}
+        stop = frozenset(h for h in (attempt.start, attempt.prev) if h)
+        files: dict[str, bytes | Oid] = {"README.md": pages.attempt_readme(attempt, answer)}
         for found, _content in self._store.walk(node, stop):
             files[f"nodes/{layout.node_file(found)}"] = self._store.blob_of(found)
         folder = self._repository.write_folder(files)
-        tree = self._repository.graft(tree, layout.attempt_folder(number, payload["role"]), folder)
-        text = layout.attempt_message(number, node, payload)
+        tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
+        text = layout.attempt_message(number, node, attempt)
         parents = [tip] if tip is not None else []
         if tip is None or self._head_of(tip) != head.commit:
             parents.append(head.commit)
-        agent = one_line(payload["agent"], 60)
+        agent = one_line(attempt.agent, 60)
         author = Person(agent, f"{layout.slug(agent)}@agents.invalid")
         try:
             return self._repository.write_commit(tree, parents, author, text)
         except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it
             return self._repository.write_commit(tree, parents, author, text, sign=False)
 
-    def _attempt(self, commit: Oid, number: int) -> Attempt:
+    def _attempt(self, commit: Oid, number: int) -> FailedAttempt:
         row = self._store.take_in(commit)
-        payload = self._store.get(row.node).payload
-        return Attempt(
+        made = parse_attempt(self._store.get(row.node).payload)
+        return FailedAttempt(
             row.node,
             number,
-            payload["prev"],
-            payload["role"],
-            payload["agent"],
-            payload["error"],
-            payload["detail"],
-            payload.get("stdout", ""),
-            payload.get("stderr", ""),
+            made.prev,
+            made.role,
+            made.agent,
+            made.error,
+            made.detail,
+            made.stdout,
+            made.stderr,
             row.time,
         )

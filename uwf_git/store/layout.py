@@ -13,12 +13,12 @@ stranger with plain git sees.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import status_of
+from uwf_git.values.kinds import Attempt, status_of
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 
@@ -171,11 +171,11 @@ def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, e
     )
 
 
-def attempt_message(number: int, node: Hash, payload: Mapping[str, Any]) -> str:
-    """The message of a failed attempt, from the Attempt's payload."""
+def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:
+    """The message of a failed attempt."""
     return message(
-        f"attempt {number:04d} {one_line(payload['role'], 40)}: {payload['error']}",
-        {"Uwf-Attempt": node, "Uwf-Role": payload["role"], "Uwf-Agent": payload["agent"]},
+        f"attempt {number:04d} {one_line(attempt.role, 40)}: {attempt.error}",
+        {"Uwf-Attempt": node, "Uwf-Role": attempt.role, "Uwf-Agent": attempt.agent},
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from uwf_git.text import one_line
+from uwf_git.text import fenced, one_line
+from uwf_git.values.kinds import Attempt, parse_detail
 from uwf_git.values.types import is_kind
 
 
@@ -31,22 +32,20 @@ def start_readme(prompt: str) -> bytes:
 def answer_of(output: Any, detail_type: str, detail: Any) -> str:
     """What an agent said, verbatim; where its detail holds no text, the output as JSON."""
     if is_kind(detail_type, "detail"):
-        return str(detail["answer"])
+        return parse_detail(detail).answer
     if is_kind(detail_type, "text") and isinstance(detail, str):
         return detail
     return f"```json\n{json.dumps(output, ensure_ascii=False, indent=2, sort_keys=True)}\n```\n"
 
 
-def attempt_readme(attempt: dict[str, Any], answer: str | None) -> bytes:
+def attempt_readme(attempt: Attempt, answer: str | None) -> bytes:
     """A failed attempt: what went wrong, then what the agent said, verbatim."""
-    head = f"**{_plain(attempt['role'])}** by {_plain(attempt['agent'])} failed: {_plain(attempt['error'])}\n"
-    parts = [head]
+    parts = [f"**{_plain(attempt.role)}** by {_plain(attempt.agent)} failed: {_plain(attempt.error)}\n"]
     if answer:
         parts.append(answer)
-    for name in ("stdout", "stderr"):
-        if text := attempt.get(name):
-            fence = "`" * max(3, _longest_run(text) + 1)
-            parts.append(f"The end of {name}:\n\n{fence}text\n{text}\n{fence}\n")
+    for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
+        if text:
+            parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}\n")
     return "\n".join(parts).encode("utf-8")
 
 
@@ -54,11 +53,3 @@ def _plain(text: str) -> str:
     """Text that no Markdown renderer takes for markup."""
     flat = one_line(text, 300)
     return "".join("\\" + c if c in "\\`*_[]<>|#" else c for c in flat)
-
-
-def _longest_run(text: str) -> int:
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest

@@ -17,7 +17,7 @@ from uwf_git.store import layout
 from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip
 from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import asks_human, parse_start, parse_step
+from uwf_git.values.kinds import asks_human, parse_attempt, parse_start, parse_step
 
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
@@ -268,7 +268,8 @@ class Store(NodeStore):
                 asks=asks_human(self.get(step.output).payload),
             )
         if kind == "attempt":
-            return row._replace(start=payload["start"], role=payload["role"])
+            attempt = parse_attempt(payload)
+            return row._replace(start=attempt.start, role=attempt.role)
         return row
 
 

@@ -18,7 +18,15 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Start, StepContext, Workflow, parse_start, parse_step, parse_workflow
+from uwf_git.values.kinds import (
+    Start,
+    StepContext,
+    Workflow,
+    parse_detail,
+    parse_start,
+    parse_step,
+    parse_workflow,
+)
 from uwf_git.values.node import Node
 from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import Definition, read_all
@@ -246,16 +254,19 @@ class Known:
         """What a detail says of the prompt must be so; that it says nothing is allowed. Its turns are turns."""
         if not is_kind(detail.type, "detail"):
             return
-        for turn in detail.payload["turns"]:
+        made = parse_detail(detail.payload)
+        for turn in made.turns:
             if not is_kind(self.content(here, turn).type, "turn"):
                 report("wrong-detail", commit.oid, f"the detail names node {turn} as a turn, which is none")
-        said, context = detail.payload["instruction"], detail.payload["context"]
         expected = decision.instruction if isinstance(decision, Next) else None
-        if said is not None and not is_instruction(said, expected, bool(detail.payload.get("redactions"))):
+        said = made.instruction
+        if said is not None and not is_instruction(said, expected, bool(made.redactions)):
             report("wrong-detail", commit.oid, "the detail's instruction is not the one of the workflow")
-        if context is not None and context != before.node:
+        if made.context is not None and made.context != before.node:
             report(
-                "wrong-detail", commit.oid, f"the detail's context is {context}, the head was {before.node}"
+                "wrong-detail",
+                commit.oid,
+                f"the detail's context is {made.context}, the head was {before.node}",
             )
 
     def head_of(self, attempt: Record | None) -> Record | None:

@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Step, StepContext, asks_human, parse_start, parse_step
+from uwf_git.values.kinds import (
+    Step,
+    StepContext,
+    asks_human,
+    parse_attempt,
+    parse_detail,
+    parse_start,
+    parse_step,
+)
 from uwf_git.values.node import Node
 from uwf_git.values.types import ANSWER, QUESTION, USER, is_kind
 from uwf_git.verify.definition import Definition, check_definition, read_all
@@ -153,7 +161,7 @@ class Records:
             decided = self._check_turn(commit, made, before, output, detail, here, report)
         page = pages.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
         self._known.page(files, name.path, page, commit, report)
-        extraction = detail.payload["extraction"] if is_kind(detail.type, "detail") else ""
+        extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         texts = (
             layout.step_message(number, node, made.role, made.agent, verdict, extraction)
             for verdict in layout.summaries(output.payload)
@@ -287,38 +295,38 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
     number = before.number + 1 if before is not None else 1
     name = known.new_folder(commit.tree, ("attempts",), number, commit)
     files, here = known.folder(name.tree, name.path, node, commit, report)
-    payload = known.node(here, node, "attempt", commit).payload
-    _attempt_tree(known, commit, head, before, layout.attempt_folder(number, payload["role"]), report)
+    made = parse_attempt(known.node(here, node, "attempt", commit).payload)
+    _attempt_tree(known, commit, head, before, layout.attempt_folder(number, made.role), report)
     prev = head.node if head.kind == "step" else None
-    if (payload["start"], payload["prev"]) != (head.start, prev):
+    if (made.start, made.prev) != (head.start, prev):
         report("wrong-chain", commit.oid, f"attempt {node} was not made on the head {head.node}")
 
     definition = known.definition(head)
     past = known.past
     past.go_to(head, known.records)
     here = {each: content for each, content in here.items() if each not in past.hashes}
-    here.pop(payload["start"], None)
+    here.pop(made.start, None)
 
     def elsewhere(target: Hash) -> bool:
-        there = target in definition.nodes or target == payload["start"] or target in past.hashes
+        there = target in definition.nodes or target == made.start or target in past.hashes
         return there or known.in_earlier(head, target)
 
     reached = known.nodes.closure(node, here, elsewhere, report, commit.oid)
     for extra in node_files(files, "").keys() - reached:
         report("extra-file", commit.oid, f"{name.path}nodes/{extra}.json is not what the attempt adds")
-    detail = known.content(here, payload["detail"]) if payload["detail"] else None
+    detail = known.content(here, made.detail) if made.detail else None
     if head.decided:
         decision = known.decision(head)
         role = decision.role if isinstance(decision, Next) else None
-        if role != payload["role"]:
-            report("wrong-role", commit.oid, f"{payload['role']} tried, the workflow called {role} for it")
+        if role != made.role:
+            report("wrong-role", commit.oid, f"{made.role} tried, the workflow called {role} for it")
         elif detail is not None:
             assert not isinstance(decision, str)
             known.check_detail(commit, detail, here, decision, head, report)
     answer = pages.answer_of(None, detail.type, detail.payload) if detail is not None else None
-    known.page(files, name.path, pages.attempt_readme(payload, answer), commit, report)
-    known.message(commit, layout.attempt_message(number, node, payload), report)
-    known.author(commit, payload["agent"], report)
+    known.page(files, name.path, pages.attempt_readme(made, answer), commit, report)
+    known.message(commit, layout.attempt_message(number, node, made), report)
+    known.author(commit, made.agent, report)
     return Record(
         commit.oid.raw,
         "attempt",
@@ -329,7 +337,7 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
         number=number,
         start=head.start,
         workflow=head.workflow,
-        row=row_for(commit, "attempt", node)._replace(start=payload["start"], role=payload["role"]),
+        row=row_for(commit, "attempt", node)._replace(start=made.start, role=made.role),
     )
 
 
