@@ -35,10 +35,15 @@ class Person(NamedTuple):
     name: str
     email: str
 
+    @property
+    def ident(self) -> str:
+        """`NAME <EMAIL>`, without what git forbids there."""
+        return f"{clean(self.name)} <{clean(self.email)}>"
+
     def at(self, when: int) -> str:
-        """With a time in Unix seconds and the time zone of here."""
+        """With a time in Unix seconds, in the local time zone."""
         zone = time.strftime("%z", time.localtime(when)) or "+0000"
-        return f"{clean(self.name)} <{clean(self.email)}> {when} {zone}"
+        return f"{self.ident} {when} {zone}"
 
 
 class Commit(NamedTuple):
@@ -127,12 +132,6 @@ def tag_text(name: str, target: Oid, tagger: Person, when: int, message: str) ->
     """An annotated tag on a commit, without a signature. `message` ends with a newline."""
     head = f"object {target}\ntype commit\ntag {name}\ntagger {tagger.at(when)}"
     return f"{head}\n\n{message}".encode("utf-8", "replace")
-
-
-def fork_tag_text(fork: str, origin: str, base: Oid, when: int) -> bytes:
-    """The tag that a thread is the other side of another since `base`: the same whoever writes it."""
-    head = f"object {base}\ntype commit\ntag uwf/{fork}\ntagger uwf <uwf@localhost> {when} +0000"
-    return f"{head}\n\nfork of {origin}\n".encode("ascii")
 
 
 def signed_commit(data: bytes, signature: str) -> bytes:

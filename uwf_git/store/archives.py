@@ -122,10 +122,8 @@ def message(month: str, threads: int) -> str:
 
 
 def fork_of(raw: bytes) -> ThreadId | None:
-    """The thread that a fork tag says it is the other side of."""
-    first = parse_tag(raw).message.split("\n", 1)[0]
-    origin = first.removeprefix("fork of ")
-    return ThreadId(origin) if first != origin and is_thread_id(origin) else None
+    """The thread that a fork tag says it parted from. Raises ValueError where it is no tag."""
+    return layout.fork_origin(parse_tag(raw).message)
 
 
 def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid], frozenset[Oid]]:
@@ -201,12 +199,12 @@ def entries(repository: Repository, commit: Oid) -> Iterable[Folded]:
 def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | None) -> Folded:
     """Raises ValueError where it breaks the format."""
     ended = parse_tag(raw)
-    if ended.name != f"uwf/{thread}":
+    if ended.name != layout.tag_name(thread):
         raise ValueError(f"its archive tag is called {one_line(ended.name, 60)!r}")
     if ended.message.strip().partition(":")[0] not in _STATUSES:
         raise ValueError("its archive tag says neither completed nor killed")
     month_of(ended.time)
-    if fork is not None and (parse_tag(fork).name != f"uwf/{thread}" or fork_of(fork) is None):
+    if fork is not None and (parse_tag(fork).name != layout.tag_name(thread) or fork_of(fork) is None):
         raise ValueError("its fork tag names no thread")
     return Folded(thread, _tag_id(raw), raw, ended, attempts, fork)
 

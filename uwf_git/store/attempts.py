@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
-from uwf_git.git.repository import Entry, Oid, Person
+from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
@@ -56,7 +56,7 @@ class Attempts:
         ref = layout.ATTEMPTS + head.thread
         for _ in range(10):
             tip = self._repository.ref(ref)
-            number = self._count(tip) + 1
+            number = self.count(tip) + 1
             commit = self._commit(head, node, attempt, number, tip)
             try:
                 self._repository.put_ref(ref, tip, commit)
@@ -105,15 +105,15 @@ class Attempts:
         ]
         if not added:
             raise StoreDamaged(f"commit {oid} has no folder for its attempt", "see: uwf verify")
-        number = self._count(tip) + 1
+        number = self.count(tip) + 1
         before = self._repository.file(self._repository.commit(tip).tree, "attempts")
         assert before is not None
         tree = self._repository.graft(old.tree, ["attempts"], before)
         folder = layout.attempt_folder(number, row.role or "")
         tree = self._repository.graft(tree, folder, added[-1].oid)
         message = re.sub(r"^attempt \d+", f"attempt {number:04d}", old.message)
-        head = self._head_of(oid)
-        parents = (tip,) if self._head_of(tip) == head else (tip, head)
+        head = self.head_of(oid)
+        parents = (tip,) if self.head_of(tip) == head else (tip, head)
         commit = self._repository.rewrite_commit(oid, tree, parents, message)
         self._store.take_in(commit)
         return commit
@@ -122,7 +122,7 @@ class Attempts:
         folder = self._repository.file(tree, "attempts")
         return self._repository.tree(folder) if folder else ()
 
-    def _head_of(self, attempt: Oid) -> Oid:
+    def head_of(self, attempt: Oid) -> Oid:
         """The head that an attempt was made on: its own last parent, or that of the attempt before."""
         while True:
             parents = self._repository.commit(attempt).parents
@@ -139,7 +139,8 @@ class Attempts:
         prev = head.node if head.row.kind == "step" else None
         return row.kind == "attempt" and parse_attempt(self._store.get(row.node).payload).prev == prev
 
-    def _count(self, tip: Oid | None) -> int:
+    def count(self, tip: Oid | None) -> int:
+        """How many attempts there are up to a commit; None stands for none."""
         return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
 
     def _commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:
@@ -158,10 +159,9 @@ class Attempts:
         tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
         text = layout.attempt_message(number, node, attempt)
         parents = [tip] if tip is not None else []
-        if tip is None or self._head_of(tip) != head.commit:
+        if tip is None or self.head_of(tip) != head.commit:
             parents.append(head.commit)
-        agent = one_line(attempt.agent, 60)
-        author = Person(agent, f"{layout.slug(agent)}@agents.invalid")
+        author = layout.agent_author(one_line(attempt.agent, 60))
         try:
             return self._repository.write_commit(tree, parents, author, text)
         except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it

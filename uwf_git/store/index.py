@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.git.repository import Oid
 from uwf_git.values.ids import Hash, ThreadId
 
 VERSION = 4
@@ -62,6 +63,12 @@ class CommitRow(NamedTuple):
     number: int
     asks: bool
     time: int
+
+
+def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
+    """What is kept of a commit of any kind; what its node says of it is filled in by whoever read that."""
+    parent = parents[0].raw if parents else None
+    return CommitRow(oid.raw, kind, node, parent, None, None, None, None, 0, False, time)
 
 
 class ArchiveRow(NamedTuple):

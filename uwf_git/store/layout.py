@@ -16,6 +16,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from uwf_git.git.objects import Person
+from uwf_git.git.repository import Oid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.kinds import Attempt, status_of
@@ -171,12 +173,35 @@ def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, e
     )
 
 
+def agent_author(agent: str) -> Person:
+    """The author of the commit of an agent's step."""
+    return Person(one_line(agent, 60), f"{slug(agent)}@agents.invalid")
+
+
 def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:
     """The message of a failed attempt."""
     return message(
         f"attempt {number:04d} {one_line(attempt.role, 40)}: {attempt.error}",
         {"Uwf-Attempt": node, "Uwf-Role": attempt.role, "Uwf-Agent": attempt.agent},
     )
+
+
+def tag_name(thread: str) -> str:
+    """What a thread's archive tag and fork tag are called in the tag object."""
+    return f"uwf/{thread}"
+
+
+def fork_tag(fork: str, origin: str, base: Oid, when: int) -> bytes:
+    """The tag that says that a thread is the other side of another since `base`: the same whoever writes it."""
+    head = f"object {base}\ntype commit\ntag {tag_name(fork)}\ntagger uwf <uwf@localhost> {when} +0000"
+    return f"{head}\n\nfork of {origin}\n".encode("ascii")
+
+
+def fork_origin(message: str) -> ThreadId | None:
+    """The thread that a fork tag's message says it parted from; None where it says nothing of the kind."""
+    first = message.split("\n", 1)[0]
+    origin = first.removeprefix("fork of ")
+    return ThreadId(origin) if first != origin and is_thread_id(origin) else None
 
 
 def pin_message(node: Hash) -> str:

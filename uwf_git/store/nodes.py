@@ -7,7 +7,7 @@ its content against the hash in its file name. From then on git's own object ids
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
@@ -15,12 +15,17 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.index import Index
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, complete, parse_hash
-from uwf_git.values.kinds import parse_start, parse_step
-from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, to_blob
+from uwf_git.values.kinds import parse_detail, parse_start, parse_step
+from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.values.schema import Problem, Schema, check_schema
-from uwf_git.values.types import BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, is_kind
+from uwf_git.values.types import ANSWER, BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, TEXT, is_kind
 
-_PARSED = {STEPNODE: parse_step, STARTNODE: parse_start, LIMITED_START: parse_start}
+# Types whose payloads are checked by parsing: that says the same as the schema without starting a validator.
+PARSERS: Mapping[Hash, Callable[[Any], object]] = {
+    STEPNODE: parse_step,
+    STARTNODE: parse_start,
+    LIMITED_START: parse_start,
+}
 
 RECENT_COUNT = 256
 RECENT_SIZE = 16 * 1024
@@ -99,23 +104,15 @@ class NodeStore:
         known = self._schemas.get(type_hash)
         if known is None:
             node = self.get(type_hash)
-            if node.type != META and node.type != node_hash(Node(node.type, node.payload, 0)):
-                owner = self.get(node.type)
-                if owner.type != node.type:
-                    raise Invalid(f"node {type_hash} is no schema", "a type is the hash of a schema node")
+            if not is_schema(node, self.get):
+                raise Invalid(f"node {type_hash} is no schema", "a type is the hash of a schema node")
             known = self._schemas[type_hash] = Schema(node.payload)
         return known
 
     def references(self, node: Node) -> list[Hash]:
-        """What a node's payload refers to, its type not included."""
-        if node.type == META:
-            return []
-        if node.type == STEPNODE:
-            step = parse_step(node.payload)
-            return [h for h in (step.start, step.prev, step.output, step.detail) if h]
-        if is_kind(node.type, "detail"):  # as its schema says; every step has one
-            return [*node.payload["turns"], *([context] if (context := node.payload["context"]) else [])]
-        return self.schema(node.type).references(node.payload)
+        """What a node's payload refers to, its type not included. Raises as `schema` does."""
+        known = references_by_kind(node)
+        return self.schema(node.type).references(node.payload) if known is None else known
 
     def walk(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
         """A node and all that it refers to, types included, each once, breadth first. Nodes in `stop`
@@ -155,8 +152,8 @@ class NodeStore:
             self.schema(type_hash)
         except NotFound:
             raise NotFound(f"no type {type_hash} in the store", "see: uwf cas schema list") from None
-        if type_hash in _PARSED:
-            _PARSED[type_hash](value)  # the same as the schema says, without starting a validator
+        if type_hash in PARSERS:
+            PARSERS[type_hash](value)
         elif problems := self.problems(type_hash, value):
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             raise Invalid(
@@ -211,6 +208,26 @@ class NodeStore:
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
         else:
             self.index.add_nodes([(node, content.type, blob.raw)])
+
+
+def references_by_kind(node: Node) -> list[Hash] | None:
+    """What a valid node of a built-in kind refers to, its type not included; None where its schema has to be
+    asked."""
+    if node.type in (META, TEXT, ANSWER) or is_kind(node.type, "turn"):
+        return []
+    if node.type == STEPNODE:
+        step = parse_step(node.payload)
+        return [each for each in (step.start, step.prev, step.output, step.detail) if each]
+    if is_kind(node.type, "detail"):
+        detail = parse_detail(node.payload)
+        return [*detail.turns, *([detail.context] if detail.context else [])]
+    return None
+
+
+def is_schema(node: Node, get: Callable[[Hash], Node]) -> bool:
+    """Whether a node can be a type: its own type is the meta-schema, the node itself, or a node that is its own
+    type. `get` reads a node."""
+    return node.type == META or self_hash(node.payload) == node.type or get(node.type).type == node.type
 
 
 def _trusted(data: bytes, name: str) -> Node:

@@ -14,7 +14,7 @@ from uwf_git.errors import HeadMoved, NotFound, StoreDamaged, UwfError
 from uwf_git.git.objects import Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip
+from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row
 from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import asks_human, parse_attempt, parse_start, parse_step
@@ -243,12 +243,11 @@ class Store(NodeStore):
     def _row(self, oid: Oid, parents: tuple[Oid, ...], when: int, message: str) -> CommitRow:
         """What the index keeps of a commit whose nodes are in."""
         trailers = layout.parse_message(message)
-        parent = parents[0].raw if parents else None
         if trailers is None:
-            return CommitRow(oid.raw, "other", Hash(""), parent, None, None, None, None, 0, False, when)
+            return commit_row(oid, "other", Hash(""), parents, when)
         kind, node = trailers
         payload = self.get(node).payload
-        row = CommitRow(oid.raw, kind, node, parent, None, None, None, None, 0, False, when)
+        row = commit_row(oid, kind, node, parents, when)
         if kind == "workflow":
             return row._replace(workflow=node, name=payload["name"])
         if kind == "start":
@@ -256,7 +255,7 @@ class Store(NodeStore):
             return row._replace(start=node, workflow=workflow, name=self.get(workflow).payload["name"])
         if kind == "step":
             step = parse_step(payload)
-            before = self.index.commit(parent) if parent else None
+            before = self.index.commit(row.parent) if row.parent else None
             if before is None:
                 raise StoreDamaged(f"commit {oid} of step {node} has no parent")
             return row._replace(

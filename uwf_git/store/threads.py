@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
-from uwf_git.git.objects import fork_tag_text, parse_tag
+from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid, Person
 from uwf_git.store import archives, layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow
@@ -275,7 +275,7 @@ class Threads:
         if self._repository.ref(layout.FORKS + fork) is None:
             # Whoever meets the same divergence writes the same tag: it has nobody's name and no new time.
             when = self._repository.commit(base).time
-            tag = self._repository.write_raw_tag(fork_tag_text(fork, thread, base, when))
+            tag = self._repository.write_raw_tag(layout.fork_tag(fork, thread, base, when))
             with contextlib.suppress(HeadMoved):  # it was recorded meanwhile
                 self._repository.create_ref(layout.FORKS + fork, tag)
         if self._repository.ref(layout.THREADS + fork) != head:
@@ -339,7 +339,7 @@ class Threads:
         if head.archive:
             return head
         text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
-        tag = self._repository.write_tag(f"uwf/{head.thread}", head.commit, text)
+        tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
         self._store.take_in_tag(tag)
         try:
             self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
@@ -376,10 +376,7 @@ class Threads:
         return thread
 
     def _author(self, step: Step) -> Person:
-        if step.role == USER:
-            return self._repository.user
-        name = one_line(step.agent, 60)
-        return Person(name, f"{layout.slug(step.agent)}@agents.invalid")
+        return self._repository.user if step.role == USER else layout.agent_author(step.agent)
 
 
 class Link(NamedTuple):

@@ -81,12 +81,19 @@ def _check_files(
     for path in files:
         if path not in plain and not path.startswith(INCLUDES):
             report("extra-file", commit, f"{path} does not belong to a workflow version")
-    for path in (".gitattributes", "workflow.yaml", "workflow/README.md"):
+    for path in ("workflow.yaml", "workflow/README.md"):
         if path not in files:
             report("missing-file", commit, f"there is no {path}")
-    if ".gitattributes" in files and objects.blob(files[".gitattributes"]) != layout.GITATTRIBUTES:
-        blob = Oid(raw=files[".gitattributes"])
-        report("wrong-page", blob, ".gitattributes is not the one of the format")
+    check_attributes(objects, files, commit, report)
+
+
+def check_attributes(objects: Objects, files: Mapping[str, bytes], commit: Oid, report: Report) -> None:
+    """Reports a .gitattributes at the top of a tree that is missing, or isn't the one of the format."""
+    blob = files.get(".gitattributes")
+    if blob is None:
+        report("missing-file", commit, "there is no .gitattributes")
+    elif objects.blob(blob) != layout.GITATTRIBUTES:
+        report("wrong-page", Oid(raw=blob), ".gitattributes is not the one of the format")
 
 
 def _check_source(

@@ -13,6 +13,7 @@ from uwf_git.errors import UwfError
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.store.attempts import Attempts
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
@@ -158,6 +159,7 @@ class Known:
         self.starts: dict[Hash, Start] = {}
         self.past = Past(store)
         self._aside = Past(store)
+        self._attempts = Attempts(store)
         self._decisions: dict[bytes, Decision | str] = {}
 
     def trust(self, oid: Oid) -> Record:
@@ -173,27 +175,10 @@ class Known:
         number = row.number
         head = None
         if row.kind == "attempt":
-            number, head = self._attempts_in(tree), self._head_of_attempt(oid)
+            number, head = self._attempts.count(oid), self._attempts.head_of(oid).raw
         return Record(
             oid.raw, row.kind, row.node, tree, before, head, number, row.start, row.workflow, step, True
         )
-
-    def _attempts_in(self, tree: bytes) -> int:
-        row = row_of(self.objects, tree, "attempts")
-        return len(self.objects.tree(row[2])) if row else 0
-
-    def _head_of_attempt(self, oid: Oid) -> bytes | None:
-        """The head that a trusted attempt was made on: its last parent that is no attempt, or that of the
-        attempt before."""
-        at: Oid | None = oid
-        while at is not None:
-            parents = self.objects.commit(at).parents
-            if not parents:
-                return None
-            if self._store.take_in(parents[-1]).kind != "attempt":
-                return parents[-1].raw
-            at = parents[0]
-        return None
 
     def definition(self, record: Record) -> Definition:
         """The workflow of a record. Raises Bad."""
@@ -361,24 +346,14 @@ class Known:
 
     def author(self, commit: CommitObject, agent: str, report: Report) -> None:
         """Reports a commit that somebody else than the agent of its record is the author of."""
-        name = clean(one_line(agent, 60))
-        expected = {
-            f"{name} <{clean(f'{layout.slug(each)}@agents.invalid')}>"
-            for each in (agent, one_line(agent, 60))
-        }
-        if commit.author not in expected:
+        name = one_line(agent, 60)
+        if commit.author not in {layout.agent_author(each).ident for each in (agent, name)}:
             report(
                 "wrong-author",
                 commit.oid,
-                f"the author is {one_line(commit.author, 120)!r}, the agent {name!r}",
+                f"the author is {one_line(commit.author, 120)!r}, the agent {clean(name)!r}",
             )
 
     def in_earlier(self, head: Record, node: Hash) -> bool:
         """Whether a step's folder in the tree of a head has a node."""
         return node in self.past.earlier(head, self.objects)
-
-
-def row_for(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
-    """What an index keeps of a commit, as far as it is the same for every kind."""
-    parent = commit.parents[0].raw if commit.parents else None
-    return CommitRow(commit.oid.raw, kind, node, parent, None, None, None, None, 0, False, commit.time)

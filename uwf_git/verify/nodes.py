@@ -9,20 +9,19 @@ Trees: harmless names, plain files and folders, and nothing changed but what a r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.store.nodes import PARSERS, is_schema, references_by_kind
 from uwf_git.store.taking_in import Store
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import parse_start, parse_step
-from uwf_git.values.node import Node, from_blob, node_hash, self_hash
+from uwf_git.values.node import Node, from_blob, node_hash
 from uwf_git.values.quick_schema import Check, plain_check
 from uwf_git.values.schema import SECONDS, Schema, check_schema
-from uwf_git.values.types import ANSWER, BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, TEXT, is_kind
+from uwf_git.values.types import BUILTIN, META
 from uwf_git.verify.findings import Bad
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
@@ -41,11 +40,6 @@ LATEST = 2**53  # Unix milliseconds
 NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw id of the blob: what an index keeps of a node
 Report = Callable[[str, object, str], None]
 
-_PARSED: dict[Hash, Callable[[Any], object]] = {
-    STEPNODE: parse_step,
-    STARTNODE: parse_start,
-    LIMITED_START: parse_start,
-}
 # What a schema or a pattern of somebody's own can make the libraries raise.
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
 
@@ -138,7 +132,7 @@ class Nodes:
         return True
 
     def _problem(self, name: Hash, node: Node, among: Mapping[Hash, Node]) -> str | None:
-        parse = _PARSED.get(node.type)
+        parse = PARSERS.get(node.type)
         try:
             if parse is not None:
                 parse(node.payload)
@@ -171,10 +165,8 @@ class Nodes:
 
     def _new_schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
         node = self._type_node(type_hash, among)
-        if node.type != META and self_hash(node.payload) != node.type:
-            owner = self._type_node(node.type, among)
-            if owner.type != node.type:
-                raise Bad("bad-type", type_hash, f"its type {type_hash} is no schema")
+        if not is_schema(node, lambda owner: self._type_node(owner, among)):
+            raise Bad("bad-type", type_hash, f"its type {type_hash} is no schema")
         try:
             problems = check_schema(node.payload)
         except (UwfError, *_STUMBLES) as error:
@@ -190,21 +182,15 @@ class Nodes:
 
     def references(self, node: Node, among: Mapping[Hash, Node]) -> list[Hash]:
         """What a valid node's payload refers to, its type not included. Raises Bad."""
-        if node.type == META:
-            return []
-        payload = node.payload
-        if node.type == STEPNODE:
-            return [h for h in (payload["start"], payload["prev"], payload["output"], payload["detail"]) if h]
-        if is_kind(node.type, "detail"):
-            return [*payload["turns"], *([context] if (context := payload["context"]) else [])]
-        if is_kind(node.type, "turn") or node.type in (ANSWER, TEXT):
-            return []
+        known = references_by_kind(node)
+        if known is not None:
+            return known
         schema = self._schema(node.type, among)
         if not schema.has_references:
             return []
         try:
             with time_limit(SECONDS):
-                return schema.references(payload)
+                return schema.references(node.payload)
         except TimeExceeded:
             raise Bad("bad-type", node.type, f"type {node.type} takes over {SECONDS:g} s to apply") from None
         except (UwfError, *_STUMBLES) as error:

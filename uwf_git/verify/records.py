@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
+from uwf_git.store.index import CommitRow, commit_row
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
     Step,
@@ -22,9 +22,9 @@ from uwf_git.values.kinds import (
 )
 from uwf_git.values.node import Node
 from uwf_git.values.types import ANSWER, QUESTION, USER, is_kind
-from uwf_git.verify.definition import Definition, check_definition, read_all
+from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad
-from uwf_git.verify.known import Known, Record, row_for
+from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import Report, files_below, grown, node_files, row_of
 from uwf_git.verify.objects import FILE, CommitObject
 from uwf_git.workflow.moderator import Asking, Ended, Next
@@ -84,7 +84,7 @@ class Records:
                 return None
             if self._known.definition(before).workflow.name != name:
                 report("wrong-parent", commit.oid, "the version before is another workflow's")
-        row = row_for(commit, "workflow", node)._replace(workflow=node, name=name)
+        row = _row(commit, "workflow", node)._replace(workflow=node, name=name)
         return Record(commit.oid.raw, "workflow", node, commit.tree, workflow=node, row=row)
 
     # Starts
@@ -123,7 +123,7 @@ class Records:
             start=node,
             workflow=version.node,
             before=version.oid,
-            row=row_for(commit, "start", node)._replace(start=node, workflow=version.node, name=name),
+            row=_row(commit, "start", node)._replace(start=node, workflow=version.node, name=name),
         )
 
     # Steps
@@ -172,7 +172,7 @@ class Records:
             self._known.author(commit, made.agent, report)
         self._check_merge(commit, made, detail, report)
         context = StepContext(node, made.role, output.payload, made.detail, made.agent)
-        row = row_for(commit, "step", node)._replace(
+        row = _row(commit, "step", node)._replace(
             start=made.start,
             workflow=before.workflow,
             name=definition.workflow.name,
@@ -265,15 +265,10 @@ class Records:
         reached = self._known.nodes.closure(node, here, lambda _: False, report, commit.oid)
         expected = {".gitattributes", *(f"nodes/{layout.node_file(each)}" for each in reached)}
         for path in files.keys() - expected:
-            if path != ".gitattributes":
-                report("extra-file", commit.oid, f"{path} is not reached by node {node}")
-        attributes = files.get(".gitattributes")
-        if attributes is None:
-            report("missing-file", commit.oid, "there is no .gitattributes")
-        elif self._known.objects.blob(attributes) != layout.GITATTRIBUTES:
-            report("wrong-page", Oid(raw=attributes), ".gitattributes is not the one of the format")
+            report("extra-file", commit.oid, f"{path} is not reached by node {node}")
+        check_attributes(self._known.objects, files, commit.oid, report)
         self._known.message(commit, layout.pin_message(node), report)
-        return Record(commit.oid.raw, "pin", node, commit.tree, row=row_for(commit, "pin", node))
+        return Record(commit.oid.raw, "pin", node, commit.tree, row=_row(commit, "pin", node))
 
 
 def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
@@ -337,7 +332,7 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
         number=number,
         start=head.start,
         workflow=head.workflow,
-        row=row_for(commit, "attempt", node)._replace(start=made.start, role=made.role),
+        row=_row(commit, "attempt", node)._replace(start=made.start, role=made.role),
     )
 
 
@@ -353,3 +348,7 @@ def _attempt_tree(
     attempts = grown(known.objects, commit.tree, head.tree, folders[:1], report)
     earlier = row_of(known.objects, before.tree, folders[0]) if before is not None else None
     grown(known.objects, attempts, earlier[2] if earlier else None, folders[1:], report)
+
+
+def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
+    return commit_row(commit.oid, kind, node, commit.parents, commit.time)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST = 100  # findings of one ref; what has more is no better known by them
 
-_FORK = "fork of "
 _ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
 
 
@@ -184,13 +183,13 @@ class Verifier:
 
     def _forked(self, name: str, tag: TagObject, found: list[Finding], report: _Report) -> None:
         self._check_name(name, tag, report)
-        first = tag.message.split("\n", 1)[0]
-        if not first.startswith(_FORK) or not is_thread_id(first.removeprefix(_FORK)):
+        origin = layout.fork_origin(tag.message)
+        if origin is None:
             report("wrong-tag", tag.oid, "the tag's first line is not `fork of` a thread")
-        elif first.removeprefix(_FORK) == name:
+        elif origin == name:
             report("wrong-tag", tag.oid, "a thread is no fork of itself")
         else:
-            self._claim(layout.FORKS, name, tag.target, ThreadId(first.removeprefix(_FORK)))
+            self._claim(layout.FORKS, name, tag.target, origin)
         record = self._reach(self._commit(tag.target), found)
         if record is not None:
             self._is(record, ("workflow", "start", "step"), tag.target, report)
@@ -255,8 +254,9 @@ class Verifier:
         self.claims.append(Claim(self._name, prefix, ThreadId(thread), commit, origin))
 
     def _check_name(self, name: str, tag: TagObject, report: _Report) -> None:
-        if tag.name != f"uwf/{name}":
-            report("wrong-tag", tag.oid, f"the tag is called {one_line(tag.name, 80)!r}, not uwf/{name}")
+        expected = layout.tag_name(name)
+        if tag.name != expected:
+            report("wrong-tag", tag.oid, f"the tag is called {one_line(tag.name, 80)!r}, not {expected}")
 
     def _is(self, record: Record, kinds: tuple[str, ...], oid: Oid, report: _Report) -> bool:
         if record.kind in kinds:
