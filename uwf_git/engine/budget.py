@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.engine import spending
 from uwf_git.engine.spending import Line, Run, Spent, Tokens, money, together, tokens_of
 from uwf_git.errors import Usage, UwfError, Waiting
-from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.opened import Instance
+from uwf_git.store.private import write_private
 from uwf_git.store.threads import Head
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
@@ -440,13 +440,8 @@ def _keep(
 ) -> None:
     path = _file(instance, thread)
     value = {**fresh, _RECORDED: dict(recorded)} if recorded else dict(fresh)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps(value), encoding="ascii")
-        temporary.replace(path)
-    except OSError as error:
-        raise StoreUnwritable(f"can't remember the budget of {thread}: {error}", "check free space") from None
+    failure = f"can't remember the budget of {thread}"
+    write_private(path, json.dumps(value).encode("ascii"), failure, "check free space")
 
 
 def forget(instance: Instance, thread: ThreadId) -> None:

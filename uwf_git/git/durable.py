@@ -31,17 +31,6 @@ def sync_folder(path: Path) -> None:
         sync(Path(folder))
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Puts a file in its place that is whole whenever it is seen. Raises OSError."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync(path.parent)
-
-
 def make_folders(path: Path) -> None:
     """Makes a folder and those above it that are missing, and syncs their names. Raises OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]

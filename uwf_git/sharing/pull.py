@@ -5,18 +5,20 @@ Whoever is cut off in between has tracking refs that are ahead of the refs here;
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sharing import tracking
 from uwf_git.sharing.adopt import Adopted, Adoption, Refused
 from uwf_git.sharing.reconcile import Case
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
+from uwf_git.store.private import write_private
 from uwf_git.store.remotes import Remote
 from uwf_git.values.ids import ThreadId
 
@@ -109,12 +111,9 @@ def _remotes_with_news(instance: Instance) -> list[str]:
 
 
 def _remember(instance: Instance, remote: Remote) -> None:
-    try:
-        path = instance.store.repository.private / "pulled" / remote.name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(_state(instance, remote.name) + "\n", encoding="ascii")
-    except OSError:
-        return  # then it is looked at once more
+    path = instance.store.repository.private / "pulled" / remote.name
+    with contextlib.suppress(StoreUnwritable):  # then it is looked at once more
+        write_private(path, f"{_state(instance, remote.name)}\n".encode("ascii"))
 
 
 def _read(instance: Instance, remote: str) -> str:

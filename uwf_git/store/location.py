@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
-from uwf_git.git.durable import sync, write_file
-from uwf_git.git.repository import PRIVATE, Repository, StoreUnwritable
+from uwf_git.git.repository import PRIVATE, Repository
+from uwf_git.store.private import write_private
 
 ROOT_VARIABLES = ("UWF_STORAGE_ROOT", "UNCAGED_WORKFLOW_STORAGE_ROOT", "WORKFLOW_STORAGE_ROOT")
 STORE_VARIABLE = "UWF_STORE"
@@ -81,13 +81,8 @@ def enable(repository: Repository) -> None:
     """Marks a repository as a store, in its private folder: `format` is the version of the layout,
     readable before anything else is."""
     marker = repository.private / "format"
-    try:
-        repository.private.mkdir(exist_ok=True)
-        if not marker.exists():
-            write_file(marker, f"{FORMAT}\n".encode())
-            sync(repository.path)
-    except OSError as error:
-        raise StoreUnwritable(f"can't write {marker}: {error}", "check permissions and free space") from None
+    if not marker.exists():
+        write_private(marker, f"{FORMAT}\n".encode("ascii"), synced=True)
 
 
 def check_format(git_dir: Path) -> None:

@@ -17,8 +17,36 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.git.durable import sync
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
+
+
+def write_private(
+    path: Path,
+    content: bytes,
+    failure: str = "",
+    hint: str = "check permissions and free space",
+    synced: bool = False,
+) -> None:
+    """Writes a file of the private folder, whole or not at all: another process may read it at this moment. Its
+    folder is made if need be. `synced` waits until it is on the disk. Raises StoreUnwritable with what `failure`
+    says, and that `hint`."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        if synced:
+            sync(temporary)
+        temporary.replace(path)
+        if synced:
+            sync(path.parent)
+            sync(path.parent.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        failure = failure or f"can't write {path}"
+        raise StoreUnwritable(f"{failure}: {error}", hint) from None
 
 
 class Order(NamedTuple):
@@ -57,7 +85,7 @@ class Runs:
     def order(self, thread: ThreadId, order: Order) -> None:
         """Writes the order and clears the last report and log."""
         self.clear(thread)
-        self._write(self._folder / f"{thread}.json", order._asdict())
+        write_private(self._folder / f"{thread}.json", _json(order._asdict()))
 
     def read_order(self, thread: ThreadId) -> Order | None:
         """The order of the step in progress, if there is one."""
@@ -66,7 +94,8 @@ class Runs:
 
     def report(self, thread: ThreadId, report: Report) -> None:
         """Writes the report."""
-        self._write(self._folder / f"{thread}.result", {**report._asdict(), "nodes": dict(report.nodes)})
+        value = {**report._asdict(), "nodes": dict(report.nodes)}
+        write_private(self._folder / f"{thread}.result", _json(value))
 
     def read_report(self, thread: ThreadId) -> Report | None:
         """The last report, if there is one."""
@@ -108,17 +137,6 @@ class Runs:
         """Where the agent's stderr goes."""
         return self._folder / f"{thread}.log"
 
-    def _write(self, path: Path, value: object) -> None:
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(path.name + ".new")
-            temporary.write_text(json.dumps(value), encoding="ascii")
-            temporary.replace(path)
-        except OSError as error:
-            raise StoreUnwritable(
-                f"can't write {path}: {error}", "check permissions and free space"
-            ) from None
-
     def _read(self, path: Path, kind: type[Order] | type[Report]) -> dict[str, Any] | None:
         """A file's fields; None where there is no such file or a power cut left half of one."""
         try:
@@ -126,6 +144,10 @@ class Runs:
         except (OSError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) and value.keys() == set(kind._fields) else None
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode("ascii")
 
 
 def _note(line: str) -> dict[str, Any] | None:
@@ -205,13 +227,8 @@ class Folders:
 
     def remember(self, thread: ThreadId, cwd: Path) -> None:
         """Keeps a thread's working directory."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / thread).write_bytes(os.fsencode(cwd))
-        except OSError as error:
-            raise StoreUnwritable(
-                f"can't remember the folder of {thread}: {error}", "check free space"
-            ) from None
+        failure = f"can't remember the folder of {thread}"
+        write_private(self._folder / thread, os.fsencode(cwd), failure, "check free space")
 
     def recall(self, thread: ThreadId) -> Path | None:
         """A thread's working directory, if one was given."""
