@@ -29,6 +29,9 @@ from uwf_git.values.ids import Hash, ThreadId
 VERSION = 4
 BUSY_SECONDS = 30
 
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
+_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a table is missing
+
 _TABLES = """
 CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL) WITHOUT ROWID;
 CREATE INDEX nodes_by_type ON nodes (type);
@@ -184,10 +187,11 @@ class Index:
         try:
             return self._db.execute(sql, values)
         except sqlite3.OperationalError as error:
-            if "readonly" in str(error) or "unable to open" in str(error) or "full" in str(error):
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF  # without the extended part
+            if code in _UNWRITABLE:
                 self._to_memory()
                 return self._db.execute(sql, values)
-            if "no such table" not in str(error) and "disk I/O" not in str(error):
+            if code not in _DAMAGED:
                 raise
             self.reset()
         except sqlite3.DatabaseError:
