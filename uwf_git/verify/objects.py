@@ -10,6 +10,7 @@ from typing import NamedTuple
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.limits import MAX_BLOB
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
+from uwf_git.text import printable, shortened
 from uwf_git.verify.findings import Bad
 
 MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
@@ -167,8 +168,7 @@ def parse_tag(oid: Oid, data: bytes) -> TagObject:
 
 
 def _shown(text: str) -> str:
-    flat = "".join(c if c.isprintable() else "?" for c in text)
-    return flat if len(flat) <= 80 else flat[:80] + "…"
+    return shortened(printable(text, "?"), 80)
 
 
 def shown_name(name: bytes) -> str:
