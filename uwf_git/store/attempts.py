@@ -152,9 +152,8 @@ class Attempts:
             if before is not None:
                 tree = self._repository.graft(tree, ["attempts"], before)
         stop = frozenset(h for h in (attempt.start, attempt.prev) if h)
-        files: dict[str, bytes | Oid] = {"README.md": pages.attempt_readme(attempt, answer)}
-        for found, _content in self._store.walk(node, stop):
-            files[f"nodes/{layout.node_file(found)}"] = self._store.blob_of(found)
+        files = self._store.files(node, stop)
+        files["README.md"] = pages.attempt_readme(attempt, answer)
         folder = self._repository.write_folder(files)
         tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
         text = layout.attempt_message(number, node, attempt)

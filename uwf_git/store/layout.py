@@ -93,8 +93,8 @@ def tracked(remote: str, name: str) -> str:
 
 
 def node_file(node: Hash) -> str:
-    """The name of a node's file in a nodes/ folder."""
-    return f"{node}.json"
+    """Where a node's file stands in the folder of a record: `nodes/<hash>.json`."""
+    return f"nodes/{node}.json"
 
 
 def node_in_path(path: str) -> Hash | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
 from uwf_git.git.repository import Oid, Repository
+from uwf_git.store import layout
 from uwf_git.store.index import Index
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, complete, parse_hash
@@ -129,6 +130,10 @@ class NodeStore:
                         seen.add(target)
                         following.append(target)
             queue = following
+
+    def files(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> dict[str, bytes | Oid]:
+        """The node files of a record's folder: those that `walk` visits, by their paths. Raises as `walk` does."""
+        return {layout.node_file(found): self.blob_of(found) for found, _ in self.walk(root, stop)}
 
     # Writing
 

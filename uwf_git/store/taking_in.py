@@ -280,10 +280,8 @@ def pin(store: Store, node: Hash) -> Oid:
     known = store.repository.ref(ref)
     if known is not None:
         return known
-    files: dict[str, bytes | Oid] = {
-        f"nodes/{layout.node_file(found)}": store.blob_of(found) for found, _content in store.walk(node)
-    }
-    tree = store.repository.write_folder({".gitattributes": layout.GITATTRIBUTES, **files})
+    files = {".gitattributes": layout.GITATTRIBUTES, **store.files(node)}
+    tree = store.repository.write_folder(files)
     text = layout.pin_message(node)
     commit = store.repository.write_commit(tree, [], store.repository.user, text)
     store.take_in(commit)

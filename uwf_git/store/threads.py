@@ -256,7 +256,7 @@ class Threads:
         inside = self._repository.write_folder(
             {
                 "README.md": pages.start_readme(prompt),
-                f"nodes/{layout.node_file(node)}": self._store.blob_of(node),
+                layout.node_file(node): self._store.blob_of(node),
             }
         )
         tree = self._repository.graft(tree, ["start"], inside)
@@ -311,9 +311,7 @@ class Threads:
         tree = self._repository.root(head.commit)
         here = self.workflow_nodes(tree)
         stop = here | set(known) | {step.start}
-        files: dict[str, bytes | Oid] = {}
-        for found, _content in self._store.walk(node, frozenset(stop)):
-            files[f"nodes/{layout.node_file(found)}"] = self._store.blob_of(found)
+        files = self._store.files(node, frozenset(stop))
         detail = self._store.get(step.detail)
         output = self._store.get(step.output).payload
         answer = pages.answer_of(output, detail.type, detail.payload)

@@ -173,7 +173,7 @@ class Registry:
         for path, data in compiled.source.includes.items():
             files[f"workflow/include/{path}"] = data
         for node in (*nodes, compiled.hash):
-            files[f"workflow/nodes/{layout.node_file(node)}"] = self._store.blob_of(node)
+            files[f"workflow/{layout.node_file(node)}"] = self._store.blob_of(node)
         return self._repository.write_folder(files)
 
     def _commit(self, name: str, node: Hash, tree: Oid, parents: list[Oid]) -> Oid:

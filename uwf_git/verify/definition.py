@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from uwf_git.errors import NotFound, UwfError
@@ -13,13 +13,12 @@ from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import Node
 from uwf_git.values.types import BUILTIN, is_kind
-from uwf_git.verify.findings import Bad
-from uwf_git.verify.nodes import NodeRow, Nodes, Report, files_below, node_files
+from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
 from uwf_git.verify.objects import Objects
 
 SECONDS = 30.0
 INCLUDES = "workflow/include/"
-_NODES = "workflow/nodes/"
 
 
 class Definition(NamedTuple):
@@ -32,30 +31,32 @@ class Definition(NamedTuple):
     rows: tuple[NodeRow, ...] = ()
 
 
-def check_definition(
-    objects: Objects, nodes: Nodes, commit: Oid, tree: bytes, name: Hash, report: Report
-) -> Definition:
+def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Report) -> Definition:
     """The definition in the tree of a version commit that says to record the Workflow node `name`.
     Reports what is wrong; raises Bad where there is no workflow."""
     files = files_below(objects, tree, "", report)
     blobs = node_files(files, "workflow/")
     if name not in blobs:
-        raise Bad("missing-file", commit, f"there is no {_NODES}{layout.node_file(name)}")
+        raise Bad("missing-file", f"there is no workflow/{layout.node_file(name)}")
     here = read_all(nodes, blobs, report)
     if name not in here:
-        raise Bad("missing-node", commit, f"Workflow {name} can't be read")
+        raise Bad("missing-node", f"Workflow {name} can't be read")
     root = here[name]
     if not is_kind(root.type, "workflow"):
-        raise Bad("wrong-kind", commit, f"node {name} is no Workflow")
-    reached = nodes.closure(name, here, lambda _: False, report, commit)
+        raise Bad("wrong-kind", f"node {name} is no Workflow")
+    reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
-        report("extra-file", Oid(raw=blobs[extra]), f"{_NODES}{extra}.json is not reached by the workflow")
+        report(
+            "extra-file",
+            f"workflow/{layout.node_file(extra)} is not reached by the workflow",
+            Oid(raw=blobs[extra]),
+        )
     try:
         workflow = parse_workflow(root.payload)
     except UwfError as error:
-        raise Bad("breaks-schema", commit, error.message) from None
-    _check_files(objects, files, {layout.node_file(node) for node in blobs}, commit, report)
-    _check_source(objects, files, workflow, name, here, commit, report)
+        raise Bad("breaks-schema", error.message) from None
+    _check_files(objects, files, blobs, report)
+    _check_source(objects, files, workflow, name, here, report)
     rows = tuple((node, content.type, blobs[node]) for node, content in here.items())
     return Definition(name, workflow, frozenset(here), rows)
 
@@ -67,33 +68,32 @@ def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[
         try:
             here[name] = nodes.read(name, blob)
         except Bad as bad:
-            report(bad.code, bad.object, bad.message)
+            report(bad.code, bad.message, bad.at)
     broken = [name for name, node in here.items() if not nodes.check(name, node, blobs[name], here, report)]
     for name in broken:
         del here[name]
     return here
 
 
-def _check_files(
-    objects: Objects, files: Mapping[str, bytes], nodes: set[str], commit: Oid, report: Report
-) -> None:
-    plain = {".gitattributes", "workflow.yaml", "workflow/README.md", *(_NODES + name for name in nodes)}
+def _check_files(objects: Objects, files: Mapping[str, bytes], nodes: Iterable[Hash], report: Report) -> None:
+    node_paths = (f"workflow/{layout.node_file(node)}" for node in nodes)
+    plain = {".gitattributes", "workflow.yaml", "workflow/README.md", *node_paths}
     for path in files:
         if path not in plain and not path.startswith(INCLUDES):
-            report("extra-file", commit, f"{path} does not belong to a workflow version")
+            report("extra-file", f"{path} does not belong to a workflow version")
     for path in ("workflow.yaml", "workflow/README.md"):
         if path not in files:
-            report("missing-file", commit, f"there is no {path}")
-    check_attributes(objects, files, commit, report)
+            report("missing-file", f"there is no {path}")
+    check_attributes(objects, files, report)
 
 
-def check_attributes(objects: Objects, files: Mapping[str, bytes], commit: Oid, report: Report) -> None:
+def check_attributes(objects: Objects, files: Mapping[str, bytes], report: Report) -> None:
     """Reports a .gitattributes at the top of a tree that is missing, or isn't the one of the format."""
     blob = files.get(".gitattributes")
     if blob is None:
-        report("missing-file", commit, "there is no .gitattributes")
+        report("missing-file", "there is no .gitattributes")
     elif objects.blob(blob) != layout.GITATTRIBUTES:
-        report("wrong-page", Oid(raw=blob), ".gitattributes is not the one of the format")
+        report("wrong-page", ".gitattributes is not the one of the format", Oid(raw=blob))
 
 
 def _check_source(
@@ -102,7 +102,6 @@ def _check_source(
     workflow: Workflow,
     name: Hash,
     here: Mapping[Hash, Node],
-    commit: Oid,
     report: Report,
 ) -> None:
     from uwf_git.workflow.compile import compile_source
@@ -121,24 +120,24 @@ def _check_source(
             with time_limit(SECONDS):
                 compiled = compile_source(parse_source(text, "workflow.yaml", include))
         except TimeExceeded:
-            report("bad-source", source, f"workflow.yaml takes over {SECONDS:g} s to compile")
+            report("bad-source", f"workflow.yaml takes over {SECONDS:g} s to compile", source)
         except UwfError as error:
-            report("bad-source", source, f"workflow.yaml does not compile: {error.message}")
+            report("bad-source", f"workflow.yaml does not compile: {error.message}", source)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-            report("bad-source", source, f"workflow.yaml does not compile: {type(error).__name__}")
+            report("bad-source", f"workflow.yaml does not compile: {type(error).__name__}", source)
         else:
             if compiled.hash != name:
-                report("other-source", source, f"workflow.yaml compiles to {compiled.hash}, not to {name}")
+                report("other-source", f"workflow.yaml compiles to {compiled.hash}, not to {name}", source)
             used = {INCLUDES + path for path in compiled.source.includes}
             for path in {path for path in files if path.startswith(INCLUDES)} - used:
-                report("extra-file", commit, f"{path} is not included by workflow.yaml")
+                report("extra-file", f"{path} is not included by workflow.yaml")
     if "workflow/README.md" in files:
         schemas = {node: content.payload for node, content in here.items()}
         page = objects.blob(files["workflow/README.md"])
         try:
             expected = readme(workflow, schemas).encode("utf-8")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise Bad("wrong-page", commit, f"its page can't be made: {type(error).__name__}") from None
+            raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
         if page != expected:
             blob = Oid(raw=files["workflow/README.md"])
-            report("wrong-page", blob, "workflow/README.md is not what the workflow says")
+            report("wrong-page", "workflow/README.md is not what the workflow says", blob)

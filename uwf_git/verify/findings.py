@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from uwf_git.values.ids import Hash, ThreadId
 
@@ -67,11 +67,18 @@ class Finding(NamedTuple):
         return self._asdict()
 
 
-class Bad(Exception):
-    """What ends the check of one thing: it can't be read any further. Internal: it becomes a Finding."""
+class Report(Protocol):
+    """Takes a finding. `at` is the object that it is about; without it, the commit or ref that is checked."""
 
-    def __init__(self, code: str, oid: object, message: str) -> None:
+    def __call__(self, code: str, message: str, at: object = None) -> None: ...
+
+
+class Bad(Exception):
+    """Ends the check of one thing, which can't be read any further. Internal: it becomes a Finding. `at` as in
+    a Report."""
+
+    def __init__(self, code: str, message: str, at: object = None) -> None:
         super().__init__(message)
         self.code = code
-        self.object = str(oid)
         self.message = message
+        self.at = at

@@ -31,8 +31,8 @@ from uwf_git.values.kinds import (
 from uwf_git.values.node import Node
 from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import Definition, read_all
-from uwf_git.verify.findings import Bad
-from uwf_git.verify.nodes import Nodes, Report, files_below, node_files, row_of
+from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.nodes import Nodes, files_below, node_files, row_of
 from uwf_git.verify.objects import FOLDER, CommitObject, Objects
 from uwf_git.workflow.moderator import Decision, Next, Replay, decide
 
@@ -189,7 +189,7 @@ class Known:
             try:
                 workflow = parse_workflow(self._store.get(record.workflow).payload)
             except UwfError as error:
-                raise Bad("missing-node", Oid(raw=record.oid), error.message) from None
+                raise Bad("missing-node", error.message, Oid(raw=record.oid)) from None
             here = Threads(self._store).workflow_nodes(Oid(raw=record.tree))
             known = self.workflows[key] = Definition(record.workflow, workflow, here)
         return known
@@ -229,7 +229,6 @@ class Known:
 
     def check_detail(
         self,
-        commit: CommitObject,
         detail: Node,
         here: Mapping[Hash, Node],
         decision: Decision,
@@ -242,17 +241,13 @@ class Known:
         made = parse_detail(detail.payload)
         for turn in made.turns:
             if not is_kind(self.content(here, turn).type, "turn"):
-                report("wrong-detail", commit.oid, f"the detail names node {turn} as a turn, which is none")
+                report("wrong-detail", f"the detail names node {turn} as a turn, which is none")
         expected = decision.instruction if isinstance(decision, Next) else None
         said = made.instruction
         if said is not None and not is_instruction(said, expected, bool(made.redactions)):
-            report("wrong-detail", commit.oid, "the detail's instruction is not the one of the workflow")
+            report("wrong-detail", "the detail's instruction is not the one of the workflow")
         if made.context is not None and made.context != before.node:
-            report(
-                "wrong-detail",
-                commit.oid,
-                f"the detail's context is {made.context}, the head was {before.node}",
-            )
+            report("wrong-detail", f"the detail's context is {made.context}, the head was {before.node}")
 
     def head_of(self, attempt: Record | None) -> Record | None:
         """The head that an attempt was made on."""
@@ -268,90 +263,78 @@ class Known:
         """The record of a parent, None where there is none for what is wrong with it. Raises Bad for one of
         another kind, or a place without a parent."""
         if len(commit.parents) <= place:
-            raise Bad("wrong-parent", commit.oid, f"commit {commit.oid} has no parent to go on from")
+            raise Bad("wrong-parent", f"commit {commit.oid} has no parent to go on from")
         oid = commit.parents[place]
         record = self.records.get(oid.raw)
         if record is not None and record.kind not in kinds:
-            raise Bad(
-                "wrong-parent",
-                commit.oid,
-                f"parent {oid} records a {record.kind}, not a {' or '.join(kinds)}",
-            )
+            raise Bad("wrong-parent", f"parent {oid} records a {record.kind}, not a {' or '.join(kinds)}")
         return record
 
-    def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int, commit: CommitObject) -> Folder:
+    def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int) -> Folder:
         """The folder that begins with a step's or attempt's number. Raises Bad."""
         if folders == ("steps",) and number >= 100:
             folders = layout.step_folder(number, "role")[:-1]
         for folder in folders:
             row = row_of(self.objects, tree, folder)
             if row is None or row[0] != FOLDER:
-                raise Bad("missing-file", commit.oid, f"there is no {folder}, which the record adds to")
+                raise Bad("missing-file", f"there is no {folder}, which the record adds to")
             tree = row[2]
         prefix = f"{number:04d}-".encode()
         rows = [row for row in self.objects.tree(tree) if row[1].startswith(prefix)]
         if len(rows) != 1 or rows[0][0] != FOLDER:
-            raise Bad(
-                "missing-file", commit.oid, f"there is not one folder {'/'.join(folders)}/{number:04d}-…"
-            )
+            raise Bad("missing-file", f"there is not one folder {'/'.join(folders)}/{number:04d}-…")
         try:
             name = rows[0][1].decode("utf-8")
         except UnicodeDecodeError:
-            raise Bad(
-                "unsafe-name", commit.oid, f"folder {number:04d} has a name that is not UTF-8"
-            ) from None
+            raise Bad("unsafe-name", f"folder {number:04d} has a name that is not UTF-8") from None
         return Folder("/".join((*folders, name)) + "/", rows[0][2])
 
     def folder(
-        self, tree: bytes, path: str, node: Hash, commit: CommitObject, report: Report
+        self, tree: bytes, path: str, node: Hash, report: Report
     ) -> tuple[dict[str, bytes], dict[Hash, Node]]:
         """The files of a record's folder, and its nodes. Reports what else is in it."""
         files = files_below(self.objects, tree, path, report)
         blobs = node_files(files, "")
-        names = {"README.md", *(f"nodes/{layout.node_file(each)}" for each in blobs)}
+        names = {"README.md", *map(layout.node_file, blobs)}
         for extra in files.keys() - names:
-            report("extra-file", commit.oid, f"{path}{extra} does not belong to the record")
+            report("extra-file", f"{path}{extra} does not belong to the record")
         if node not in blobs:
-            raise Bad("missing-file", commit.oid, f"there is no {path}nodes/{layout.node_file(node)}")
+            raise Bad("missing-file", f"there is no {path}{layout.node_file(node)}")
         return files, read_all(self.nodes, blobs, report)
 
-    def node(self, here: Mapping[Hash, Node], node: Hash, kind: str, commit: CommitObject) -> Node:
+    def node(self, here: Mapping[Hash, Node], node: Hash, kind: str) -> Node:
         """A node of a record's folder that must be of a kind. Raises Bad."""
         content = here.get(node)
         if content is None:
-            raise Bad("missing-node", commit.oid, f"node {node} can't be read")
+            raise Bad("missing-node", f"node {node} can't be read")
         if not is_kind(content.type, kind):
-            raise Bad("wrong-kind", commit.oid, f"node {node} is of type {content.type}, no {kind}")
+            raise Bad("wrong-kind", f"node {node} is of type {content.type}, no {kind}")
         return content
 
     def content(self, here: Mapping[Hash, Node], node: Hash) -> Node:
         """A node of a record's folder, or one that was verified before. Raises Bad."""
         return here[node] if node in here else self.nodes.get(node)
 
-    def page(
-        self, files: Mapping[str, bytes], path: str, expected: bytes, commit: CommitObject, report: Report
-    ) -> None:
+    def page(self, files: Mapping[str, bytes], path: str, expected: bytes, report: Report) -> None:
         """Reports a README.md that is not what is expected."""
         blob = files.get("README.md")
         if blob is None:
-            report("missing-file", commit.oid, f"there is no {path}README.md")
+            report("missing-file", f"there is no {path}README.md")
         elif self.objects.blob(blob) != expected:
-            report("wrong-page", Oid(raw=blob), f"{path}README.md is not what the nodes say")
+            report("wrong-page", f"{path}README.md is not what the nodes say", Oid(raw=blob))
 
     def message(self, commit: CommitObject, expected: str, report: Report, *others: str) -> None:
         """Reports a message that is neither the expected one nor one of the others."""
         if commit.message not in (expected, *others):
             subject = one_line(commit.message.split("\n", 1)[0], 80)
-            report("wrong-message", commit.oid, f"the message is not what the nodes say: {subject!r}")
+            report("wrong-message", f"the message is not what the nodes say: {subject!r}")
 
     def author(self, commit: CommitObject, agent: str, report: Report) -> None:
         """Reports a commit that somebody else than the agent of its record is the author of."""
         name = one_line(agent, 60)
         if commit.author not in {layout.agent_author(each).ident for each in (agent, name)}:
             report(
-                "wrong-author",
-                commit.oid,
-                f"the author is {one_line(commit.author, 120)!r}, the agent {clean(name)!r}",
+                "wrong-author", f"the author is {one_line(commit.author, 120)!r}, the agent {clean(name)!r}"
             )
 
     def in_earlier(self, head: Record, node: Hash) -> bool:

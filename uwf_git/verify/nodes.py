@@ -22,7 +22,7 @@ from uwf_git.values.node import Node, from_blob, node_hash
 from uwf_git.values.quick_schema import Check, plain_check
 from uwf_git.values.schema import SECONDS, Schema, check_schema
 from uwf_git.values.types import BUILTIN, META
-from uwf_git.verify.findings import Bad
+from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.objects import (
     COUNT_LIMIT,
     DEPTH_LIMIT,
@@ -38,7 +38,6 @@ from uwf_git.verify.objects import (
 LATEST = 2**53  # Unix milliseconds
 
 NodeRow = tuple[Hash, Hash, bytes]  # hash, type, raw id of the blob: what an index keeps of a node
-Report = Callable[[str, object, str], None]
 
 # What a schema or a pattern of somebody's own can make the libraries raise.
 _STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError)
@@ -69,9 +68,9 @@ class Nodes:
         try:
             node = from_blob(self._objects.blob(blob), f"{name} (blob {oid})")
         except StoreDamaged as error:
-            raise Bad("malformed", oid, error.message) from None
+            raise Bad("malformed", error.message, oid) from None
         if not 0 <= node.timestamp <= LATEST:
-            raise Bad("malformed", oid, f"node {name} (blob {oid}) has a timestamp no clock shows")
+            raise Bad("malformed", f"node {name} (blob {oid}) has a timestamp no clock shows", oid)
         known = self._blobs.get(name)
         if known != blob:
             self._check_hash(name, node, blob, known)
@@ -82,7 +81,7 @@ class Nodes:
         oid = Oid(raw=blob)
         actual = node_hash(node)
         if actual != name:
-            raise Bad("wrong-hash", oid, f"blob {oid} says it is node {name}, but its hash is {actual}")
+            raise Bad("wrong-hash", f"blob {oid} says it is node {name}, but its hash is {actual}", oid)
         if known is None and not self._fresh:
             row = self._store.index.node(name)
             known = row[1] if row else None
@@ -101,7 +100,7 @@ class Nodes:
         if first.type != node.type or cbor.encode(first.payload) != cbor.encode(node.payload):
             other = Oid(raw=known) if known else "this library's"
             raise Bad(
-                "collision", Oid(raw=blob), f"node {name} has two contents: blobs {other} and {Oid(raw=blob)}"
+                "collision", f"node {name} has two contents: blobs {other} and {Oid(raw=blob)}", Oid(raw=blob)
             )
 
     def get(self, name: Hash) -> Node:
@@ -112,7 +111,7 @@ class Nodes:
         try:
             return self._store.get(name)
         except UwfError as error:
-            raise Bad("missing-node", name, error.message) from None
+            raise Bad("missing-node", error.message, name) from None
 
     def check(self, name: Hash, node: Node, blob: bytes, among: Mapping[Hash, Node], report: Report) -> bool:
         """Whether a node obeys its type; reports how it doesn't. `among` are the nodes read with it, its
@@ -123,10 +122,10 @@ class Nodes:
         try:
             problem = self._problem(name, node, among)
         except Bad as bad:
-            report(bad.code, oid, f"node {name}: {bad.message}")
+            report(bad.code, f"node {name}: {bad.message}", oid)
             return False
         if problem:
-            report("breaks-schema", oid, f"node {name} breaks its type {node.type}: {problem}")
+            report("breaks-schema", f"node {name} breaks its type {node.type}: {problem}", oid)
             return False
         self._valid.add(name)
         return True
@@ -148,7 +147,7 @@ class Nodes:
         except UwfError as error:
             return error.message
         except _STUMBLES as error:
-            raise Bad("bad-type", name, f"its type {node.type} can't be applied: {error}") from None
+            raise Bad("bad-type", f"its type {node.type} can't be applied: {error}", name) from None
         return str(found[0]) if found else None
 
     def _schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
@@ -166,13 +165,13 @@ class Nodes:
     def _new_schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
         node = self._type_node(type_hash, among)
         if not is_schema(node, lambda owner: self._type_node(owner, among)):
-            raise Bad("bad-type", type_hash, f"its type {type_hash} is no schema")
+            raise Bad("bad-type", f"its type {type_hash} is no schema", type_hash)
         try:
             problems = check_schema(node.payload)
         except (UwfError, *_STUMBLES) as error:
-            raise Bad("bad-type", type_hash, f"its type {type_hash} can't be applied: {error}") from None
+            raise Bad("bad-type", f"its type {type_hash} can't be applied: {error}", type_hash) from None
         if problems:
-            raise Bad("bad-type", type_hash, f"its type {type_hash} is no JSON Schema: {problems[0]}")
+            raise Bad("bad-type", f"its type {type_hash} is no JSON Schema: {problems[0]}", type_hash)
         return Schema(node.payload)
 
     def _type_node(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Node:
@@ -192,9 +191,9 @@ class Nodes:
             with time_limit(SECONDS):
                 return schema.references(node.payload)
         except TimeExceeded:
-            raise Bad("bad-type", node.type, f"type {node.type} takes over {SECONDS:g} s to apply") from None
+            raise Bad("bad-type", f"type {node.type} takes over {SECONDS:g} s to apply", node.type) from None
         except (UwfError, *_STUMBLES) as error:
-            raise Bad("bad-type", node.type, f"type {node.type} can't be applied: {error}") from None
+            raise Bad("bad-type", f"type {node.type} can't be applied: {error}", node.type) from None
 
     def closure(
         self,
@@ -202,7 +201,6 @@ class Nodes:
         here: Mapping[Hash, Node],
         elsewhere: Callable[[Hash], bool],
         report: Report,
-        commit: object,
     ) -> set[Hash]:
         """The nodes of a folder that its record reaches. Reports what is reached and stands neither there
         nor, by `elsewhere`, in the rest of the tree."""
@@ -220,7 +218,7 @@ class Nodes:
                     continue
                 asked.add(target)
                 if not elsewhere(target):
-                    report("missing-node", commit, f"node {target}, which {root} reaches, is not in the tree")
+                    report("missing-node", f"node {target}, which {root} reaches, is not in the tree")
         return reached
 
 
@@ -232,10 +230,10 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
     while pending:
         prefix, raw, depth = pending.pop()
         if depth > DEPTH_LIMIT:
-            raise Bad("tree-limit", Oid(raw=raw), f"folders in {folder} are nested over {DEPTH_LIMIT} deep")
+            raise Bad("tree-limit", f"folders in {folder} are nested over {DEPTH_LIMIT} deep", Oid(raw=raw))
         rows = objects.tree(raw)
         if not rows:
-            report("extra-file", Oid(raw=raw), f"{folder}{prefix} is an empty folder")
+            report("extra-file", f"{folder}{prefix} is an empty folder", Oid(raw=raw))
         _check_order(rows, raw, f"{folder}{prefix}", report)
         for row in rows:
             if not _is_harmless(row, raw, f"{folder}{prefix}", report):
@@ -247,25 +245,25 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
             else:
                 found[path] = oid
         if len(found) + len(pending) > COUNT_LIMIT:
-            raise Bad("tree-limit", Oid(raw=tree), f"{folder} holds over {COUNT_LIMIT:,} files")
+            raise Bad("tree-limit", f"{folder} holds over {COUNT_LIMIT:,} files", Oid(raw=tree))
     return found
 
 
 def _check_order(rows: Sequence[Row], raw: bytes, where: str, report: Report) -> None:
     keys = [order_key(row) for row in rows]
     if len({name for _, name, _ in rows}) != len(rows):
-        report("malformed", Oid(raw=raw), f"tree {where or '/'} has a name twice")
+        report("malformed", f"tree {where or '/'} has a name twice", Oid(raw=raw))
     elif keys != sorted(keys):
-        report("malformed", Oid(raw=raw), f"tree {where or '/'} is not in git's order")
+        report("malformed", f"tree {where or '/'} is not in git's order", Oid(raw=raw))
 
 
 def _is_harmless(row: Row, raw: bytes, where: str, report: Report) -> bool:
     mode, name, _ = row
     if problem := name_problem(name):
-        report("unsafe-name", Oid(raw=raw), f"the name {shown_name(name)!r} in {where or '/'} {problem}")
+        report("unsafe-name", f"the name {shown_name(name)!r} in {where or '/'} {problem}", Oid(raw=raw))
         return False
     if problem := mode_problem(mode):
-        report("unsafe-mode", Oid(raw=raw), f"{where}{shown_name(name)} is {problem}")
+        report("unsafe-mode", f"{where}{shown_name(name)} is {problem}", Oid(raw=raw))
         return False
     return True
 
@@ -295,11 +293,11 @@ def grown(
                 _report_changes(rows, before, same_but, new, where, report)
             _check_order(rows, new, where, report)
         if row is None:
-            raise Bad("missing-file", Oid(raw=new), f"there is no {where}{folder}, which the record adds")
+            raise Bad("missing-file", f"there is no {where}{folder}, which the record adds", Oid(raw=new))
         if row[0] != FOLDER:
-            raise Bad("unsafe-mode", Oid(raw=new), f"{where}{folder} is no folder")
+            raise Bad("unsafe-mode", f"{where}{folder} is no folder", Oid(raw=new))
         if was is not None and depth == len(folders):
-            report("changed-file", Oid(raw=new), f"{where}{folder} was there before")
+            report("changed-file", f"{where}{folder} was there before", Oid(raw=new))
         new, old = row[2], was[2] if was is not None and was[0] == FOLDER else None
         where, allowed = f"{where}{folder}/", set()
     return new
@@ -338,20 +336,18 @@ def _report_changes(
         shown = f"{where}{shown_name(name)}"
         if name not in old:
             if _is_harmless(row, tree, where, report):
-                report("extra-file", Oid(raw=tree), f"{shown} does not belong to the record")
+                report("extra-file", f"{shown} does not belong to the record", Oid(raw=tree))
         elif old[name] != row:
-            report("changed-file", Oid(raw=tree), f"{shown} was changed")
+            report("changed-file", f"{shown} was changed", Oid(raw=tree))
     for name in old.keys() - new.keys():
-        report("changed-file", Oid(raw=tree), f"{where}{shown_name(name)} was removed")
+        report("changed-file", f"{where}{shown_name(name)} was removed", Oid(raw=tree))
 
 
 def node_files(files: Mapping[str, bytes], folder: str) -> dict[Hash, bytes]:
     """The node files among the files of a folder: `nodes/<hash>.json` and no deeper."""
     found: dict[Hash, bytes] = {}
-    prefix = f"{folder}nodes/"
     for path, blob in files.items():
-        if path.startswith(prefix):
-            node = layout.node_in_path(path)
-            if node is not None and path == f"{prefix}{layout.node_file(node)}":
-                found[node] = blob
+        node = layout.node_in_path(path)
+        if node is not None and path == f"{folder}{layout.node_file(node)}":
+            found[node] = blob
     return found

@@ -77,7 +77,7 @@ class Objects:
         try:
             return _KINDS[self._repository.header(oid)[0]]
         except StoreDamaged as error:
-            raise Bad("damaged", oid, error.message) from None
+            raise Bad("damaged", error.message, oid) from None
 
     def blob(self, raw: bytes) -> bytes:
         """A file's content."""
@@ -91,7 +91,7 @@ class Objects:
             data = self._read(oid, TREE, TREE_LIMIT)
             found: list[Row] = _ROW.findall(data)
             if sum([len(mode) + len(name) for mode, name, _ in found]) + 22 * len(found) != len(data):
-                raise Bad("malformed", oid, f"tree {oid} is not well formed")
+                raise Bad("malformed", f"tree {oid} is not well formed", oid)
             if len(self._trees) >= 512:
                 self._trees.clear()
             known = self._trees[raw] = found
@@ -102,7 +102,7 @@ class Objects:
         try:
             text = self._read(oid, COMMIT, MESSAGE_LIMIT).decode("utf-8")
         except UnicodeDecodeError:
-            raise Bad("malformed", oid, f"commit {oid} is not UTF-8") from None
+            raise Bad("malformed", f"commit {oid} is not UTF-8", oid) from None
         headers, _, message = text.partition("\n\n")
         lines = iter(headers.split("\n"))
         key, _, tree = next(lines, "").partition(" ")
@@ -117,17 +117,17 @@ class Objects:
             _PERSON.fullmatch(line.removeprefix("committer ")) if line.startswith("committer ") else None
         )
         if key != "tree" or not _OID.fullmatch(tree) or author is None or committer is None:
-            raise Bad("malformed", oid, f"commit {oid} is not well formed")
+            raise Bad("malformed", f"commit {oid} is not well formed", oid)
         # A signature is all that may follow: its first line, and others that a space begins.
         for number, line in enumerate(lines):
             if not line.startswith(" " if number else "gpgsig -----BEGIN ") or not line.isprintable():
                 said = _shown(line.partition(" ")[0])
-                raise Bad("malformed", oid, f"commit {oid} has a header {said!r} where none belongs")
+                raise Bad("malformed", f"commit {oid} has a header {said!r} where none belongs", oid)
         if len(parents) != len(set(parents)):
-            raise Bad("malformed", oid, f"commit {oid} has one parent twice")
+            raise Bad("malformed", f"commit {oid} has one parent twice", oid)
         when = int(committer.group(2))
         if max(when, int(author.group(2))) > LATEST:
-            raise Bad("malformed", oid, f"commit {oid} has a time no clock shows")
+            raise Bad("malformed", f"commit {oid} has a time no clock shows", oid)
         return CommitObject(oid, bytes.fromhex(tree), tuple(parents), author.group(1), message, when)
 
     def tag(self, oid: Oid) -> TagObject:
@@ -138,11 +138,11 @@ class Objects:
         try:
             found, data = self._repository.read_within(oid, at_most)
         except TooLarge as error:
-            raise Bad("oversized", oid, error.message) from None
+            raise Bad("oversized", error.message, oid) from None
         except StoreDamaged as error:
-            raise Bad("damaged", oid, error.message) from None
+            raise Bad("damaged", error.message, oid) from None
         if found != kind:
-            raise Bad("malformed", oid, f"object {oid} is a {_KINDS[found]}, not a {_KINDS[kind]}")
+            raise Bad("malformed", f"object {oid} is a {_KINDS[found]}, not a {_KINDS[kind]}", oid)
         return data
 
 
@@ -151,17 +151,17 @@ def parse_tag(oid: Oid, data: bytes) -> TagObject:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
-        raise Bad("malformed", oid, f"tag {oid} is not UTF-8") from None
+        raise Bad("malformed", f"tag {oid} is not UTF-8", oid) from None
     head, _, message = text.partition("\n\n")
     fields = [line.partition(" ") for line in head.split("\n")]
     values = [value for _, _, value in fields]
     tagger = _PERSON.fullmatch(values[3]) if len(values) == 4 else None
     if [key for key, _, _ in fields] != ["object", "type", "tag", "tagger"] or tagger is None:
-        raise Bad("malformed", oid, f"tag {oid} is not well formed")
+        raise Bad("malformed", f"tag {oid} is not well formed", oid)
     if not _OID.fullmatch(values[0]) or int(tagger.group(2)) > LATEST:
-        raise Bad("malformed", oid, f"tag {oid} is not well formed")
+        raise Bad("malformed", f"tag {oid} is not well formed", oid)
     if values[1] != "commit":
-        raise Bad("wrong-tag", oid, f"tag {oid} is on a {_shown(values[1])}, not on a commit")
+        raise Bad("wrong-tag", f"tag {oid} is on a {_shown(values[1])}, not on a commit", oid)
     signature = _SIGNATURE.search(message)
     said = message[: signature.start()] if signature else message
     return TagObject(oid, Oid(hex=values[0]), values[2], said)

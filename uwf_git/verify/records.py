@@ -23,9 +23,9 @@ from uwf_git.values.kinds import (
 from uwf_git.values.node import Node
 from uwf_git.values.types import ANSWER, QUESTION, USER, is_kind
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
-from uwf_git.verify.findings import Bad
+from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
-from uwf_git.verify.nodes import Report, files_below, grown, node_files, row_of
+from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import FILE, CommitObject
 from uwf_git.workflow.moderator import Asking, Ended, Next
 
@@ -42,7 +42,7 @@ class Records:
         reported with that. Raises Bad where the commit can't be read further."""
         trailers = layout.parse_message(commit.message)
         if trailers is None:
-            raise Bad("no-record", commit.oid, f"commit {commit.oid} records nothing of uwf's")
+            raise Bad("no-record", f"commit {commit.oid} records nothing of uwf's")
         kind, node = trailers
         if kind == "workflow":
             return self._workflow(commit, node, report)
@@ -58,21 +58,19 @@ class Records:
 
     def _workflow(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
         if len(commit.parents) > 2:
-            report("wrong-parent", commit.oid, "a workflow version has at most two parents")
+            report("wrong-parent", "a workflow version has at most two parents")
         definition = self._definitions.get(commit.tree)
         if definition is not None and definition.hash == node:
             self._known.nodes.rows.extend(definition.rows)
         else:
             sound = True
 
-            def note(code: str, oid: object, message: str) -> None:
+            def note(code: str, message: str, at: object = None) -> None:
                 nonlocal sound
                 sound = False
-                report(code, oid, message)
+                report(code, message, at)
 
-            definition = check_definition(
-                self._known.objects, self._known.nodes, commit.oid, commit.tree, node, note
-            )
+            definition = check_definition(self._known.objects, self._known.nodes, commit.tree, node, note)
             if sound:
                 self._definitions[commit.tree] = definition
         self._known.workflows[node, self._known.workflow_folder(commit.tree)] = definition
@@ -83,7 +81,7 @@ class Records:
             if before is None:
                 return None
             if self._known.definition(before).workflow.name != name:
-                report("wrong-parent", commit.oid, "the version before is another workflow's")
+                report("wrong-parent", "the version before is another workflow's")
         row = _row(commit, "workflow", node)._replace(workflow=node, name=name)
         return Record(commit.oid.raw, "workflow", node, commit.tree, workflow=node, row=row)
 
@@ -91,28 +89,26 @@ class Records:
 
     def _start(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
         if len(commit.parents) != 1:
-            raise Bad("wrong-parent", commit.oid, "a start has one parent, its workflow version")
+            raise Bad("wrong-parent", "a start has one parent, its workflow version")
         version = self._known.parent(commit, 0, ("workflow",))
         if version is None:
             return None
         also = {b"README.md": FILE}
         tree = grown(self._known.objects, commit.tree, version.tree, ("start",), report, also)
-        files, here = self._known.folder(tree, "start/", node, commit, report)
-        start = self._known.node(here, node, "start", commit)
+        files, here = self._known.folder(tree, "start/", node, report)
+        start = self._known.node(here, node, "start")
         payload = parse_start(start.payload)
         for extra in here.keys() - {node}:
-            report("extra-file", commit.oid, f"start/nodes/{extra}.json is not the StartNode")
+            report("extra-file", f"start/{layout.node_file(extra)} is not the StartNode")
         if payload.workflow != version.node:
             report(
-                "wrong-chain",
-                commit.oid,
-                f"the StartNode uses workflow {payload.workflow}, its parent is {version.node}",
+                "wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {version.node}"
             )
         name = self._known.name_of(version)
         page = row_of(self._known.objects, commit.tree, "README.md")
         top = {"README.md": page[2]} if page and page[0] == FILE else {}
-        self._known.page(top, "", pages.thread_readme(payload.prompt, name), commit, report)
-        self._known.page(files, "start/", pages.start_readme(payload.prompt), commit, report)
+        self._known.page(top, "", pages.thread_readme(payload.prompt, name), report)
+        self._known.page(files, "start/", pages.start_readme(payload.prompt), report)
         self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
         self._known.starts[node] = payload
         return Record(
@@ -133,34 +129,34 @@ class Records:
         if before is None:
             return None
         number = before.number + 1
-        name = self._known.new_folder(commit.tree, ("steps",), number, commit)
-        files, here = self._known.folder(name.tree, name.path, node, commit, report)
-        made = parse_step(self._known.node(here, node, "step", commit).payload)
+        name = self._known.new_folder(commit.tree, ("steps",), number)
+        files, here = self._known.folder(name.tree, name.path, node, report)
+        made = parse_step(self._known.node(here, node, "step").payload)
         folders = layout.step_folder(number, made.role)
         grown(self._known.objects, commit.tree, before.tree, folders, report)
-        self._check_chain(commit, made, before, report)
+        self._check_chain(made, before, report)
 
         definition = self._known.definition(before)
         past = self._known.past
         past.go_to(before, self._known.records)
         if node in past.hashes:
-            raise Bad("wrong-chain", commit.oid, f"step {node} is in the thread already")
+            raise Bad("wrong-chain", f"step {node} is in the thread already")
         base = definition.nodes | {made.start}
         here = {name: each for name, each in here.items() if name not in base and name not in past.hashes}
 
         def elsewhere(target: Hash) -> bool:
             return target in base or target in past.hashes or self._known.in_earlier(before, target)
 
-        reached = self._known.nodes.closure(node, here, elsewhere, report, commit.oid)
+        reached = self._known.nodes.closure(node, here, elsewhere, report)
         for extra in node_files(files, "").keys() - reached:
-            report("extra-file", commit.oid, f"{name.path}nodes/{extra}.json is not what the step adds")
+            report("extra-file", f"{name.path}{layout.node_file(extra)} is not what the step adds")
 
         output, detail = self._known.content(here, made.output), self._known.content(here, made.detail)
         decided = before.decided
         if decided:
-            decided = self._check_turn(commit, made, before, output, detail, here, report)
+            decided = self._check_turn(made, before, output, detail, here, report)
         page = pages.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
-        self._known.page(files, name.path, page, commit, report)
+        self._known.page(files, name.path, page, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         texts = (
             layout.step_message(number, node, made.role, made.agent, verdict, extraction)
@@ -194,16 +190,15 @@ class Records:
             row=row,
         )
 
-    def _check_chain(self, commit: CommitObject, made: Step, before: Record, report: Report) -> None:
+    def _check_chain(self, made: Step, before: Record, report: Report) -> None:
         if made.start != before.start:
-            report("wrong-chain", commit.oid, f"start is {made.start}, that of the thread is {before.start}")
+            report("wrong-chain", f"start is {made.start}, that of the thread is {before.start}")
         prev = before.node if before.kind == "step" else None
         if made.prev != prev:
-            report("wrong-chain", commit.oid, f"prev is {made.prev}, the commit before records {before.node}")
+            report("wrong-chain", f"prev is {made.prev}, the commit before records {before.node}")
 
     def _check_turn(
         self,
-        commit: CommitObject,
         made: Step,
         before: Record,
         output: Node,
@@ -214,59 +209,55 @@ class Records:
         """The moderator's word on a step. Returns False where it has none."""
         decision = self._known.decision(before)
         if isinstance(decision, str):
-            report("no-decision", commit.oid, f"nobody can be next: {decision}")
+            report("no-decision", f"nobody can be next: {decision}")
             return False
         if isinstance(decision, Ended):
-            report("after-end", commit.oid, f"{made.role} made a step after the workflow had ended")
+            report("after-end", f"{made.role} made a step after the workflow had ended")
             return True
         role = USER if isinstance(decision, Asking) else decision.role
         if made.role != role:
-            report("wrong-role", commit.oid, f"{made.role} made the step that the workflow called {role} for")
+            report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
             return True
         if isinstance(decision, Asking):
             allowed: tuple[Hash, ...] = (ANSWER,)
         else:
             allowed = (self._known.definition(before).workflow.roles[role].schema, QUESTION)
         if output.type not in allowed:
-            report(
-                "wrong-output", commit.oid, f"output {made.output} is of type {output.type}, not of {role}'s"
-            )
-        self._known.check_detail(commit, detail, here, decision, before, report)
+            report("wrong-output", f"output {made.output} is of type {output.type}, not of {role}'s")
+        self._known.check_detail(detail, here, decision, before, report)
         return True
 
     def _check_merge(self, commit: CommitObject, made: Step, detail: Node, report: Report) -> None:
         if not is_kind(detail.type, "step"):
             if len(commit.parents) != 1:
-                report("wrong-parent", commit.oid, "a step has one parent, but for one of a sub-workflow")
+                report("wrong-parent", "a step has one parent, but for one of a sub-workflow")
             return
         if len(commit.parents) != 2:
-            report(
-                "wrong-parent", commit.oid, "a step of a sub-workflow has that thread as its second parent"
-            )
+            report("wrong-parent", "a step of a sub-workflow has that thread as its second parent")
             return
         other = self._known.parent(commit, 1, ("step",))
         if other is None:
             return
         if other.node != made.detail:
-            report("wrong-parent", commit.oid, f"the second parent records {other.node}, not {made.detail}")
+            report("wrong-parent", f"the second parent records {other.node}, not {made.detail}")
         elif other.decided and not isinstance(self._known.decision(other, aside=True), Ended):
-            report("wrong-parent", commit.oid, f"the sub-workflow had not ended at {other.node}")
+            report("wrong-parent", f"the sub-workflow had not ended at {other.node}")
 
     # Nodes put by hand
 
     def _pin(self, commit: CommitObject, node: Hash, report: Report) -> Record:
         if commit.parents:
-            report("wrong-parent", commit.oid, "a commit that keeps a node has no parents")
+            report("wrong-parent", "a commit that keeps a node has no parents")
         files = files_below(self._known.objects, commit.tree, "", report)
         blobs = node_files(files, "")
         here = read_all(self._known.nodes, blobs, report)
         if node not in here:
-            raise Bad("missing-file", commit.oid, f"there is no sound nodes/{layout.node_file(node)}")
-        reached = self._known.nodes.closure(node, here, lambda _: False, report, commit.oid)
-        expected = {".gitattributes", *(f"nodes/{layout.node_file(each)}" for each in reached)}
+            raise Bad("missing-file", f"there is no sound {layout.node_file(node)}")
+        reached = self._known.nodes.closure(node, here, lambda _: False, report)
+        expected = {".gitattributes", *map(layout.node_file, reached)}
         for path in files.keys() - expected:
-            report("extra-file", commit.oid, f"{path} is not reached by node {node}")
-        check_attributes(self._known.objects, files, commit.oid, report)
+            report("extra-file", f"{path} is not reached by node {node}")
+        check_attributes(self._known.objects, files, report)
         self._known.message(commit, layout.pin_message(node), report)
         return Record(commit.oid.raw, "pin", node, commit.tree, row=_row(commit, "pin", node))
 
@@ -275,26 +266,26 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
     """Checks the commit of a failed attempt, and returns what it records; None where a parent's record is
     missing. Raises Bad where it can't be read further."""
     if not 1 <= len(commit.parents) <= 2:
-        raise Bad("wrong-parent", commit.oid, "an attempt has one parent or two")
+        raise Bad("wrong-parent", "an attempt has one parent or two")
     first = known.parent(commit, 0, ("attempt", "start", "step"))
     if first is None:
         return None
     before = first if first.kind == "attempt" else None
     if before is None and len(commit.parents) == 2:
-        raise Bad("wrong-parent", commit.oid, "the first of an attempt's two parents is an attempt")
+        raise Bad("wrong-parent", "the first of an attempt's two parents is an attempt")
     head = known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else first
     if head is before:
         head = known.head_of(before)
     if head is None:
         return None
     number = before.number + 1 if before is not None else 1
-    name = known.new_folder(commit.tree, ("attempts",), number, commit)
-    files, here = known.folder(name.tree, name.path, node, commit, report)
-    made = parse_attempt(known.node(here, node, "attempt", commit).payload)
+    name = known.new_folder(commit.tree, ("attempts",), number)
+    files, here = known.folder(name.tree, name.path, node, report)
+    made = parse_attempt(known.node(here, node, "attempt").payload)
     _attempt_tree(known, commit, head, before, layout.attempt_folder(number, made.role), report)
     prev = head.node if head.kind == "step" else None
     if (made.start, made.prev) != (head.start, prev):
-        report("wrong-chain", commit.oid, f"attempt {node} was not made on the head {head.node}")
+        report("wrong-chain", f"attempt {node} was not made on the head {head.node}")
 
     definition = known.definition(head)
     past = known.past
@@ -306,20 +297,20 @@ def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report
         there = target in definition.nodes or target == made.start or target in past.hashes
         return there or known.in_earlier(head, target)
 
-    reached = known.nodes.closure(node, here, elsewhere, report, commit.oid)
+    reached = known.nodes.closure(node, here, elsewhere, report)
     for extra in node_files(files, "").keys() - reached:
-        report("extra-file", commit.oid, f"{name.path}nodes/{extra}.json is not what the attempt adds")
+        report("extra-file", f"{name.path}{layout.node_file(extra)} is not what the attempt adds")
     detail = known.content(here, made.detail) if made.detail else None
     if head.decided:
         decision = known.decision(head)
         role = decision.role if isinstance(decision, Next) else None
         if role != made.role:
-            report("wrong-role", commit.oid, f"{made.role} tried, the workflow called {role} for it")
+            report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
         elif detail is not None:
             assert not isinstance(decision, str)
-            known.check_detail(commit, detail, here, decision, head, report)
+            known.check_detail(detail, here, decision, head, report)
     answer = pages.answer_of(None, detail.type, detail.payload) if detail is not None else None
-    known.page(files, name.path, pages.attempt_readme(made, answer), commit, report)
+    known.page(files, name.path, pages.attempt_readme(made, answer), report)
     known.message(commit, layout.attempt_message(number, node, made), report)
     known.author(commit, made.agent, report)
     return Record(

@@ -18,7 +18,7 @@ from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.verify.findings import Bad, Finding
+from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import NodeRow
 from uwf_git.verify.objects import CommitObject, Objects, TagObject, parse_tag
@@ -88,8 +88,8 @@ class Verifier:
         prefix = next((each for each in layout.SHARED if name.startswith(each)), "")
         thread = ThreadId(name.removeprefix(prefix)) if is_thread_id(name.removeprefix(prefix)) else None
 
-        def report(code: str, at: object, message: str) -> None:
-            found.append(Finding(code, thread, None, str(at), message))
+        def report(code: str, message: str, at: object = None) -> None:
+            found.append(Finding(code, thread, None, str(at or oid), message))
 
         checks = {
             layout.WORKFLOWS: self._workflow,
@@ -102,12 +102,12 @@ class Verifier:
         }
         try:
             if not layout.is_shared_ref(name):
-                raise Bad("wrong-ref", oid, "no ref of that name is shared")
+                raise Bad("wrong-ref", "no ref of that name is shared", oid)
             checks[prefix](name.removeprefix(prefix), oid, found, report)
         except Bad as bad:
-            report(bad.code, bad.object, bad.message)
+            report(bad.code, bad.message, bad.at)
         except _UNFORESEEN as error:
-            report("malformed", oid, f"{type(error).__name__}: {error}")
+            report("malformed", f"{type(error).__name__}: {error}", oid)
         if not self._fresh and not found:
             if prefix == layout.ARCHIVE:
                 self._store.take_in_tag(oid)
@@ -138,63 +138,57 @@ class Verifier:
 
     # What each kind of ref points at
 
-    def _workflow(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
-        record = self._reach(self._commit(oid), found)
-        if record is not None and self._is(record, ("workflow",), oid, report):
-            actual = self._known.name_of(record)
-            if actual != name:
-                report("wrong-name", oid, f"the workflow is called {actual!r}, its ref {name!r}")
+    def _workflow(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        record = self._reached(self._commit(oid), ("workflow",), found, report)
+        if record is not None and (actual := self._known.name_of(record)) != name:
+            report("wrong-name", f"the workflow is called {actual!r}, its ref {name!r}", oid)
 
-    def _thread(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+    def _thread(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self.threads.add(name)
-        record = self._reach(self._commit(oid), found)
-        if record is not None and self._is(record, ("start", "step"), oid, report):
+        if self._reached(self._commit(oid), ("start", "step"), found, report):
             self._claim(layout.THREADS, name, oid)
 
-    def _archive(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+    def _archive(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._ended(name, self._tag(oid), found, report)
 
-    def _ended(self, name: str, tag: TagObject, found: list[Finding], report: _Report) -> None:
+    def _ended(self, name: str, tag: TagObject, found: list[Finding], report: Report) -> None:
         self.threads.add(name)
         self._check_name(name, tag, report)
         said = _ENDED.fullmatch(tag.message)
         if said is None or not (said[2] or "").isprintable():
-            report("wrong-tag", tag.oid, "the tag's message is neither completed nor killed, with a reason")
+            report("wrong-tag", "the tag's message is neither completed nor killed, with a reason", tag.oid)
         status = said[1] if said is not None else ""
-        record = self._reach(self._commit(tag.target), found)
-        if record is None or not self._is(record, ("start", "step"), tag.target, report):
+        record = self._reached(self._commit(tag.target), ("start", "step"), found, report)
+        if record is None:
             return
         self._claim(layout.ARCHIVE, name, tag.target)
         if status == "completed" and record.decided and not isinstance(self._known.decision(record), Ended):
-            report("wrong-tag", tag.oid, f"completed, but the workflow goes on after {record.node}")
+            report("wrong-tag", f"completed, but the workflow goes on after {record.node}", tag.oid)
 
-    def _attempts(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
-        record = self._reach(self._commit(oid), found)
-        if record is not None and self._is(record, ("attempt",), oid, report):
+    def _attempts(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        if self._reached(self._commit(oid), ("attempt",), found, report):
             self._claim(layout.ATTEMPTS, name, oid)
 
-    def _pin(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
-        record = self._reach(self._commit(oid), found)
-        if record is not None and self._is(record, ("pin",), oid, report) and record.node != name:
-            report("wrong-name", oid, f"the commit keeps node {record.node}, its ref is called {name}")
+    def _pin(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        record = self._reached(self._commit(oid), ("pin",), found, report)
+        if record is not None and record.node != name:
+            report("wrong-name", f"the commit keeps node {record.node}, its ref is called {name}", oid)
 
-    def _fork(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+    def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._forked(name, self._tag(oid), found, report)
 
-    def _forked(self, name: str, tag: TagObject, found: list[Finding], report: _Report) -> None:
+    def _forked(self, name: str, tag: TagObject, found: list[Finding], report: Report) -> None:
         self._check_name(name, tag, report)
         origin = layout.fork_origin(tag.message)
         if origin is None:
-            report("wrong-tag", tag.oid, "the tag's first line is not `fork of` a thread")
+            report("wrong-tag", "the tag's first line is not `fork of` a thread", tag.oid)
         elif origin == name:
-            report("wrong-tag", tag.oid, "a thread is no fork of itself")
+            report("wrong-tag", "a thread is no fork of itself", tag.oid)
         else:
             self._claim(layout.FORKS, name, tag.target, origin)
-        record = self._reach(self._commit(tag.target), found)
-        if record is not None:
-            self._is(record, ("workflow", "start", "step"), tag.target, report)
+        self._reached(self._commit(tag.target), ("workflow", "start", "step"), found, report)
 
-    def _fold(self, name: str, oid: Oid, found: list[Finding], report: _Report) -> None:
+    def _fold(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         from uwf_git.store.archives import entries as entries_of
         from uwf_git.store.archives import message, read
 
@@ -207,9 +201,9 @@ class Verifier:
                 if commit.tree not in known:
                     known[commit.tree] = list(entries_of(self._store.repository, link))
                 if commit.message != message(name, len(known[commit.tree])):
-                    report("wrong-message", link, f"the message of fold {link} is not what it holds")
+                    report("wrong-message", f"the message of fold {link} is not what it holds", link)
         except UwfError as error:
-            raise Bad("wrong-ref", oid, error.message) from None
+            raise Bad("wrong-ref", error.message, oid) from None
         now = set(fold.threads.values())
         every = dict.fromkeys([*fold.threads.values(), *(each for some in known.values() for each in some)])
         for entry in every:
@@ -222,8 +216,8 @@ class Verifier:
         """Verifies a thread in a fold. What an earlier fold said of it need not fit to what counts."""
         inside: list[Finding] = []
 
-        def note(code: str, at: object, message: str) -> None:
-            inside.append(Finding(code, entry.thread, None, str(at), message))
+        def note(code: str, message: str, at: object = None) -> None:
+            inside.append(Finding(code, entry.thread, None, str(at or fold), message))
 
         claims = len(self.claims)
         try:
@@ -233,45 +227,47 @@ class Verifier:
             if entry.fork is not None:
                 self._forked(entry.thread, parse_tag(fold, entry.fork), inside, note)
         except Bad as bad:
-            note(bad.code, bad.object, bad.message)
+            note(bad.code, bad.message, bad.at)
         if not counts:
             del self.claims[claims:]
         found.extend(each._replace(thread=entry.thread) for each in inside)
 
-    def _held(self, held: Iterable[Oid], bases: set[Oid], found: list[Finding], report: _Report) -> None:
+    def _held(self, held: Iterable[Oid], bases: set[Oid], found: list[Finding], report: Report) -> None:
         """A fold keeps what is fetched with it, whether one of its threads names it or not."""
         for oid in sorted(held, key=str):
+            kinds = (*(["workflow"] if oid in bases else []), "start", "step", "attempt")
             try:
-                record = self._reach(self._commit(oid), found)
+                self._reached(self._commit(oid), kinds, found, report)
             except Bad as bad:
-                report(bad.code, bad.object, bad.message)
-                continue
-            kinds = ("start", "step", "attempt")
-            if record is not None:
-                self._is(record, ("workflow", *kinds) if oid in bases else kinds, oid, report)
+                report(bad.code, bad.message, bad.at)
 
     def _claim(self, prefix: str, thread: str, commit: Oid, origin: ThreadId | None = None) -> None:
         self.claims.append(Claim(self._name, prefix, ThreadId(thread), commit, origin))
 
-    def _check_name(self, name: str, tag: TagObject, report: _Report) -> None:
+    def _check_name(self, name: str, tag: TagObject, report: Report) -> None:
         expected = layout.tag_name(name)
         if tag.name != expected:
-            report("wrong-tag", tag.oid, f"the tag is called {one_line(tag.name, 80)!r}, not {expected}")
+            report("wrong-tag", f"the tag is called {one_line(tag.name, 80)!r}, not {expected}", tag.oid)
 
-    def _is(self, record: Record, kinds: tuple[str, ...], oid: Oid, report: _Report) -> bool:
-        if record.kind in kinds:
-            return True
-        report("wrong-ref", oid, f"commit {oid} records a {record.kind}, not a {' or '.join(kinds)}")
-        return False
+    def _reached(
+        self, oid: Oid, kinds: tuple[str, ...], found: list[Finding], report: Report
+    ) -> Record | None:
+        """What a commit records, verified with all that it stands on; None where that can't be read, or is none
+        of the kinds that belong there, which is reported."""
+        record = self._reach(oid, found)
+        if record is None or record.kind in kinds:
+            return record
+        report("wrong-ref", f"commit {oid} records a {record.kind}, not a {' or '.join(kinds)}", oid)
+        return None
 
     def _commit(self, oid: Oid) -> Oid:
         if (kind := self._objects.kind(oid)) != "commit":
-            raise Bad("wrong-ref", oid, f"object {oid} is a {kind}, not a commit")
+            raise Bad("wrong-ref", f"object {oid} is a {kind}, not a commit", oid)
         return oid
 
     def _tag(self, oid: Oid) -> TagObject:
         if (kind := self._objects.kind(oid)) != "tag":
-            raise Bad("wrong-ref", oid, f"object {oid} is a {kind}, not an annotated tag")
+            raise Bad("wrong-ref", f"object {oid} is a {kind}, not an annotated tag", oid)
         return self._objects.tag(oid)
 
     # The commits
@@ -292,7 +288,7 @@ class Verifier:
             try:
                 commit = waiting.get(oid.raw) or self._objects.commit(oid)
             except Bad as bad:
-                self._settle(oid, None, (Finding(bad.code, None, None, bad.object, bad.message),))
+                self._settle(oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message),))
                 continue
             entered = _entered(commit)
             missing = [parent for parent in entered if parent.raw not in self._found]
@@ -326,7 +322,7 @@ class Verifier:
         try:
             self._settle(oid, self._known.trust(oid), ())
         except Bad as bad:
-            self._settle(oid, None, (Finding(bad.code, None, None, bad.object, bad.message),))
+            self._settle(oid, None, (Finding(bad.code, None, None, str(bad.at or oid), bad.message),))
         except _UNFORESEEN as error:
             self._settle(oid, None, (Finding("damaged", None, None, str(oid), str(error)),))
 
@@ -336,24 +332,25 @@ class Verifier:
         step = trailers.node if trailers is not None and trailers.kind == "step" else None
         self.steps += step is not None
 
-        def report(code: str, at: object, message: str) -> None:
-            # What is known only by a hash is in this commit.
-            where = str(at) if len(str(at)) == 40 else str(commit.oid)
-            own.append(Finding(code, None, step, where, message))
+        def report(code: str, message: str, at: object = None) -> None:
+            where = (
+                at if isinstance(at, Oid) else commit.oid
+            )  # what is known only by a hash is in this commit
+            own.append(Finding(code, None, step, str(where), message))
 
         record = None
         try:
             record = self._records.check(commit, report)
         except Bad as bad:
-            report(bad.code, bad.object, bad.message)
+            report(bad.code, bad.message, bad.at)
         except _UNFORESEEN as error:
-            report("malformed", commit.oid, f"commit {commit.oid}: {type(error).__name__}: {error}")
+            report("malformed", f"commit {commit.oid}: {type(error).__name__}: {error}", commit.oid)
         before = [self._found[parent.raw] for parent in entered]
         earlier = before[0] if before else ()
         for each in before[1:]:
             earlier = earlier + each if each else earlier
         if record is None and not own and not earlier:
-            report("malformed", commit.oid, f"commit {commit.oid} can't be read")
+            report("malformed", f"commit {commit.oid} can't be read", commit.oid)
         if own and len(earlier) <= MOST:
             earlier = (*earlier, *own)
         self._settle(commit.oid, record, earlier)
@@ -370,7 +367,6 @@ class _Rows(NamedTuple):
     nodes: tuple[NodeRow, ...]
 
 
-_Report = Callable[[str, object, str], None]
 # Whatever a library makes of what nobody thought of is a finding too.
 _UNFORESEEN = (
     UwfError,
