@@ -46,11 +46,8 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
         raise Bad("wrong-kind", f"node {name} is no Workflow")
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
-        report(
-            "extra-file",
-            f"workflow/{layout.node_file(extra)} is not reached by the workflow",
-            Oid(raw=blobs[extra]),
-        )
+        path = f"workflow/{layout.node_file(extra)}"
+        report("extra-file", f"{path} is not reached by the workflow", Oid(raw=blobs[extra]))
     try:
         workflow = parse_workflow(root.payload)
     except UwfError as error:

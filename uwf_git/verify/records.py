@@ -1,8 +1,5 @@
-"""Records: a commit against its node, its tree against the commit before, a step against what the workflow
-called for.
-
-Attempts: steps that failed, in a chain of commits beside the thread.
-"""
+"""Records: each commit is checked against its node, its tree against that of the commit before, and a step or
+attempt against what the workflow called for."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ class Records:
         if kind == "step":
             return self._step(commit, node, report)
         if kind == "attempt":
-            return check_attempt(self._known, commit, node, report)
+            return self._attempt(commit, node, report)
         return self._pin(commit, node, report)
 
     # Workflow versions
@@ -141,16 +138,7 @@ class Records:
         past.go_to(before, self._known.records)
         if node in past.hashes:
             raise Bad("wrong-chain", f"step {node} is in the thread already")
-        base = definition.nodes | {made.start}
-        here = {name: each for name, each in here.items() if name not in base and name not in past.hashes}
-
-        def elsewhere(target: Hash) -> bool:
-            return target in base or target in past.hashes or self._known.in_earlier(before, target)
-
-        reached = self._known.nodes.closure(node, here, elsewhere, report)
-        for extra in node_files(files, "").keys() - reached:
-            report("extra-file", f"{name.path}{layout.node_file(extra)} is not what the step adds")
-
+        here = self._check_reached(name.path, files, here, node, made.start, before, definition.nodes, report)
         output, detail = self._known.content(here, made.output), self._known.content(here, made.detail)
         decided = before.decided
         if decided:
@@ -243,6 +231,104 @@ class Records:
         elif other.decided and not isinstance(self._known.decision(other, aside=True), Ended):
             report("wrong-parent", f"the sub-workflow had not ended at {other.node}")
 
+    def _check_reached(
+        self,
+        path: str,
+        files: Mapping[str, bytes],
+        here: Mapping[Hash, Node],
+        node: Hash,
+        start: Hash,
+        head: Record,
+        known: frozenset[Hash],
+        report: Report,
+    ) -> dict[Hash, Node]:
+        """Checks that a step's or attempt's folder holds what its node reaches and nothing else. What the head's
+        tree holds already may be missing; `known` are nodes of it that must. Returns the nodes that the record
+        adds."""
+        past, definition = self._known.past, self._known.definition(head)
+        past.go_to(head, self._known.records)
+        left_out = known | {start}
+        added = {
+            name: content
+            for name, content in here.items()
+            if name not in left_out and name not in past.hashes
+        }
+
+        def elsewhere(target: Hash) -> bool:
+            there = target in definition.nodes or target == start or target in past.hashes
+            return there or self._known.in_earlier(head, target)
+
+        reached = self._known.nodes.closure(node, added, elsewhere, report)
+        for extra in node_files(files, "").keys() - reached:
+            kind = "step" if path.startswith("steps/") else "attempt"
+            report("extra-file", f"{path}{layout.node_file(extra)} is not what the {kind} adds")
+        return added
+
+    # Attempts
+
+    def _attempt(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+        if not 1 <= len(commit.parents) <= 2:
+            raise Bad("wrong-parent", "an attempt has one parent or two")
+        first = self._known.parent(commit, 0, ("attempt", "start", "step"))
+        if first is None:
+            return None
+        before = first if first.kind == "attempt" else None
+        if before is None and len(commit.parents) == 2:
+            raise Bad("wrong-parent", "the first of an attempt's two parents is an attempt")
+        head = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else first
+        if head is before:
+            head = self._known.head_of(before)
+        if head is None:
+            return None
+        number = before.number + 1 if before is not None else 1
+        name = self._known.new_folder(commit.tree, ("attempts",), number)
+        files, here = self._known.folder(name.tree, name.path, node, report)
+        made = parse_attempt(self._known.node(here, node, "attempt").payload)
+        self._check_attempt_tree(commit, head, before, layout.attempt_folder(number, made.role), report)
+        prev = head.node if head.kind == "step" else None
+        if (made.start, made.prev) != (head.start, prev):
+            report("wrong-chain", f"attempt {node} was not made on the head {head.node}")
+
+        here = self._check_reached(name.path, files, here, node, made.start, head, frozenset(), report)
+        detail = self._known.content(here, made.detail) if made.detail else None
+        if head.decided:
+            decision = self._known.decision(head)
+            role = decision.role if isinstance(decision, Next) else None
+            if role != made.role:
+                report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
+            elif detail is not None:
+                assert not isinstance(decision, str)
+                self._known.check_detail(detail, here, decision, head, report)
+        answer = pages.answer_of(None, detail.type, detail.payload) if detail is not None else None
+        self._known.page(files, name.path, pages.attempt_readme(made, answer), report)
+        self._known.message(commit, layout.attempt_message(number, node, made), report)
+        self._known.author(commit, made.agent, report)
+        return Record(
+            commit.oid.raw,
+            "attempt",
+            node,
+            commit.tree,
+            before=before.oid if before is not None else None,
+            head=head.oid,
+            number=number,
+            start=head.start,
+            workflow=head.workflow,
+            row=_row(commit, "attempt", node)._replace(start=made.start, role=made.role),
+        )
+
+    def _check_attempt_tree(
+        self,
+        commit: CommitObject,
+        head: Record,
+        before: Record | None,
+        folders: tuple[str, ...],
+        report: Report,
+    ) -> None:
+        """An attempt's tree is the head's, with all attempts so far beside it."""
+        attempts = grown(self._known.objects, commit.tree, head.tree, folders[:1], report)
+        earlier = row_of(self._known.objects, before.tree, folders[0]) if before is not None else None
+        grown(self._known.objects, attempts, earlier[2] if earlier else None, folders[1:], report)
+
     # Nodes put by hand
 
     def _pin(self, commit: CommitObject, node: Hash, report: Report) -> Record:
@@ -260,85 +346,6 @@ class Records:
         check_attributes(self._known.objects, files, report)
         self._known.message(commit, layout.pin_message(node), report)
         return Record(commit.oid.raw, "pin", node, commit.tree, row=_row(commit, "pin", node))
-
-
-def check_attempt(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-    """Checks the commit of a failed attempt, and returns what it records; None where a parent's record is
-    missing. Raises Bad where it can't be read further."""
-    if not 1 <= len(commit.parents) <= 2:
-        raise Bad("wrong-parent", "an attempt has one parent or two")
-    first = known.parent(commit, 0, ("attempt", "start", "step"))
-    if first is None:
-        return None
-    before = first if first.kind == "attempt" else None
-    if before is None and len(commit.parents) == 2:
-        raise Bad("wrong-parent", "the first of an attempt's two parents is an attempt")
-    head = known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else first
-    if head is before:
-        head = known.head_of(before)
-    if head is None:
-        return None
-    number = before.number + 1 if before is not None else 1
-    name = known.new_folder(commit.tree, ("attempts",), number)
-    files, here = known.folder(name.tree, name.path, node, report)
-    made = parse_attempt(known.node(here, node, "attempt").payload)
-    _attempt_tree(known, commit, head, before, layout.attempt_folder(number, made.role), report)
-    prev = head.node if head.kind == "step" else None
-    if (made.start, made.prev) != (head.start, prev):
-        report("wrong-chain", f"attempt {node} was not made on the head {head.node}")
-
-    definition = known.definition(head)
-    past = known.past
-    past.go_to(head, known.records)
-    here = {each: content for each, content in here.items() if each not in past.hashes}
-    here.pop(made.start, None)
-
-    def elsewhere(target: Hash) -> bool:
-        there = target in definition.nodes or target == made.start or target in past.hashes
-        return there or known.in_earlier(head, target)
-
-    reached = known.nodes.closure(node, here, elsewhere, report)
-    for extra in node_files(files, "").keys() - reached:
-        report("extra-file", f"{name.path}{layout.node_file(extra)} is not what the attempt adds")
-    detail = known.content(here, made.detail) if made.detail else None
-    if head.decided:
-        decision = known.decision(head)
-        role = decision.role if isinstance(decision, Next) else None
-        if role != made.role:
-            report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
-        elif detail is not None:
-            assert not isinstance(decision, str)
-            known.check_detail(detail, here, decision, head, report)
-    answer = pages.answer_of(None, detail.type, detail.payload) if detail is not None else None
-    known.page(files, name.path, pages.attempt_readme(made, answer), report)
-    known.message(commit, layout.attempt_message(number, node, made), report)
-    known.author(commit, made.agent, report)
-    return Record(
-        commit.oid.raw,
-        "attempt",
-        node,
-        commit.tree,
-        before=before.oid if before is not None else None,
-        head=head.oid,
-        number=number,
-        start=head.start,
-        workflow=head.workflow,
-        row=_row(commit, "attempt", node)._replace(start=made.start, role=made.role),
-    )
-
-
-def _attempt_tree(
-    known: Known,
-    commit: CommitObject,
-    head: Record,
-    before: Record | None,
-    folders: tuple[str, ...],
-    report: Report,
-) -> None:
-    """An attempt's tree is the head's, with all attempts so far beside it."""
-    attempts = grown(known.objects, commit.tree, head.tree, folders[:1], report)
-    earlier = row_of(known.objects, before.tree, folders[0]) if before is not None else None
-    grown(known.objects, attempts, earlier[2] if earlier else None, folders[1:], report)
 
 
 def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
