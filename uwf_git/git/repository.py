@@ -48,7 +48,9 @@ WRITE_TRIES = 10
 MANY_REFS = 20
 
 _KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+_NAMES = {number: name for name, number in _KINDS.items()}
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
+_OTHER_CONTENT = "its content is not what its id says"
 _SLACK = 128  # bytes that zlib and an object's header may add
 
 Oid = pygit2.Oid
@@ -127,11 +129,7 @@ class Repository:
             data = zlib.decompress(packed)
         except zlib.error as error:
             raise _damaged(name, str(error)) from None
-        header, _, content = data.partition(b"\0")
-        kind, _, size = header.partition(b" ")
-        if hashlib.sha1(data).hexdigest() != name or kind not in _KINDS or size != b"%d" % len(content):
-            raise _damaged(name, "its content is not what its id says")
-        return _KINDS[kind], content
+        return _checked(name, data)
 
     def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
         try:
@@ -189,29 +187,19 @@ class Repository:
             data = inflate.decompress(packed, at_most + _SLACK)
         except zlib.error as error:
             raise _damaged(name, str(error)) from None
-        header, _, content = data.partition(b"\0")
-        kind, _, length = header.partition(b" ")
+        length = data.partition(b"\0")[0].partition(b" ")[2]
         if length.isdigit() and len(length) < 20 and int(length) > at_most:
             raise TooLarge(name, int(length), at_most)
-        if (
-            not inflate.eof
-            or hashlib.sha1(data).hexdigest() != name
-            or kind not in _KINDS
-            or length != b"%d" % len(content)
-        ):
-            raise _damaged(name, "its content is not what its id says")
-        return _KINDS[kind], content
+        if not inflate.eof:
+            raise _damaged(name, _OTHER_CONTENT)
+        return _checked(name, data)
 
     def _read_packed_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
         kind, size = self._header_packed(oid)
         if size > at_most:
             raise TooLarge(str(oid), size, at_most)
         kind, content = self._read_packed(oid)
-        names = {number: name for name, number in _KINDS.items()}
-        header = b"%s %d\0" % (names.get(kind, b""), len(content))
-        if hashlib.sha1(header + content).digest() != oid.raw:
-            raise _damaged(str(oid), "its content is not what its id says")
-        return kind, content
+        return _checked(str(oid), b"%s %d\0" % (_NAMES.get(kind, b""), len(content)) + content)
 
     def has(self, oid: Oid) -> bool:
         """Whether an object is there; its content is not checked."""
@@ -253,8 +241,8 @@ class Repository:
     def _of_kind(self, oid: Oid, kind: int) -> bytes:
         found, data = self.read(oid)
         if found != kind:
-            names = {number: name.decode() for name, number in _KINDS.items()}
-            raise _damaged(str(oid), f"it is a {names.get(found, found)}, not a {names[kind]}")
+            what = _NAMES[found].decode() if found in _NAMES else found
+            raise _damaged(str(oid), f"it is a {what}, not a {_NAMES[kind].decode()}")
         return data
 
     def write_blob(self, data: bytes) -> Oid:
@@ -484,6 +472,16 @@ class Repository:
 
 def _init(git_dir: Path) -> None:
     pygit2.init_repository(str(git_dir), bare=True)
+
+
+def _checked(name: str, data: bytes) -> tuple[int, bytes]:
+    """The kind and content of an object, from its header and content. Raises StoreDamaged where they have another
+    id, or contradict each other."""
+    header, _, content = data.partition(b"\0")
+    kind, _, size = header.partition(b" ")
+    if hashlib.sha1(data).hexdigest() != name or kind not in _KINDS or size != b"%d" % len(content):
+        raise _damaged(name, _OTHER_CONTENT)
+    return _KINDS[kind], content
 
 
 def _is_lock_failure(reason: str) -> bool:

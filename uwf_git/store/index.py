@@ -8,11 +8,11 @@
     decisions  StepNode or StartNode hash -> what the moderator said, as JSON
     spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON
 
-All of it is derived from refs and objects, never shared, and may be deleted at any time: whoever
-misses something takes the refs in again. That is also why nothing here is synced to disk.
+All of it is derived from refs and objects, never shared, and may be deleted at any time: where something is
+missing, the refs are taken in again. That is also why nothing here is synced to disk.
 
-An index in which what isn't trusted yet is taken in: it reads through to the real one and writes to
-memory, so whatever a remote sent leaves no trace until it has been verified.
+What isn't trusted yet goes into an Overlay, which reads through to the real index and writes to memory: what a
+remote sent leaves no trace until it has been verified.
 """
 
 from __future__ import annotations
@@ -273,12 +273,12 @@ class Index:
     def commit(self, oid: bytes) -> CommitRow | None:
         """What a commit records, if it was taken in."""
         row = self._run("SELECT * FROM commits WHERE oid = ?", (oid,)).fetchone()
-        return _commit_row(row) if row else None
+        return CommitRow(*row) if row else None
 
     def commits_of(self, node: str) -> list[CommitRow]:
         """The commits about a node, oldest first."""
         rows = self._run("SELECT * FROM commits WHERE node = ? ORDER BY time, oid", (node,))
-        return [_commit_row(row) for row in rows]
+        return [CommitRow(*row) for row in rows]
 
     def add_commit(self, row: CommitRow) -> None:
         """Takes in a commit."""
@@ -313,7 +313,7 @@ class Index:
             " WHERE tips.name >= ? AND tips.name < ?",
             (prefix, prefix + "~"),
         )
-        return {row[0]: _commit_row(row[1:]) for row in rows}
+        return {row[0]: CommitRow(*row[1:]) for row in rows}
 
     def archives(self) -> dict[bytes, ArchiveRow]:
         """Every archive tag taken in, by its id."""
@@ -345,7 +345,7 @@ class Index:
             (
                 FoldedRow(*row[:6]),
                 ArchiveRow(*row[6:11]) if row[6] is not None else None,
-                _commit_row(row[11:]) if row[11] is not None else None,
+                CommitRow(*row[11:]) if row[11] is not None else None,
             )
             for row in rows
         ]
@@ -375,10 +375,6 @@ class Index:
     def set_spent(self, at: str, spent: str) -> None:
         """Remembers a sum."""
         self._run("INSERT OR REPLACE INTO spending VALUES (?, ?)", (at, spent))
-
-
-def _commit_row(row: Sequence[Any]) -> CommitRow:
-    return CommitRow(*row)
 
 
 class Overlay(Index):

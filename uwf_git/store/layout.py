@@ -139,8 +139,6 @@ _KIND_TRAILERS = {
     "Uwf-Attempt": "attempt",
     "Uwf-Node": "pin",
 }
-
-
 FOLD_TRAILER = "Uwf-Fold"
 
 

@@ -16,7 +16,7 @@ from uwf_git.store.taking_in import Store
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Workflow, parse_workflow
-from uwf_git.values.types import BUILTIN, is_kind, workflow_type
+from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
 
 if TYPE_CHECKING:
     from uwf_git.workflow.compile import Compiled
@@ -161,7 +161,7 @@ class Registry:
         nodes = {**BUILTIN, **compiled.schemas}
         with self._store.index.transaction():
             for schema in compiled.schemas.values():
-                self._store.put(next(iter(BUILTIN)), schema, timestamp=0)
+                self._store.put(META, schema, timestamp=0)
             # A definition is what it says, whenever it was registered: timestamps would make every
             # registration of the same file another tree.
             self._store.put(workflow_type(compiled.payload), compiled.payload, timestamp=0)

@@ -1,7 +1,5 @@
-"""What a commit records, and the steps that led there: what the next one is held to.
-
-The records that were read, and what every check of a further one asks of them and of its commit.
-"""
+"""The records that were verified so far, the steps that lead to one of them, and what the checks of the next commit
+ask of both."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Nodes as files: each has the hash its name says, obeys its type, and what it refers to is beside it.
+"""Nodes and the trees they stand in. A node has the hash that its file is named by, obeys its type, and what it
+refers to is beside it. A tree has harmless names, plain files and folders, and changes nothing but what its
+record adds.
 
-XXH64 is no cryptographic hash, so a hash alone proves nothing: whoever sends two contents under one hash
-is found out here, and for all that follows a hash stands for one content.
-
-Trees: harmless names, plain files and folders, and nothing changed but what a record adds.
+XXH64 is no cryptographic hash, so a hash alone proves nothing: two contents under one hash are found here, and
+for all later checks a hash stands for one content.
 """
 
 from __future__ import annotations

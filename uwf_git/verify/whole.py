@@ -1,8 +1,6 @@
-"""A whole store verified, a few of its threads, or what was last fetched from a remote: against a fresh
-index, so that nothing counts that was believed before.
-
-What comes from elsewhere, verified before anything here knows of it. It is taken into an index of its
-own, and handed to the real one where nothing is wrong.
+"""Many refs at once: a whole store, some of its threads, or what was fetched from a remote. They are verified over
+an index of their own. `verify_refs` begins with an empty one, so that nothing counts that was believed before; a
+Trial goes on from the store's index, and hands over to it what was found to be sound.
 """
 
 from __future__ import annotations
@@ -115,7 +113,8 @@ def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:
 
 
 class Trial:
-    """Refs that are tried one after the other; commits that `store` knows are not entered again."""
+    """Verifies refs that came from elsewhere, one after the other; commits that `store` knows are not verified
+    again."""
 
     def __init__(self, store: Store) -> None:
         index = store.index
