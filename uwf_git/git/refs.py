@@ -14,8 +14,8 @@ _HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
 
 
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
-    """Every ref under a prefix, but those under `without`, with what it points at; None for one that
-    holds no object id, or for all that stand in files of their own unless they are to be `read`."""
+    """Every ref under a prefix, except for those under `without`, with what it points at: None for a ref that
+    holds no object id. Without `read`, refs in files of their own are not read, and None too."""
     packed = _packed(git_dir)
     first = bisect_left(packed, (prefix,))
     last = bisect_left(packed, (prefix + "\U0010ffff",), first)

@@ -99,8 +99,8 @@ class Repository:
 
     @classmethod
     def create(cls, git_dir: Path) -> Repository:
-        """A new bare repository with the files ref backend and SHA-1, whatever the user's git would
-        choose. An existing one is opened."""
+        """A new bare repository with the files ref backend and SHA-1, also where the user's git defaults to
+        others. An existing one is opened."""
         if not (git_dir / "HEAD").exists():
             try:
                 if git_dir.is_dir() and any(git_dir.iterdir()):  # somebody's beginning
@@ -374,7 +374,7 @@ class Repository:
         return target
 
     def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
-        """Every ref under a prefix of refs/uwf/ and what it points at, but those under `without`.
+        """Every ref under a prefix of refs/uwf/ and what it points at, except for those under `without`.
         Unreadable ones are left out: `broken_refs` names them."""
         found = read_refs(self.path, prefix, without=without)
         return {name: oid for name, oid in found.items() if oid is not None}

@@ -11,8 +11,8 @@ A fold says what the refs it stands for said, and keeps what they kept:
 Its first parents are the folds it continues: none, the one before, or two that were merged. The others are
 the commits that the files name, at most 500 a commit; more of them make a chain of folds with one tree.
 
-Whoever folds writes objects, then moves the ref, then deletes the refs that are folded. A kill in between
-loses nothing, and a repetition finishes it.
+Folding writes objects, then moves the ref, then deletes the refs that are folded. A kill in between loses
+nothing, and a repetition finishes it.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class Fold(NamedTuple):
 
 
 def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
-    """A fold, checked against the format but for what its threads' commits hold. With a month, that of the
-    ref that led here, it must be a fold of that one. Raises StoreDamaged, naming the thread at fault."""
+    """A fold, checked against the format; what the commits of its threads hold is not checked. It must be a fold
+    of `month`, that of the ref that led here, where one is given. Raises StoreDamaged, naming the thread at
+    fault."""
     found = layout.folded_month(_commit(repository, commit).message)
     if found is None:
         raise _damaged(commit, "it is no fold")
@@ -147,8 +148,8 @@ def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid],
 
 
 def _month_of_fold(repository: Repository, commit: Oid) -> str | None:
-    """The month of a fold; None for what is none, or is a thread's head that can't be read: one damaged
-    thread must not hide the others."""
+    """The month of a fold; None for another commit, and for a commit that can't be read: one damaged thread must
+    not hide the others."""
     try:
         return layout.folded_month(_commit(repository, commit).message)
     except StoreDamaged:
@@ -393,8 +394,8 @@ def _union(
 
 
 def _preferred(repository: Repository, one: Folded, other: Folded) -> Folded:
-    """What counts where a thread was ended twice, or has other attempts: the longer history, then the
-    earlier end. Whoever decides it, and in whichever order, comes to the same."""
+    """Which entry counts where a thread was ended twice, or has other attempts: the one with the longer history,
+    then the earlier end. Every machine decides the same, in whichever order it meets them."""
     if one == other:
         return one
     first, second = sorted((one, other), key=lambda entry: (entry.ended.time, str(entry.tag)))

@@ -69,7 +69,7 @@ class CommitRow(NamedTuple):
 
 
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
-    """What is kept of a commit of any kind; what its node says of it is filled in by whoever read that."""
+    """What is kept of a commit of any kind; the caller fills in what its node says."""
     parent = parents[0].raw if parents else None
     return CommitRow(oid.raw, kind, node, parent, None, None, None, None, 0, False, time)
 

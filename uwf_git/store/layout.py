@@ -35,8 +35,8 @@ FOLDED = "refs/uwf/folded/"
 PROPOSALS = "refs/uwf/proposals/"
 REMOTES = "refs/uwf/remotes/"
 
-# What travels. Workflows and starts before the threads that stand on them, archives before the active
-# refs they end, so that whoever is cut off in between has something that makes sense.
+# What travels. Workflows and starts come before the threads that stand on them, archives before the active
+# refs they end, so that a transfer that is cut off leaves something that makes sense.
 SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, THREADS, ATTEMPTS, PINS)
 OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS)
 # Where a remote's published branches are, and where those of workflows are tracked.
@@ -190,7 +190,8 @@ def tag_name(thread: str) -> str:
 
 
 def fork_tag(fork: str, origin: str, base: Oid, when: int) -> bytes:
-    """The tag that says that a thread is the other side of another since `base`: the same whoever writes it."""
+    """The content of the tag that says that a thread parted from another at `base`: the same on every machine.
+    `when` is in Unix seconds."""
     head = f"object {base}\ntype commit\ntag {tag_name(fork)}\ntagger uwf <uwf@localhost> {when} +0000"
     return f"{head}\n\nfork of {origin}\n".encode("ascii")
 

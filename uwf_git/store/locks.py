@@ -1,8 +1,8 @@
 """One step of a thread at a time: flock on a file of the private folder.
 
 The kernel frees the lock when the last process that has the file open dies, so there are no stale
-markers; an agent inherits it, so an agent that outlives its engine still counts as running. "Running"
-is "the lock is held", and who runs is whoever has the file open: no remembered pid is ever trusted.
+markers; an agent inherits it, so an agent that outlives its engine still counts as running. A thread runs while
+its lock is held, and it is run by the processes that have the file open: no remembered pid is ever trusted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uwf_git.errors import Busy
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import ThreadId, is_thread_id
 
-# Whoever asks whether a lock is held takes it for an instant, which must not fail a step.
+# Asking whether a lock is held takes it for an instant, which must not fail a step.
 PROBE_SECONDS = 0.1
 EXCHANGE_SECONDS = 60
 
@@ -76,7 +76,7 @@ class Locks:
         return False
 
     def end(self, thread: ThreadId, grace: float = 3.0) -> None:
-        """Ends whoever holds the thread: its agent with the agent's process group, and if the engine
+        """Ends the processes that hold the thread: its agent with the agent's process group, and if the engine
         then doesn't let go, the engine. Waits up to `grace` seconds after each signal. Raises Busy when
         the lock is still held afterwards."""
         for whom, number in (
@@ -139,7 +139,7 @@ class Locks:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(descriptor, path):
                     return descriptor
-                os.close(descriptor)  # whoever held it removed the file meanwhile
+                os.close(descriptor)  # its holder removed the file meanwhile
             except OSError:
                 os.close(descriptor)
                 if time.monotonic() >= deadline:

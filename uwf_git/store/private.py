@@ -1,11 +1,14 @@
-"""The step in progress, in the private folder: what the engine asked, what the agent came to.
+"""Files of the private folder, `<git dir>/uwf/`, which are never shared.
 
-    runs/<ULID>.json      the engine's order: head, role, agent, instruction, attempts so far
+    runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
     runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
+    runs/<ULID>.log       what the agent wrote to standard error
+    sessions/<hash>       the thread that an agent's session belongs to
+    folders/<ULID>        the working directory that a thread's agents get
 
-The hash that an agent prints is the protocol; the report says more, and outlives an engine that was
-killed: the next step finds it and takes the finished work over instead of doing it again.
+The hash that an agent prints is the protocol; its report says more, and outlives an engine that was killed: the
+next step finds it and takes the finished work over instead of doing it again.
 """
 
 from __future__ import annotations
@@ -146,31 +149,9 @@ class Runs:
         return value if isinstance(value, dict) and value.keys() == set(kind._fields) else None
 
 
-def _json(value: object) -> bytes:
-    return json.dumps(value).encode("ascii")
-
-
-def _note(line: str) -> dict[str, Any] | None:
-    try:
-        note = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(note, dict) or not all(isinstance(text, str) for text in note.values()):
-        return None
-    if note.keys() == {"agent", "session"}:
-        return note
-    sound = note.keys() == {"agent", "turn", "blob"} and is_hash(note["turn"]) and _is_oid(note["blob"])
-    return note if sound else None
-
-
-def _is_oid(text: object) -> bool:
-    return isinstance(text, str) and len(text) == 40 and all(c in "0123456789abcdef" for c in text)
-
-
 class Sessions:
-    """Which thread an agent's session is of, remembered on this machine only: in
-    `<git dir>/uwf/sessions/`, a file for each. A fork shares its origin's past, but not the sessions of
-    its agents: what one side says there the other must not hear."""
+    """Which thread an agent's session belongs to. A fork shares its origin's past, but not the sessions of its
+    agents: what one side says there the other must not hear."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "sessions"
@@ -190,7 +171,7 @@ class Sessions:
             ) from None
 
     def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
-        """Whether another thread has it. What was never seen here is nobody's."""
+        """Whether a session belongs to another thread; False for one that was never seen here."""
         try:
             owner = self._path(agent, session).read_text(encoding="ascii", errors="replace")
         except OSError:
@@ -205,7 +186,7 @@ class Sessions:
             return False
 
     def forget(self, wanted: Callable[[str], bool]) -> None:
-        """Drops the sessions of the threads that nobody wants."""
+        """Drops the sessions of the threads that `wanted` is False for."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
                 if not wanted(path.read_text(encoding="ascii", errors="replace")):
@@ -219,8 +200,7 @@ class Sessions:
 
 
 class Folders:
-    """Which working directory a thread's agents get, remembered on this machine only: in
-    `<git dir>/uwf/folders/<ULID>`."""
+    """Which working directory a thread's agents get."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "folders"
@@ -236,3 +216,24 @@ class Folders:
             return Path(os.fsdecode((self._folder / thread).read_bytes()))
         except OSError:
             return None
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode("ascii")
+
+
+def _note(line: str) -> dict[str, Any] | None:
+    try:
+        note = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(note, dict) or not all(isinstance(text, str) for text in note.values()):
+        return None
+    if note.keys() == {"agent", "session"}:
+        return note
+    sound = note.keys() == {"agent", "turn", "blob"} and is_hash(note["turn"]) and _is_oid(note["blob"])
+    return note if sound else None
+
+
+def _is_oid(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 40 and all(c in "0123456789abcdef" for c in text)

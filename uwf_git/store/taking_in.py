@@ -1,7 +1,8 @@
 """What refs lead to, taken into the index: commits with their nodes, archive tags, folds.
 
-Whoever moved a ref, what it leads to is taken in the next time that something is missed. A commit comes after
-its parents, each of its nodes is verified, and a damaged ref is remembered as such and hides no other.
+A ref may be moved by anybody, plain git included: what it leads to is taken in when a node is not found, or when
+a caller asks for it. A commit comes after its parents, each of its nodes is verified, and a damaged ref is
+remembered as such and hides no other.
 """
 
 from __future__ import annotations
@@ -293,8 +294,8 @@ def pin(store: Store, node: Hash) -> Oid:
 
 
 def _followed(commit: Commit) -> tuple[Oid, ...]:
-    """The parents that are records as well. The second parent of a workflow version is none: it may be a merge
-    on a forge, with whatever that stands on."""
+    """The parents that are records as well. The second parent of a workflow version is not: it may be a
+    merge on a forge, with any history."""
     if len(commit.parents) > 1:
         trailers = layout.parse_message(commit.message)
         if trailers is not None and trailers.kind == "workflow":

@@ -123,7 +123,8 @@ class Past:
 
 
 def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
-    """Whether a detail's instruction is the one of the workflow, but for secrets that were taken out."""
+    """Whether a detail's instruction is the one of the workflow, except where secrets were taken
+    out."""
     if said == expected:
         return True
     if expected is None or not redacted:

@@ -172,7 +172,7 @@ def _shown(text: str) -> str:
 
 
 def shown_name(name: bytes) -> str:
-    """A file's name for a message, whatever it is made of."""
+    """A file's name for a message; bytes that are not UTF-8 are escaped."""
     return _shown(name.decode("utf-8", "backslashreplace"))
 
 

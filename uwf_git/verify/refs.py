@@ -1,8 +1,8 @@
-"""What a ref leads to, verified: everything that can be reached from it through commits that nobody vouches
-for, oldest first.
+"""What a ref leads to, verified: every commit that can be reached from it and isn't trusted already, oldest
+first.
 
-Of commits that are entered nothing is taken from the index, and no ref is moved. Whatever somebody sent
-becomes findings, never an exception; a ref without findings is what it says it is, with its whole past.
+Of such commits nothing is taken from the index, and no ref is moved. What is wrong becomes a finding, never an
+exception; a ref without findings is what it says it is, with its whole past.
 """
 
 from __future__ import annotations
@@ -367,7 +367,7 @@ class _Rows(NamedTuple):
     nodes: tuple[NodeRow, ...]
 
 
-# Whatever a library makes of what nobody thought of is a finding too.
+# What libraries raise for content that no check foresaw is a finding too.
 _UNFORESEEN = (
     UwfError,
     ValueError,

@@ -142,7 +142,7 @@ def _commit_signatures(repository: Repository, commits: Sequence[Oid]) -> Iterat
     )
     for row in done.out.decode("utf-8", "replace").splitlines():
         oid, state, signer, key, fingerprint = (row.split("\0") + [""] * 4)[:5]
-        # git says N, none, also of a signature that it has nobody to hold against.
+        # git says N, none, also of a signature that no key is known for.
         found = UNKNOWN if state == "N" else _STATES.get(state, UNKNOWN)
         yield Oid(hex=oid), Signature(found, signer, key, fingerprint)
 
