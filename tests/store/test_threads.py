@@ -234,7 +234,7 @@ FOLDERS = [str(Path(__file__).parent), str(REPOSITORY / "tests"), str(REPOSITORY
 APPENDER = """
 import random, sys, time
 sys.path[:0] = {folders!r}
-from test_thread import make_step
+from test_threads import make_step
 from uwf_git.errors import Busy, HeadMoved
 from uwf_git.store.opened import Instance
 instance = Instance.open()
@@ -266,7 +266,7 @@ def test_eight_processes_append_25_steps_each_and_none_is_lost_or_doubled(instan
 
 
 STARTER = (
-    "from test_thread import start; from uwf_git.store.opened import Instance; print(start(Instance.open()))"
+    "from test_threads import start; from uwf_git.store.opened import Instance; print(start(Instance.open()))"
 )
 
 
