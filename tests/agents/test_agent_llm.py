@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Server, says, serving, status
+from model_server import ModelServer, says, serving, status
 from one_role import failed, perform, read, start, worked
 
 from uwf_git.agents.llm import Options, parse_args
@@ -28,12 +28,11 @@ USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "prompt_tokens_details":
 
 
 @pytest.fixture
-def server(config: Callable[[str], Path], root: Path) -> Iterator[Server]:
+def server(config: Callable[[str], Path], root: Path) -> Iterator[ModelServer]:
     """A server that is configured as the model `small`, with its key in .env."""
     with serving() as running:
-        base = running.url.removesuffix("/chat/completions")
         config(
-            f"providers:\n  local: {{baseUrl: '{base}', apiKeyEnv: LOCAL_KEY}}\n"
+            f"providers:\n  local: {{baseUrl: '{running.openai_url}', apiKeyEnv: LOCAL_KEY}}\n"
             "models:\n  small: {provider: local, name: tiny-1}\n  other: {provider: local, name: tiny-2}\n"
             "defaultModel: small\n"
         )
@@ -41,12 +40,12 @@ def server(config: Callable[[str], Path], root: Path) -> Iterator[Server]:
         yield running
 
 
-def asked(server: Server) -> list[dict[str, Any]]:
-    return [json.loads(body) for body in server.bodies]
+def asked(server: ModelServer) -> list[Mapping[str, Any]]:
+    return [each.body for each in server.asked]
 
 
-def test_a_completion_of_the_prompt_is_the_answer(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [says(GOOD, usage=USAGE)]
+def test_a_completion_of_the_prompt_is_the_answer(instance: Instance, server: ModelServer) -> None:
+    server.play([says(GOOD, usage=USAGE)])
     made = worked(instance, "llm", [], SCHEMA)
     assert made.output == {"approved": True}
     assert made.agent == "uwf-llm"
@@ -61,15 +60,17 @@ def test_a_completion_of_the_prompt_is_the_answer(instance: Instance, server: Se
     assert message["role"] == "user"
     assert message["content"].startswith("# Deliverable format\n")
     assert "# The task\n\nDo it.\n" in message["content"]
-    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_correction_goes_on_in_the_same_conversation(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [
-        says("Looks fine.", usage=USAGE),
-        says("approved: maybe", usage=USAGE),
-        says(GOOD),
-    ]
+def test_a_correction_goes_on_in_the_same_conversation(instance: Instance, server: ModelServer) -> None:
+    server.play(
+        [
+            says("Looks fine.", usage=USAGE),
+            says("approved: maybe", usage=USAGE),
+            says(GOOD),
+        ]
+    )
     made = worked(instance, "llm", [], SCHEMA)
     assert made.detail["extraction"] == "correction"
     assert made.detail["usage"] == {"input": 200, "output": 20, "cached": 80}
@@ -82,8 +83,8 @@ def test_a_correction_goes_on_in_the_same_conversation(instance: Instance, serve
     assert len(third) == 5
 
 
-def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [says("No block."), says("Still none."), says("Never.")]
+def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, server: ModelServer) -> None:
+    server.play([says("No block."), says("Still none."), says("Never.")])
     thread = start(instance, SCHEMA)
     assert "gave 3 answers without a valid output" in perform("llm", [], thread).stderr
     report = instance.runs.read_report(thread)
@@ -92,8 +93,7 @@ def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, s
     attempt = Attempt(head.node, None, "worker", "uwf-llm", report.error, report.detail)
     instance.store.sync()
     instance.attempts.record(head, attempt)
-    server.bodies.clear()
-    server.behaviours[:] = [says(GOOD)]
+    server.play([says(GOOD)])
     done = perform("llm", [], thread)
     assert done.returncode == 0, done.stderr
     assert read(instance, done.stdout).output == {"approved": True}
@@ -105,12 +105,12 @@ def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, s
 
 
 def test_another_model_may_read_the_fields_out_at_last(
-    instance: Instance, server: Server, root: Path
+    instance: Instance, server: ModelServer, root: Path
 ) -> None:
     with (root / "config.yaml").open("a") as file:
         file.write("modelOverrides: {extract: other, agent: small}\n")
     answers = [says("Fine.", usage=USAGE)] * 3
-    server.behaviours[:] = [*answers, says('{"approved": true}', model="tiny-2", usage=USAGE)]
+    server.play([*answers, says('{"approved": true}', model="tiny-2", usage=USAGE)])
     made = worked(instance, "llm", [], SCHEMA)
     assert (made.output, made.detail["extraction"]) == ({"approved": True}, "model:tiny-2")
     assert made.detail["usage"]["input"] == 400
@@ -118,35 +118,35 @@ def test_another_model_may_read_the_fields_out_at_last(
     assert [request["model"] for request in asked(server)] == ["tiny-1", "tiny-1", "tiny-1", "tiny-2"]
 
 
-def test_model_and_settings_may_be_given_as_arguments(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [says(GOOD)]
+def test_model_and_settings_may_be_given_as_arguments(instance: Instance, server: ModelServer) -> None:
+    server.play([says(GOOD)])
     worked(instance, "llm", ["--model", "other", "--temperature=0.5", "--max-tokens", "300"], SCHEMA)
     (request,) = asked(server)
     assert (request["model"], request["temperature"], request["max_tokens"]) == ("tiny-2", 0.5, 300)
 
 
-def test_the_environment_goes_before_dotenv(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [says(GOOD)]
+def test_the_environment_goes_before_dotenv(instance: Instance, server: ModelServer) -> None:
+    server.play([says(GOOD)])
     worked(instance, "llm", [], SCHEMA, env={"LOCAL_KEY": "sk-other-9876543210"})
-    assert server.headers[0]["Authorization"] == "Bearer sk-other-9876543210"
+    assert server.asked[0].headers["authorization"] == "Bearer sk-other-9876543210"
 
 
-def test_what_a_model_says_of_a_key_is_not_stored(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [says(GOOD + f"The key is {KEY}.")]
+def test_what_a_model_says_of_a_key_is_not_stored(instance: Instance, server: ModelServer) -> None:
+    server.play([says(GOOD + f"The key is {KEY}.")])
     made = worked(instance, "llm", [], SCHEMA)
     assert made.detail["answer"] == GOOD + "The key is [redacted:LOCAL_KEY]."
     assert [each["where"] for each in made.detail["redactions"]] == ["turn 1", "answer"]
 
 
-def test_a_refusal_is_one_line_without_the_key(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [status(401, json.dumps({"error": {"message": f"Incorrect key {KEY}"}}))]
+def test_a_refusal_is_one_line_without_the_key(instance: Instance, server: ModelServer) -> None:
+    server.play([status(401, json.dumps({"error": {"message": f"Incorrect key {KEY}"}}))])
     said = failed(instance, "llm", [], SCHEMA)
-    assert f"local ({server.url}) answered 401 Unauthorized" in said
+    assert f"local ({server.chat_url}) answered 401 Unauthorized" in said
     assert KEY not in said
 
 
-def test_an_empty_answer_is_a_failure_that_keeps_its_cost(instance: Instance, server: Server) -> None:
-    server.behaviours[:] = [says(None, usage=USAGE)]
+def test_an_empty_answer_is_a_failure_that_keeps_its_cost(instance: Instance, server: ModelServer) -> None:
+    server.play([says(None, usage=USAGE)])
     thread = start(instance, SCHEMA)
     done = perform("llm", [], thread)
     assert done.returncode == 6
@@ -156,7 +156,9 @@ def test_an_empty_answer_is_a_failure_that_keeps_its_cost(instance: Instance, se
     assert instance.store.get(report.detail).payload["usage"]["input"] == 100
 
 
-def test_without_a_model_or_a_key_it_says_what_to_do(instance: Instance, root: Path, server: Server) -> None:
+def test_without_a_model_or_a_key_it_says_what_to_do(
+    instance: Instance, root: Path, server: ModelServer
+) -> None:
     (root / ".env").unlink()
     said = failed(instance, "llm", [], SCHEMA)
     assert "LOCAL_KEY, the key of provider local, is not set — export it" in said

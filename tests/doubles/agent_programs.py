@@ -1,9 +1,9 @@
 """The real client programs that tests run: which, at which versions, where they are, and how each is pointed at
 the scripted model server.
 
-`python tests/agent_programs.py fast|slow` installs a tier into `.agents/` (or $UWF_TEST_PROGRAMS), each group
+`python tests/doubles/agent_programs.py fast|slow` installs a tier into `.agents/` (or $UWF_TEST_PROGRAMS), each group
 by pip or npm, all at once; what is there at the pinned version is left alone. Their pins are the files of
-tests/agent-programs/. Node comes from PyPI too, since distributions' are too old for some of them.
+tests/doubles/agent-programs/. Node comes from PyPI too, since distributions' are too old for some of them.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ be such a function too. Nothing here knows HTTP.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -143,12 +144,19 @@ class Drop(NamedTuple):
     turn: Turn = Say("This sentence is not going to be heard to its end, however long one listens.")
 
 
-class Garbage(NamedTuple):
-    """A body that no client expects."""
+class Body(NamedTuple):
+    """An answer of HTTP as it goes out, whatever the wire would have."""
 
-    body: bytes = b"<html><body>Welcome to the hotel's network</body></html>"
-    content_type: str = "text/html"
+    body: bytes
+    content_type: str = "application/json"
     status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class Raw(NamedTuple):
+    """Whatever this does with the server's side of the connection, a `BaseHTTPRequestHandler`."""
+
+    act: Callable[[Any], None]
 
 
 class Endless(NamedTuple):
@@ -159,7 +167,7 @@ class Endless(NamedTuple):
     limit: int = 100_000_000
 
 
-Turn = Say | Call | Several | Fail | Hang | Drop | Garbage | Endless
+Turn = Say | Call | Several | Fail | Hang | Drop | Body | Raw | Endless
 Decide = Callable[[Asked], Turn]
 Script = Sequence[Turn | Decide] | Decide
 
@@ -167,6 +175,43 @@ Script = Sequence[Turn | Decide] | Decide
 def Huge(size: int = 10_000_000) -> Say:
     """An answer of so many bytes."""
     return Say("x" * size)
+
+
+def Garbage() -> Body:
+    """A page that no client of a model expects."""
+    return Body(b"<html><body>Welcome to the hotel's network</body></html>", "text/html")
+
+
+def status(
+    number: int, body: str | bytes = "{}", content_type: str = "application/json", **headers: str
+) -> Body:
+    """An answer with this status. The names of headers have `_` for `-`."""
+    data = body.encode() if isinstance(body, str) else body
+    return Body(data, content_type, number, {name.replace("_", "-"): text for name, text in headers.items()})
+
+
+def says(content: Any, **more: Any) -> Body:
+    """A chat completion of `small-2024` with content of any form, and no usage but what `more` brings."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    return status(200, json.dumps({"id": "x", "model": "small-2024", "choices": [choice], **more}))
+
+
+def dripping(head: bytes, piece: bytes, pause: float = 0.02) -> Raw:
+    """The head of an answer, and then the same piece again and again until one of both sides ends."""
+
+    def act(handler: Any) -> None:
+        handler.close_connection = True
+        handler.wfile.write(head)
+        while not handler.server.over.wait(pause):
+            handler.wfile.write(piece)
+
+    return Raw(act)
+
+
+def repeating(*turns: Turn) -> Decide:
+    """A script whose last turn is the answer to all further requests."""
+    waiting = list(turns)
+    return lambda _: waiting.pop(0) if len(waiting) > 1 else waiting[0]
 
 
 def by_prompt(roles: Mapping[str, Script]) -> Decide:

@@ -22,12 +22,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-import model_wire as openai
-import model_wire_more as more
+import model_wire as wire
 from model_script import (
     Asked,
+    Body,
     Call,
-    Decide,
     Drop,
     Endless,
     Fail,
@@ -36,6 +35,7 @@ from model_script import (
     Huge,
     Message,
     Played,
+    Raw,
     Say,
     Script,
     Several,
@@ -44,12 +44,17 @@ from model_script import (
     ToolResult,
     Turn,
     by_prompt,
+    dripping,
     pieces,
+    repeating,
+    says,
+    status,
 )
 
 __all__ = [
-    "Asked", "Call", "Drop", "Endless", "Fail", "Garbage", "Hang", "Huge", "Message", "ModelServer", "Say",
-    "Script", "Several", "Tokens", "ToolCall", "ToolResult", "Turn", "aside", "by_prompt", "serving",
+    "Asked", "Body", "Call", "Drop", "Endless", "Fail", "Garbage", "Hang", "Huge", "Message",
+    "ModelServer", "Raw", "Say", "Script", "Several", "Tokens", "ToolCall", "ToolResult", "Turn", "aside",
+    "by_prompt", "dripping", "repeating", "says", "serving", "status",
 ]  # fmt: skip
 
 MODELS = ("scripted",)
@@ -61,17 +66,15 @@ _GEMINI = re.compile(
 
 class _Protocol(NamedTuple):
     asked: Callable[[Mapping[str, Any], Mapping[str, str]], Asked]
-    body: Callable[[Asked, openai.Answer], Any]
-    events: Callable[[Asked, openai.Answer], Iterable[openai.Event]]
+    body: Callable[[Asked, wire.Answer], Any]
+    events: Callable[[Asked, wire.Answer], Iterable[wire.Event]]
     error: Callable[[int, str], Any]
 
 
-_CHAT = _Protocol(openai.chat_asked, openai.chat_body, openai.chat_events, openai.openai_error)
-_RESPONSES = _Protocol(
-    openai.responses_asked, openai.responses_body, openai.responses_events, openai.openai_error
-)
-_MESSAGES = _Protocol(more.messages_asked, more.messages_body, more.messages_events, more.messages_error)
-_GENERATE = _Protocol(more.gemini_asked, more.gemini_body, more.gemini_events, more.gemini_error)
+_CHAT = _Protocol(wire.chat_asked, wire.chat_body, wire.chat_events, wire.openai_error)
+_RESPONSES = _Protocol(wire.responses_asked, wire.responses_body, wire.responses_events, wire.openai_error)
+_MESSAGES = _Protocol(wire.messages_asked, wire.messages_body, wire.messages_events, wire.messages_error)
+_GENERATE = _Protocol(wire.gemini_asked, wire.gemini_body, wire.gemini_events, wire.gemini_error)
 _POSTED = {
     "/v1/chat/completions": _CHAT,
     "/v1/responses": _RESPONSES,
@@ -137,6 +140,7 @@ class ModelServer(ThreadingHTTPServer):
         self.key = key
         self.aside = aside
         self.over = threading.Event()
+        self.connections = 0
         self._lock = threading.Lock()
         self._serial = 0
         self._played = Played(script)
@@ -149,6 +153,10 @@ class ModelServer(ThreadingHTTPServer):
     @property
     def openai_url(self) -> str:
         return f"{self.url}/v1"
+
+    @property
+    def chat_url(self) -> str:
+        return f"{self.openai_url}/chat/completions"
 
     @property
     def left(self) -> int:
@@ -182,7 +190,7 @@ class ModelServer(ThreadingHTTPServer):
 def serving(script: Script | Turn = (), **options: Any) -> Iterator[ModelServer]:
     """A server for the block. `script` may be a single turn, which is given to every request."""
     if isinstance(script, Turn):
-        script = _always(script)
+        script = repeating(script)
     with ModelServer(script, **options) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
@@ -194,19 +202,21 @@ def serving(script: Script | Turn = (), **options: Any) -> Iterator[ModelServer]
             thread.join()
 
 
-def _always(turn: Turn) -> Decide:
-    return lambda _: turn
-
-
 class _Cut(Exception):
     """As many bytes as were wanted are out."""
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: ModelServer
     _room: int | None = None  # bytes of body that may still go out; None: any number
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
 
     def do_HEAD(self) -> None:
         self._send(200, b"", "text/plain")
@@ -233,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, {"totalTokens": len(data) // 4})
         elif google:
             stream = google[2].startswith("stream")
-            asking = partial(more.gemini_asked, model=google[1], stream=stream)
+            asking = partial(wire.gemini_asked, model=google[1], stream=stream)
             self._speak(_GENERATE._replace(asked=asking), data, parse_qs(address.query))
         elif address.path in _POSTED:
             self._speak(_POSTED[address.path], data, {})
@@ -252,7 +262,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stray(self) -> None:
         self.server.strays.append(f"{self.command} {self.path}")
-        self._json(404, openai.openai_error(404, f"nothing is served at {self.path}"))
+        self._json(404, wire.openai_error(404, f"nothing is served at {self.path}"))
 
     def _speak(self, protocol: _Protocol, data: bytes, query: Mapping[str, list[str]]) -> None:
         headers = {name.lower(): text for name, text in self.headers.items()}
@@ -293,12 +303,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif isinstance(turn, Fail):
             again = {} if turn.retry_after is None else {"Retry-After": str(turn.retry_after)}
             self._json(turn.status, protocol.error(turn.status, turn.message), again)
-        elif isinstance(turn, Garbage):
-            self._send(turn.status, turn.body, turn.content_type)
+        elif isinstance(turn, Body):
+            self._send(turn.status, turn.body, turn.content_type, turn.headers)
+        elif isinstance(turn, Raw):
+            turn.act(self)
         elif isinstance(turn, Endless) and asked.stream:
             self._stream(self._endless(protocol, asked, turn, serial))
         else:
-            answer = openai.resolve(turn, asked, serial)
+            answer = wire.resolve(turn, asked, serial)
             if is_aside:
                 answer = answer._replace(usage=_FREE)
             if self._room is None:  # before it goes out: who has it may look at once
@@ -312,13 +324,11 @@ class _Handler(BaseHTTPRequestHandler):
             if self._room is not None:
                 self.server.count(answer.usage)
 
-    def _endless(
-        self, protocol: _Protocol, asked: Asked, turn: Endless, serial: int
-    ) -> Iterator[openai.Event]:
+    def _endless(self, protocol: _Protocol, asked: Asked, turn: Endless, serial: int) -> Iterator[wire.Event]:
         """The stream of an answer in which the first piece of text comes again and again."""
         text = turn.text * (4096 // len(turn.text) + 1)
         piece = pieces(text)[0]
-        for event in protocol.events(asked, openai.resolve(Say(text), asked, serial)):
+        for event in protocol.events(asked, wire.resolve(Say(text), asked, serial)):
             yield event
             if json.dumps(piece) in json.dumps(event[1]):
                 for _ in range(turn.limit // len(piece) + 1):
@@ -331,11 +341,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, json.dumps(value).encode(), "application/json", headers or {})
 
     def _send(self, status: int, data: bytes, kind: str, headers: Mapping[str, str] | None = None) -> None:
-        self._head(status, kind, {**(headers or {}), "Content-Length": str(len(data))})
+        self._head(status, kind, {"Content-Length": str(len(data)), **(headers or {})})
         if self.command != "HEAD":
             self._write(data)
 
-    def _stream(self, events: Iterable[openai.Event]) -> None:
+    def _stream(self, events: Iterable[wire.Event]) -> None:
         self._head(200, "text/event-stream", {"Transfer-Encoding": "chunked", "Cache-Control": "no-cache"})
         for name, data in events:
             text = data if isinstance(data, str) else json.dumps(data)

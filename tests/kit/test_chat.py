@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from chat_server import Behaviour, Handler, Server, says, serving, status
+from model_server import Drop, Hang, ModelServer, Turn, dripping, repeating, says, serving, status
 
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
@@ -22,25 +21,25 @@ FAST = Limits(pause=0.001, attempts=3, bytes=200_000)
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[ModelServer]:
     with serving() as running:
         yield running
 
 
-def ask(server: Server, *behaviours: Behaviour, limits: Limits = FAST, **more: Any) -> Completion:
-    server.behaviours[:] = behaviours
-    with Chat(Endpoint("local", server.url, "small", KEY), limits) as chat:
+def ask(server: ModelServer, *turns: Turn, limits: Limits = FAST, **more: Any) -> Completion:
+    server.play(repeating(*turns))
+    with Chat(Endpoint("local", server.chat_url, "small", KEY), limits) as chat:
         return chat.complete(MESSAGES, **more)
 
 
-def test_a_completion_is_read_with_its_usage(server: Server) -> None:
+def test_a_completion_is_read_with_its_usage(server: ModelServer) -> None:
     usage = {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 100}}
     done = ask(server, says("Hi — there", usage=usage), extra={"temperature": 0})
     assert (done.text, done.model, done.finish) == ("Hi — there", "small-2024", "stop")
     assert done.usage == Usage(120, 7, 100)
     assert done.message == {"role": "assistant", "content": "Hi — there"}
-    assert json.loads(server.bodies[0]) == {"model": "small", "messages": MESSAGES, "temperature": 0}
-    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert server.asked[0].body == {"model": "small", "messages": MESSAGES, "temperature": 0}
+    assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
     reply = done.reply("s")
     assert (reply.text, reply.session, reply.model, reply.usage) == (
         "Hi — there",
@@ -61,7 +60,7 @@ def test_a_completion_is_read_with_its_usage(server: Server) -> None:
         ("half a \ud83d pair", "half a \ufffd pair"),
     ],
 )
-def test_content_is_text_in_whatever_form_it_comes(server: Server, content: Any, text: str) -> None:
+def test_content_is_text_in_whatever_form_it_comes(server: ModelServer, content: Any, text: str) -> None:
     assert ask(server, says(content)).text == text
 
 
@@ -75,40 +74,42 @@ def test_content_is_text_in_whatever_form_it_comes(server: Server, content: Any,
         ({"prompt_tokens": 3, "prompt_tokens_details": None}, Usage(3, 0, 0)),
     ],
 )
-def test_usage_that_is_missing_is_unknown_not_zero(server: Server, usage: Any, read: Usage | None) -> None:
+def test_usage_that_is_missing_is_unknown_not_zero(
+    server: ModelServer, usage: Any, read: Usage | None
+) -> None:
     assert ask(server, says("x", usage=usage)).usage == read
 
 
-def test_what_may_pass_is_tried_again(server: Server) -> None:
+def test_what_may_pass_is_tried_again(server: ModelServer) -> None:
     assert ask(server, status(500, "oops"), status(429), says("third")).text == "third"
-    assert len(server.bodies) == 3
-    assert len(set(server.bodies)) == 1
+    assert len(server.asked) == 3
+    assert all(each.body == server.asked[0].body for each in server.asked)
 
 
-def test_attempts_are_counted_and_the_last_problem_is_told(server: Server) -> None:
+def test_attempts_are_counted_and_the_last_problem_is_told(server: ModelServer) -> None:
     with pytest.raises(AgentFailed) as caught:
         ask(server, status(500, "one"), status(502, "two"), status(503, '{"error": "three"}'))
     assert caught.value.message == (
-        f'local ({server.url}) answered 503 Service Unavailable: {{"error": "three"}} (3 attempts)'
+        f'local ({server.chat_url}) answered 503 Service Unavailable: {{"error": "three"}} (3 attempts)'
     )
-    assert len(server.bodies) == 3
+    assert len(server.asked) == 3
 
 
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 422])
-def test_what_cannot_pass_is_not_tried_again(server: Server, number: int) -> None:
+def test_what_cannot_pass_is_not_tried_again(server: ModelServer, number: int) -> None:
     with pytest.raises(AgentFailed, match=f"answered {number} ") as caught:
         ask(server, status(number, '{"error": {"message": "no"}}'))
-    assert len(server.bodies) == 1
+    assert len(server.asked) == 1
     assert caught.value.hint or number in (400, 422)
 
 
-def test_an_account_without_credit_is_not_tried_again(server: Server) -> None:
+def test_an_account_without_credit_is_not_tried_again(server: ModelServer) -> None:
     with pytest.raises(AgentFailed, match="insufficient_quota"):
         ask(server, status(429, '{"error": {"code": "insufficient_quota"}}'))
-    assert len(server.bodies) == 1
+    assert len(server.asked) == 1
 
 
-def test_the_key_never_stands_in_an_error(server: Server) -> None:
+def test_the_key_never_stands_in_an_error(server: ModelServer) -> None:
     for behaviour in (
         status(401, f"bad key {KEY}"),
         status(401, "x" * 190 + KEY),
@@ -122,7 +123,7 @@ def test_the_key_never_stands_in_an_error(server: Server) -> None:
     assert KEY not in repr(Endpoint("a", "b", "c", KEY))
 
 
-def test_retry_after_is_obeyed_within_limits(server: Server) -> None:
+def test_retry_after_is_obeyed_within_limits(server: ModelServer) -> None:
     assert ask(server, status(429, Retry_After="0"), says("ok")).text == "ok"
     assert ask(server, status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"), says("ok")).text == "ok"
     assert ask(server, status(503, Retry_After="soon"), says("ok")).text == "ok"
@@ -132,52 +133,29 @@ def test_retry_after_is_obeyed_within_limits(server: Server) -> None:
         ask(server, status(429, Retry_After="50"), says("never"), deadline=time.monotonic() + 20)
 
 
-def test_a_server_that_hangs_is_left_at_the_deadline(server: Server) -> None:
+def test_a_server_that_hangs_is_left_at_the_deadline(server: ModelServer) -> None:
     with pytest.raises(AgentFailed, match=r"no answer within 0\.\d+ s") as caught:
-        ask(server, lambda handler: handler.server.over.wait(), deadline=time.monotonic() + 0.2)
+        ask(server, Hang(600), deadline=time.monotonic() + 0.2)
     assert caught.value.hint == "raise the agent's timeout in config.yaml"
-    assert len(server.bodies) == 1
+    assert len(server.asked) == 1
     with pytest.raises(AgentFailed, match="no time left to ask"):
         ask(server, says("x"), deadline=time.monotonic() - 1)
 
 
-def test_a_server_that_drips_is_left_at_the_deadline(server: Server) -> None:
-    def drip(handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "100000")
-        handler.end_headers()
-        while not handler.server.over.wait(0.02):
-            handler.wfile.write(b" ")
-
+@pytest.mark.parametrize(
+    ("head", "piece"),
+    [(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", b" "), (b"", b"H")],
+    ids=["its body", "its headers"],
+)
+def test_a_server_that_drips_is_left_at_the_deadline(server: ModelServer, head: bytes, piece: bytes) -> None:
     with pytest.raises(AgentFailed, match="still answering when the time was up"):
-        ask(server, drip, deadline=time.monotonic() + 0.3)
+        ask(server, dripping(head, piece), deadline=time.monotonic() + 0.3)
 
 
-def test_a_server_that_drips_its_headers_is_left_a_second_after_the_deadline(server: Server) -> None:
-    def drip(handler: Handler) -> None:
-        while not handler.server.over.wait(0.02):
-            handler.wfile.write(b"H")
-            handler.wfile.flush()
-
-    with pytest.raises(AgentFailed, match="still answering when the time was up"):
-        ask(server, drip, deadline=time.monotonic() + 0.3)
-
-
-def test_a_dropped_connection_is_tried_again(server: Server) -> None:
-    def drop(handler: Handler) -> None:
-        handler.connection.shutdown(socket.SHUT_RDWR)
-        handler.close_connection = True
-
-    def stop_short(handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Length", "1000")
-        handler.end_headers()
-        handler.wfile.write(b'{"choices"')
-        drop(handler)
-
-    assert ask(server, drop, stop_short, says("here")).text == "here"
+def test_a_dropped_connection_is_tried_again(server: ModelServer) -> None:
+    assert ask(server, Hang(0), Drop(10, says("never")), says("here")).text == "here"
     with pytest.raises(AgentFailed, match=r"dropped the connection: .* \(3 attempts\)"):
-        ask(server, drop)
+        ask(server, Hang(0))
 
 
 def test_nobody_there_is_told_as_such() -> None:
@@ -204,24 +182,17 @@ def test_nobody_there_is_told_as_such() -> None:
         ("9" * 300_000, "answered more than 1 MB"),
     ],
 )
-def test_what_is_no_completion_is_told_in_one_line(server: Server, body: str, problem: str) -> None:
+def test_what_is_no_completion_is_told_in_one_line(server: ModelServer, body: str, problem: str) -> None:
     with pytest.raises(AgentFailed) as caught:
         ask(server, status(200, body))
-    assert f"local ({server.url}) {problem}" in caught.value.message
+    assert f"local ({server.chat_url}) {problem}" in caught.value.message
     assert caught.value.message.isprintable()
     assert len(caught.value.message) < 400
 
 
-def test_an_endless_body_is_cut_off(server: Server) -> None:
-    def pour(handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("Connection", "close")
-        handler.end_headers()
-        while True:  # until the client hangs up
-            handler.wfile.write(b" " * 65536)
-
+def test_an_endless_body_is_cut_off(server: ModelServer) -> None:
     with pytest.raises(AgentFailed, match="answered more than"):
-        ask(server, pour)
+        ask(server, dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 65536, pause=0))
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "nonsense", "http://", "http://[::1", ""])

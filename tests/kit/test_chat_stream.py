@@ -6,13 +6,23 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from chat_server import Behaviour, Handler, Server, says, serving, status
-from model_server import Drop, Endless, Garbage, Say
-from model_server import serving as model_serving
+from model_server import (
+    Drop,
+    Endless,
+    Garbage,
+    ModelServer,
+    Say,
+    Turn,
+    dripping,
+    repeating,
+    says,
+    serving,
+    status,
+)
 
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.chat import Chat, Completion, ContextTooLong, Endpoint, Limits
@@ -25,19 +35,19 @@ USAGE = {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": 
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server() -> Iterator[ModelServer]:
     with serving() as running:
         yield running
 
 
-def ask(server: Server, *behaviours: Behaviour, limits: Limits = FAST, **more: Any) -> Completion:
-    server.behaviours[:] = behaviours
-    with Chat(Endpoint("local", server.url, "small", ""), limits) as chat:
+def ask(server: ModelServer, *turns: Turn, limits: Limits = FAST, **more: Any) -> Completion:
+    server.play(repeating(*turns))
+    with Chat(Endpoint("local", server.chat_url, "small", ""), limits) as chat:
         return chat.complete(MESSAGES, stream=True, **more)
 
 
-def asked(server: Server) -> list[dict[str, Any]]:
-    return [json.loads(body) for body in server.bodies]
+def asked(server: ModelServer) -> list[Mapping[str, Any]]:
+    return [each.body for each in server.asked]
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -54,8 +64,8 @@ def text_of(*events: Any, end: str = "data: [DONE]\n\n") -> str:
     return "".join(f"data: {json.dumps(event)}\n\n" for event in events) + end
 
 
-def streams(text: str | bytes) -> Behaviour:
-    return status(200, text, Content_Type="text/event-stream; charset=utf-8")
+def streams(text: str | bytes) -> Turn:
+    return status(200, text, "text/event-stream; charset=utf-8")
 
 
 GOOD = text_of(
@@ -82,7 +92,7 @@ def spelt(text: str | bytes, size: int = 0) -> dict[str, Any]:
     return message
 
 
-def test_a_streamed_completion_is_the_one_that_comes_whole(server: Server) -> None:
+def test_a_streamed_completion_is_the_one_that_comes_whole(server: ModelServer) -> None:
     done = ask(server, streams(GOOD), extra={"max_tokens": 5})
     assert (done.text, done.model, done.finish, done.usage) == (
         "Héllo",
@@ -151,9 +161,13 @@ LIST = {"name": "list_dir", "arguments": "{}"}
             call({"path": "a b"}, name="read_file"),
             call({}, name="list_dir"),
         ],
-        [call('{"path":', index=0, name="read_"), call(' "a b"}', index=0), call("{}", index=1, name="list_dir")],
+        [
+            call('{"path":', index=0, name="read_"),
+            call(' "a b"}', index=0),
+            call("{}", index=1, name="list_dir"),
+        ],
     ],
-)  # fmt: skip
+)
 def test_tool_calls_are_told_apart_however_they_are_numbered(events: list[Any]) -> None:
     calls = spelt(text_of(*events, chunk("tool_calls")))["tool_calls"]
     found = [{**each["function"]} for each in calls]
@@ -183,31 +197,28 @@ def test_what_a_model_thinks_is_kept_apart_from_what_it_says() -> None:
         ("\x00\x01 garbage\n", "streamed what is no event: garbage"),
         (text_of({"error": {"code": 400, "message": "no"}}), "answered an error: no"),
         (text_of({"error": "overloaded"}), "answered an error: overloaded (3 attempts)"),
-        (text_of(*[call("{}", index=n, id=f"c{n}", name="x") for n in range(129)]), "called more than 128 tools"),
+        (
+            text_of(*[call("{}", index=n, id=f"c{n}", name="x") for n in range(129)]),
+            "called more than 128 tools",
+        ),
         ("data: " + "x" * 1_900_000, "streamed what is not JSON: xxx"),
         ("", "answered nothing (3 attempts)"),
         (": only comments\n\n" * 3, "answered nothing (3 attempts)"),
     ],
-)  # fmt: skip
-def test_what_is_no_stream_is_told_in_one_line(server: Server, text: str, problem: str) -> None:
+)
+def test_what_is_no_stream_is_told_in_one_line(server: ModelServer, text: str, problem: str) -> None:
     with pytest.raises(AgentFailed) as caught:
         ask(server, streams(text))
     assert problem in caught.value.message
     assert caught.value.message.isprintable()
 
 
-def test_the_next_answer_comes_on_the_same_connection(server: Server) -> None:
-    ports: list[int] = []
-
-    def answer(handler: Handler) -> None:
-        ports.append(handler.client_address[1])
-        streams(GOOD + ": what comes after the end\n\n" * 9)(handler)
-
-    server.behaviours[:] = [answer]
-    with Chat(Endpoint("local", server.url, "small", ""), FAST) as chat:
+def test_the_next_answer_comes_on_the_same_connection(server: ModelServer) -> None:
+    server.play([streams(GOOD + ": what comes after the end\n\n" * 9)] * 3)
+    with Chat(Endpoint("local", server.chat_url, "small", ""), FAST) as chat:
         for _ in range(3):
             assert chat.complete(MESSAGES, stream=True).text == "Héllo"
-    assert len(set(ports)) == 1
+    assert server.connections == 1
 
 
 def test_an_event_without_end_is_refused() -> None:
@@ -217,33 +228,23 @@ def test_an_event_without_end_is_refused() -> None:
             stream.feed(b"x" * 65536)
 
 
-def test_a_stream_that_breaks_off_is_asked_for_again_as_a_whole() -> None:
-    with model_serving([Drop(400, Say("Too long to be heard.")), Drop(0), Say("All of it.")]) as model:
-        endpoint = Endpoint("local", f"{model.openai_url}/chat/completions", "m", "")
-        with Chat(endpoint, FAST) as chat:
-            done = chat.complete(MESSAGES, stream=True)
-        assert done.text == "All of it."
-        assert len(model.asked) == 3
-        assert (done.usage and done.usage.input) == model.asked[-1].usage.input
+def test_a_stream_that_breaks_off_is_asked_for_again_as_a_whole(server: ModelServer) -> None:
+    done = ask(server, Drop(400, Say("Too long to be heard.")), Drop(0), Say("All of it."))
+    assert done.text == "All of it."
+    assert len(server.asked) == 3
+    assert (done.usage and done.usage.input) == server.asked[-1].usage.input
 
 
-def test_a_stream_that_just_ends_is_asked_for_again_in_the_end_without_streaming(server: Server) -> None:
+def test_a_stream_that_just_ends_is_asked_for_again_in_the_end_without_streaming(server: ModelServer) -> None:
     half = text_of(chunk(content="Hel"), end="")
     assert ask(server, streams(half), streams(half), says("Hello")).text == "Hello"
     assert ["stream" in each for each in asked(server)] == [True, True, False]
 
 
-def test_a_stream_dropped_after_its_end_is_whole(server: Server) -> None:
-    def stop_short(handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/event-stream")
-        handler.send_header("Content-Length", "100000")
-        handler.end_headers()
-        handler.wfile.write(text_of(chunk(content="Hello"), chunk("stop"), end="").encode())
-        handler.close_connection = True
-
-    assert ask(server, stop_short).text == "Hello"
-    assert len(server.bodies) == 1
+def test_a_stream_dropped_after_its_end_is_whole(server: ModelServer) -> None:
+    text = text_of(chunk(content="Hello"), chunk("stop"), end="")
+    assert ask(server, Drop(len(text), streams(text + "x" * 1000))).text == "Hello"
+    assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -255,48 +256,43 @@ def test_a_stream_dropped_after_its_end_is_whole(server: Server) -> None:
     ],
 )
 def test_an_endpoint_that_refuses_to_stream_is_asked_without(
-    server: Server, refusals: list[str], sent: list[tuple[bool, bool]]
+    server: ModelServer, refusals: list[str], sent: list[tuple[bool, bool]]
 ) -> None:
     refused = [status(400, json.dumps({"error": {"message": text}})) for text in refusals]
-    server.behaviours[:] = [*refused, says("Hello")]
-    with Chat(Endpoint("local", server.url, "small", ""), FAST._replace(attempts=1)) as chat:
+    server.play(repeating(*refused, says("Hello")))
+    with Chat(Endpoint("local", server.chat_url, "small", ""), FAST._replace(attempts=1)) as chat:
         assert chat.complete(MESSAGES, stream=True).text == "Hello"
         assert chat.complete(MESSAGES, stream=True).text == "Hello"
     found = [("stream" in body, "stream_options" in body) for body in asked(server)]
     assert found == [*sent, sent[-1]]  # what it refused once, it isn't asked again
 
 
-def test_the_newer_name_of_a_limit_is_used_where_the_older_is_refused(server: Server) -> None:
+def test_the_newer_name_of_a_limit_is_used_where_the_older_is_refused(server: ModelServer) -> None:
     refused = status(400, '{"error": {"message": "use \'max_completion_tokens\' instead"}}')
     assert ask(server, refused, streams(GOOD), extra={"max_tokens": 9}).text == "Héllo"
     assert asked(server)[1]["max_completion_tokens"] == 9
     assert "max_tokens" not in asked(server)[1]
 
 
-def test_an_answer_in_one_piece_is_taken_as_it_is(server: Server) -> None:
-    assert ask(server, says("whole")).text == "whole"
-    assert ask(server, status(200, GOOD, Content_Type="text/plain")).text == "Héllo"
-    assert len(server.bodies) == 2
+def test_an_answer_in_one_piece_is_taken_as_it_is(server: ModelServer) -> None:
+    for turn, text in ((says("whole"), "whole"), (status(200, GOOD, "text/plain"), "Héllo")):
+        assert ask(server, turn).text == text
+        assert len(server.asked) == 1
 
 
-def test_a_web_page_and_an_answer_without_end_are_refused() -> None:
-    with model_serving([Garbage(), Endless()]) as model:
-        with Chat(Endpoint("local", f"{model.openai_url}/chat/completions", "m", ""), FAST) as chat:
-            with pytest.raises(AgentFailed, match="answered a web page"):
-                chat.complete(MESSAGES, stream=True)
-            with pytest.raises(AgentFailed, match="answered more than"):
-                chat.complete(MESSAGES, stream=True)
-        assert len(model.asked) == 2
+@pytest.mark.parametrize(
+    ("turn", "problem"), [(Garbage(), "answered a web page"), (Endless(), "answered more than")]
+)
+def test_a_web_page_and_an_answer_without_end_are_refused(
+    server: ModelServer, turn: Turn, problem: str
+) -> None:
+    with pytest.raises(AgentFailed, match=problem):
+        ask(server, turn)
+    assert len(server.asked) == 1
 
 
-def test_comments_keep_a_connection_alive_but_not_for_ever(server: Server) -> None:
-    def drip(handler: Handler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/event-stream")
-        handler.end_headers()
-        while not handler.server.over.wait(0.02):
-            handler.wfile.write(b": waiting\n\n")
-
+def test_comments_keep_a_connection_alive_but_not_for_ever(server: ModelServer) -> None:
+    drip = dripping(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b": waiting\n\n")
     for limits, seconds in ((FAST._replace(whole=0.3), 100), (FAST, 0.3)):
         with pytest.raises(AgentFailed, match="still answering when the time was up"):
             ask(server, drip, limits=limits, deadline=time.monotonic() + seconds)
@@ -312,7 +308,7 @@ def test_comments_keep_a_connection_alive_but_not_for_ever(server: Server) -> No
         "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
     ],
 )
-def test_too_long_a_conversation_is_told_from_other_refusals(server: Server, said: str) -> None:
+def test_too_long_a_conversation_is_told_from_other_refusals(server: ModelServer, said: str) -> None:
     with pytest.raises(ContextTooLong, match="answered 400"):
         ask(server, status(400, json.dumps({"error": {"message": said}})))
     with pytest.raises(AgentFailed) as caught:
