@@ -58,18 +58,6 @@ def test_results_are_json_unless_somebody_asks_for_another_format(uwf: Uwf, root
 def test_the_root_is_taken_before_and_after_the_command(uwf: Uwf) -> None:
     for number, arguments in enumerate((["--root", "r0", "init"], ["init", "--root", "r1"])):
         assert uwf(*arguments).json == {"store": str(Path(f"r{number}/store.git").absolute())}
-    here = Path("project")
-    subprocess.run(["git", "init", "-q", here], check=True)
-    unset = {"UWF_STORAGE_ROOT": ""}
-    assert uwf("init", "--here", check=3).error["code"] == "not_found"
-    made = uwf("init", "--here", cwd=here, env=unset).json
-    assert made == {"store": str((here / ".git").absolute())}
-    started = uwf("thread", "start", write("pair.yaml", PAIR).absolute(), "-p", "x", cwd=here, env=unset).json
-    refs = subprocess.run(["git", "for-each-ref", "refs/uwf"], cwd=here, capture_output=True, text=True)
-    assert started["thread"] in refs.stdout
-    assert subprocess.run(["git", "status", "--short"], cwd=here, capture_output=True).stdout == b""
-    assert uwf("thread", "list", cwd=here, check=3).error["code"] == "not_found"  # a root is named
-    assert "UWF_STORAGE_ROOT" in uwf("init", "--here", cwd=here).err
 
 
 def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance: Instance) -> None:

@@ -151,33 +151,6 @@ def test_doctor_names_what_is_wrong(uwf: Uwf, instance: Instance, config: Callab
     assert (instance.location.root / ".env").stat().st_mode & 0o077 == 0
 
 
-def test_doctor_tells_a_damaged_store_by_its_exit_status(uwf: Uwf, instance: Instance) -> None:
-    git_dir = instance.location.git_dir
-    sound = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "sound").json["thread"]
-    hurt = uwf("thread", "start", "pair.yaml", "-p", "hurt").json["thread"]
-    lost = uwf("thread", "start", "pair.yaml", "-p", "lost").json["thread"]
-    commit = subprocess.run(
-        ["git", "--git-dir", git_dir, "rev-parse", f"refs/uwf/threads/{hurt}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    path = git_dir / "objects" / commit[:2] / commit[2:]
-    path.chmod(0o644)
-    path.write_bytes(path.read_bytes()[:20])
-    (git_dir / "refs/uwf/threads" / lost).write_text("0" * 39 + "1\n")
-
-    report = uwf("doctor", check=7).json
-    said = " ".join(each["message"] for each in report if each["status"] == "error")
-    assert hurt in said and lost in said and sound not in said
-    listed = {each["thread"]: each["status"] for each in uwf("thread", "list").json}
-    assert listed[sound] == "idle"
-    assert listed[lost] == "corrupt"
-    assert uwf("thread", "show", lost, check=7).error["code"] == "store_damaged"
-    assert uwf("thread", "rm", lost, "--yes").json["removed"] is True
-    assert lost not in {each["thread"] for each in uwf("thread", "list").json}
-
-
 def test_doctor_removes_what_is_left_over(uwf: Uwf, instance: Instance) -> None:
     thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
     ref = instance.location.git_dir / "refs/uwf/threads" / thread

@@ -291,9 +291,14 @@ KEYED = """\
 """
 
 
-def test_no_object_of_a_store_holds_a_token_that_was_said(uwf: Uwf, root: Path) -> None:
-    token = TOKENS["github-token"][0]
+@pytest.mark.parametrize(
+    ("name", "token"), [("github-token", TOKENS["github-token"][0]), ("MODEL_KEY", "s3cr3t-and-long-enough")]
+)
+def test_no_object_of_a_store_holds_a_secret_that_was_said(
+    uwf: Uwf, root: Path, name: str, token: str
+) -> None:
     workflow = write("pair.yaml", PAIR)
+    write(str(root / ".env"), "MODEL_KEY=s3cr3t-and-long-enough\n")
     started = uwf("thread", "start", workflow, "-p", f"Use {token}.")
     assert "1 secret" in started.err
     thread = started.json["thread"]
@@ -305,7 +310,9 @@ def test_no_object_of_a_store_holds_a_token_that_was_said(uwf: Uwf, root: Path) 
     uwf("thread", "answer", thread, "-m", f"No, {TOKENS['npm-token'][0]} is.")
     command = ["git", "--git-dir", str(root / "store.git"), "cat-file", "--batch", "--batch-all-objects"]
     objects = subprocess.run(command, capture_output=True, check=True).stdout
-    assert b"[redacted:github-token]" in objects and b"[redacted:npm-token]" in objects
+    assert f"[redacted:{name}]".encode() in objects and b"[redacted:npm-token]" in objects
+    shown = uwf("thread", "read", thread).out
+    assert token not in shown and f"[redacted:{name}]" in shown
     assert token.encode() not in objects and TOKENS["npm-token"][0].encode() not in objects
     uwf("verify", thread)
 

@@ -21,7 +21,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Damaged, Head, History
+from uwf_git.store.threads import Head, History
 from uwf_git.store.versions import walk_tree
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Step
@@ -192,35 +192,6 @@ def test_where_both_refs_exist_the_archive_wins(instance: Instance) -> None:
     assert instance.threads.all() == []
 
 
-@pytest.mark.parametrize(
-    "damage", ["missing commit", "truncated commit", "a tree", "garbage", "a missing node"]
-)
-def test_a_damaged_thread_is_listed_and_the_others_work(instance: Instance, damage: str) -> None:
-    good = start(instance)
-    bad = start(instance, "doomed")
-    head = append(instance, instance.threads.head(bad), 1)
-    repository = instance.store.repository
-    ref = repository.path / layout.THREADS / bad
-    if damage == "missing commit":
-        ref.write_text("1" * 40 + "\n")
-    elif damage == "garbage":
-        ref.write_text("what is this\n")
-    elif damage == "a tree":
-        ref.write_text(f"{repository.commit(head.commit).tree}\n")
-    else:
-        oid = head.commit if damage == "truncated commit" else instance.store.blob_of(head.node)
-        name = str(oid)
-        path = repository.path / "objects" / name[:2] / name[2:]
-        path.chmod(0o644)
-        path.write_bytes(path.read_bytes()[:20])
-    for file in repository.private.glob("index.db*"):
-        file.unlink()
-    fresh = Instance(instance.location)
-    listed = {head.thread: head for head in fresh.threads.all()}
-    assert isinstance(listed[bad], Damaged) and isinstance(listed[good], Head)
-    assert append(fresh, fresh.threads.head(good), 1).row.number == 1
-
-
 def test_a_thread_is_found_by_a_prefix_and_a_missing_one_is_named(instance: Instance) -> None:
     thread = start(instance)
     assert instance.threads.find(thread[:20].lower()) == thread
@@ -263,22 +234,6 @@ def test_eight_processes_append_25_steps_each_and_none_is_lost_or_doubled(instan
     for n in range(8):
         assert [x for x in numbers if x // 1000 == n] == [n * 1000 + count for count in range(25)]
     assert int(git(instance, "rev-list", "--count", "--first-parent", f"refs/uwf/threads/{thread}")) == 202
-
-
-STARTER = (
-    "from test_threads import start; from uwf_git.store.opened import Instance; print(start(Instance.open()))"
-)
-
-
-def test_eight_starts_at_once_make_eight_threads(instance: Instance) -> None:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(FOLDERS)}
-    workers = [
-        subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True, env=env)
-        for _ in range(8)
-    ]
-    made = {worker.communicate()[0].strip() for worker in workers}
-    assert len(made) == 8
-    assert {head.thread for head in instance.threads.all()} == made
 
 
 def test_workflow_versions_form_a_history_and_a_rollback_is_a_new_commit(instance: Instance) -> None:

@@ -55,8 +55,13 @@ THREAD_REFS: dict[str, Callable[[Forge, str], str]] = {
         "tag", f"object {f.head}\ntype commit\ntag t\ntagger a <a@b> 1 +0000\n\nkilled\n"
     ),
     "another ref": lambda f, _: f"ref: refs/uwf/threads/{f.thread}",
+    "a tree": lambda f, _: f.tree,
+    "a commit that is not there": lambda f, _: "1" * 40,
+    "no object id": lambda f, _: "not an object id",
     "nothing": lambda f, _: "",
 }
+# Of these git can't read the ref itself, and only its owner can remove the file.
+UNREADABLE = ("another ref", "no object id", "nothing")
 TAGS = {
     "no time": "object {head}\ntype commit\ntag t\ntagger a <a@b> x +0000\n\nkilled\n",
     "no person": "object {head}\ntype commit\ntag t\ntagger x\n\nkilled\n",
@@ -74,10 +79,14 @@ def forge(uwf: Uwf, hermetic: Path, root: Path) -> Forge:
 
 
 def assert_only_that_one_is_lost(uwf: Uwf, forge: Forge) -> None:
-    listed = {each["thread"]: each["status"] for each in uwf("thread", "list").json}
-    assert listed == {forge.thread: "idle", DOOMED: "corrupt"}
+    listed = uwf("thread", "list").json
+    assert {each["thread"]: each["status"] for each in listed} == {forge.thread: "idle", DOOMED: "corrupt"}
+    (damaged,) = uwf("thread", "list", "--status", "corrupt").json
+    assert damaged in listed and damaged["head"] is None and damaged["problem"]
+    assert DOOMED in uwf("thread", "list", "--format", "text").out
     assert uwf("thread", "show", DOOMED, check=7).error["code"] == "store_damaged"
-    uwf("doctor", check=7)
+    said = " ".join(each["message"] for each in uwf("doctor", check=7).json if each["status"] == "error")
+    assert DOOMED in said and forge.thread not in said
     uwf("cas", "reindex")
     assert uwf("thread", "step", forge.thread).json["done"]
 
@@ -88,6 +97,9 @@ def test_a_thread_whose_ref_leads_to(what: str, uwf: Uwf, forge: Forge) -> None:
     content = THREAD_REFS[what](forge, node)
     (forge.git_dir / "refs/uwf/threads" / DOOMED).write_text(content + "\n")
     assert_only_that_one_is_lost(uwf, forge)
+    if what not in UNREADABLE:
+        assert uwf("thread", "rm", DOOMED, "--yes").json["removed"]
+        assert [each["thread"] for each in uwf("thread", "list", "--all").json] == [forge.thread]
 
 
 @pytest.mark.parametrize("lack", TAGS)
