@@ -1,13 +1,15 @@
-"""What a command has started ends with it."""
+"""What a command has started ends with it, also by a signal that comes while it is being started."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
+from commands import alive
 
-from uwf_git.processes import MARK, run_command
+from uwf_git.processes import MARK, deferred, run_command
 
 # It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.
 LEAVING = """
@@ -20,11 +22,6 @@ while not pathlib.Path("pid").exists() or not pathlib.Path("pid").read_text():
     time.sleep(0.01)
 {then}
 """
-
-
-def _alive(pid: str) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
@@ -42,7 +39,17 @@ def test_what_has_left_the_group_of_a_command_is_ended_with_it_also_by_an_outer_
         timeout=3 if then else None,
     )
     assert done.timed_out == bool(then)
-    assert not _alive((tmp_path / "pid").read_text())
+    assert not alive((tmp_path / "pid").read_text())
     # A step that runs within another's belongs to that too, even with an environment made anew.
     outer, _, own = (tmp_path / "mark").read_text().partition(":")
     assert outer == "0uter" and len(own) == 16
+
+
+def test_a_signal_waits_until_the_block_has_ended_and_then_does_what_it_does() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), deferred():
+        signal.raise_signal(signal.SIGINT)
+        done.append("the whole block")
+    assert done == ["the whole block"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)

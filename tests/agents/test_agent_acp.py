@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from acp_steps import AGENT, Came, Scripted, Steps
+from commands import begin, wait_until_gone
 
 from uwf_git.agents.acp import agent
 from uwf_git.agents.acp.agent import Options, parse_args
@@ -215,13 +216,6 @@ def test_files_are_those_of_the_working_directory(storage: Path, hermetic: Path)
     assert not (work / "c.txt").exists()
 
 
-def _gone(pid: int) -> None:
-    """Returns once no such process is left; the test's own timeout is the limit."""
-    stat = Path(f"/proc/{pid}/stat")
-    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
-        time.sleep(0.01)
-
-
 def test_an_agent_out_of_time_is_cancelled_and_what_it_said_is_kept(storage: Path) -> None:
     steps = Scripted(storage, "hang", more="")
     config = storage / "config.yaml"
@@ -261,18 +255,14 @@ def test_a_deadline_has_its_turn_while_there_is_more_to_read() -> None:
 
 def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Callable[..., Any]) -> None:
     steps = Scripted(storage, "hang:deaf")
-    engine = subprocess.Popen(
-        [sys.executable, "-m", "uwf_cli.main", "thread", "step", steps.thread],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    engine = begin("thread", "step", steps.thread)
     while len(steps.noted("child")) < 3:
         time.sleep(0.02)
     engine.send_signal(signal.SIGINT)
-    assert engine.wait() == 130
+    engine.communicate()
+    assert engine.returncode == 130
     for pid in steps.noted("child"):
-        _gone(pid)
+        wait_until_gone(pid)
     attempts = uwf("thread", "attempts", steps.thread).out
     assert "Half of it." in attempts or "interrupted" in attempts
 
@@ -408,4 +398,4 @@ def test_as_a_command_it_ends_with_its_agent_when_it_is_terminated(storage: Path
     process.terminate()
     assert process.wait() == 130
     for pid in steps.noted("child"):
-        _gone(pid)
+        wait_until_gone(pid)

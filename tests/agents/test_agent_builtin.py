@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import begin as begin_uwf
 from conftest import Uwf
 from model_script import Asked, Script, Turn, by_prompt
 from model_server import Call, Drop, Fail, Garbage, Hang, Huge, ModelServer, Say, Several, Tokens, serving
+from workflows import register
 
 from uwf_git.agents.builtin.agent import Options, parse_args
 from uwf_git.engine.step import step
@@ -24,8 +26,6 @@ from uwf_git.errors import AgentFailed, Usage, Waiting
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 LOOP = """\
 name: loop
@@ -72,9 +72,7 @@ def begin(instance: Instance, tools: Mapping[str, Any] | None = None) -> ThreadI
     Path("prompts/work.md").write_text("Work well.\n")
     text = LOOP.format(include="prompts/work.md", tools=json.dumps(tools or {}))
     Path("loop.yaml").write_text(text)
-    version = instance.registry.put(
-        compile_source(parse_source(text.encode(), "loop.yaml", lambda path: Path(path).read_bytes()))
-    )
+    version = register(instance, text, lambda path: Path(path).read_bytes())
     return instance.threads.start(Oid(hex=version.commit), version.hash, "Change the note.")
 
 
@@ -274,8 +272,7 @@ def test_what_was_done_before_an_interrupt_is_kept_and_gone_on_with(
 ) -> None:
     model.play([READ, Hang(60)])
     thread = begin(instance)
-    command = [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", "uwf-builtin"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with begin_uwf("thread", "step", thread, "--agent", "uwf-builtin") as process:
         while len(model.asked) < 2 and process.poll() is None:
             model.over.wait(0.02)
         process.send_signal(signal.SIGINT)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import alive, begin, wait_for, wait_until_gone
 from one_role import failed, perform, read, start, worked
 
 from uwf_git.agents.exec import Options, parse_args
@@ -233,19 +231,7 @@ def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance
     detail = instance.store.get(getattr(caught.value, "detail")).payload  # noqa: B009
     assert "begun" in detail["answer"]
     for pid in pids.read_text().split():
-        _gone(int(pid))
-
-
-def _gone(pid: int) -> None:
-    """Returns once no such process is left; the test's own timeout is the limit."""
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        if Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z":
-            return
-        time.sleep(0.01)
+        wait_until_gone(pid)
 
 
 def test_the_lock_is_handed_on(instance: Instance, tmp_path: Path) -> None:
@@ -284,20 +270,14 @@ def test_a_command_that_outlives_its_engine_still_runs_and_can_be_ended(
     thread = start(instance, STATUS)
     pid_file = tmp_path / "pid"
     agent = f"uwf-exec -- sh -c 'echo $$ > {pid_file}; exec sleep 600'"
-    engine = subprocess.Popen(
-        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", agent],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    while not (pid_file.exists() and pid_file.read_text().strip()):
-        time.sleep(0.01)
+    engine = begin("thread", "step", thread, "--agent", agent)
+    pid = int(wait_for(pid_file))
     engine.kill()
-    engine.wait()
-    pid = int(pid_file.read_text())
-    os.kill(pid, 0)
+    engine.communicate()
+    assert alive(pid)
     assert uwf("thread", "show", thread).json["status"] == "running"
     uwf("thread", "kill", thread)
-    _gone(pid)
+    wait_until_gone(pid)
 
 
 def test_the_engine_steps_it_from_the_configuration(

@@ -156,11 +156,9 @@ def use() -> Iterator[Use]:
 def assert_gone(at_once: bool = False) -> None:
     """The server has ended, and so has what it started, in its own group and outside."""
     for pid in Path("pids").read_text().split():
-        status = Path(f"/proc/{pid}/stat")
-        deadline = time.monotonic() + (0 if at_once else 20)
-        while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
-            assert time.monotonic() < deadline, f"{pid} lives"
-            time.sleep(0.01)
+        if at_once:
+            assert not alive(pid)
+        wait_until_gone(pid)
 
 
 def message(result: ToolResult) -> str:

@@ -158,6 +158,7 @@ def test_doctor_removes_what_is_left_over(uwf: Uwf, instance: Instance) -> None:
     uwf("thread", "kill", thread)
     ref.write_text(commit)  # as a crash between the two writes leaves it
     assert uwf("thread", "show", thread).json["status"] == "killed"
+    assert uwf("thread", "list").json == []
     assert any(thread in each["message"] for each in uwf("doctor").json if each["status"] == "warning")
     assert ref.exists()
     uwf("doctor", "--fix")

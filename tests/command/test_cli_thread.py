@@ -164,7 +164,7 @@ def test_a_fork_shares_the_past_and_goes_its_own_way(uwf: Uwf, thread: str, inst
 
 def test_a_killed_thread_stays_readable_and_a_removed_one_is_gone(uwf: Uwf, thread: str) -> None:
     uwf("thread", "step", thread)
-    assert uwf("thread", "kill", thread, "--reason", "no longer wanted").json == {
+    assert uwf("thread", "kill", thread, "--reason", "no longer\nwanted").json == {
         "thread": thread,
         "archived": True,
     }

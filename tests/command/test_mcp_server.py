@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from cli_samples import PAIR, write
+from commands import alive
 from conftest import Uwf
 
 pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
@@ -216,13 +217,6 @@ async def agents() -> list[int]:
 async def gone(pids: list[int]) -> None:
     while any(alive(pid) for pid in pids):
         await anyio.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
 
 
 def test_standard_output_holds_frames_only_and_a_client_that_goes_ends_the_step(

@@ -28,13 +28,17 @@ def guard(owner, name):
     setattr(owner, name, guarded)
 
 for name in ("_write", "create_ref", "move_ref", "delete_ref"): guard(repository.Repository, name)
-for name in ("set_node", "add_commit", "set_tip", "add_archive", "set_decision"): guard(index.Index, name)
+for name in ("set_node", "add_commit", "set_tip", "set_folded", "add_archive", "set_decision"): guard(index.Index, name)
 for name in ("order", "clear"): guard(private.Runs, name)
 sys.argv[1:] = sys.argv[3:]
 from uwf_cli.main import main
 main()
 """
 """Arguments: the number of the write, `before` or `after` it, then those of `uwf`."""
+DRIVER_WITH_GIT = DRIVER.replace(
+    "sys.argv[1:] =", 'from uwf_git.git import program\nguard(program.Git, "run")\nsys.argv[1:] =', 1
+)
+"""The same, where a call of the git program counts as a write too."""
 
 
 def obeying_modes() -> list[str]:

@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from uwf_git.store.layout import message, step_folder
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Step
 from uwf_git.values.node import Node, hash_of, to_blob
 from uwf_git.values.types import DETAIL, STEPNODE
 
@@ -192,3 +196,20 @@ class Line:
         )
         tree = forger.tree(root, tuple(odd or ()))
         return forger.commit(tree, changes.get("parents", [parent]), changes.get("text", text)), node
+
+
+def stepped(instance: Instance, head: Head, role: str, output: object, detail: Hash | None = None) -> Head:
+    """A thread with one more step, written through the library; `detail` is a sub-workflow's last step."""
+    store, history = instance.store, instance.threads.history(head)
+    merge = instance.threads.commit_of(detail) if detail else None
+    if detail is None:
+        payload = {"answer": "A", "turns": [], "session": None, "model": None, "usage": None, "durationMs": 0}
+        detail = store.put(
+            DETAIL, {**payload, "instruction": None, "context": head.node, "extraction": "native"}
+        )
+    made = store.put(history.workflow.roles[role].schema, output)
+    step = Step(history.start_hash, history.prev, role, made, detail, "by-hand")
+    extraction = "" if merge else "native"
+    known = [each.hash for each in history.steps]
+    node = store.put(STEPNODE, step.payload())
+    return instance.threads.append(head, node, known, merge, extraction)

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from workflows import start_thread
+
 from uwf_git.engine.step import Outcome, step
-from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 WORKFLOW = """\
 name: loop
@@ -40,8 +39,7 @@ def start_loop(instance: Instance, tools: str = "", task: str = TASK) -> Work:
     """A new thread; what is returned does a step of it with the agent that it is given. `tools` is what the
     role's policy says, as YAML."""
     text = WORKFLOW.replace("TOOLS\n", f"    tools: {tools}\n" if tools else "")
-    version = instance.registry.put(compile_source(parse_source(text.encode(), "loop.yaml", None)))
-    thread = instance.threads.start(Oid(hex=version.commit), version.hash, task)
+    thread = start_thread(instance, text, task)
     return lambda agent: step(instance, thread, agent, Path.cwd())
 
 

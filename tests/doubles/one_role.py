@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.git.repository import Oid
+from workflows import start_thread
+
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_step
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 WORKFLOW = """\
 name: one-role
@@ -43,9 +42,7 @@ class Made(NamedTuple):
 
 def start(instance: Instance, schema: Any, prompt: str = "Do it.") -> ThreadId:
     """A thread whose only role, `worker`, has that schema."""
-    text = WORKFLOW.format(schema=json.dumps(schema)).encode()
-    version = instance.registry.put(compile_source(parse_source(text, "one-role.yaml", None)))
-    return instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+    return start_thread(instance, WORKFLOW.format(schema=json.dumps(schema)), prompt)
 
 
 def command(agent: str, args: Sequence[str], thread: ThreadId) -> list[str]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from uwf_git.git.repository import Oid
+from workflows import start_thread
+
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Attempt, Step
 from uwf_git.values.types import ANSWER, DETAIL, STEPNODE, TURN, USER
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 WORKFLOW = """\
 name: {name}
@@ -39,9 +38,7 @@ def start(
     instance: Instance, budget: dict[str, float] | None = None, more: str = "", name: str = "pair"
 ) -> ThreadId:
     """A thread of a workflow in which writer and critic take turns; `more` stands at the top of its YAML."""
-    text = WORKFLOW.format(name=name, more=more).encode()
-    version = instance.registry.put(compile_source(parse_source(text, "pair.yaml", None)))
-    return instance.threads.start(Oid(hex=version.commit), version.hash, "Do it.", budget)
+    return start_thread(instance, WORKFLOW.format(name=name, more=more), budget=budget)
 
 
 def usage(input: int, output: int, cached: int = 0) -> dict[str, int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import one_role
 import pytest
+from commands import begin
 from conftest import Uwf
 
 from uwf_git.store.opened import Instance
@@ -71,14 +72,10 @@ def thread(instance: Instance) -> str:
 @pytest.fixture
 def stepping(talker: str, thread: str) -> Iterator[subprocess.Popen[str]]:
     """A step that waits in the middle."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "uwf_cli.main", "thread", "step", thread, "--agent", talker],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = begin("thread", "step", thread, "--agent", talker)
     yield process
     process.kill()
-    process.wait()
+    process.communicate()
 
 
 def test_turns_are_shown_as_they_happen_and_all_of_them_afterwards(
@@ -86,11 +83,7 @@ def test_turns_are_shown_as_they_happen_and_all_of_them_afterwards(
 ) -> None:
     while not instance.runs.notes(thread):
         assert stepping.poll() is None
-    live = subprocess.Popen(
-        [sys.executable, "-m", "uwf_cli.main", "thread", "turns", thread, "--live"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    live = begin("thread", "turns", thread, "--live")
     assert live.stdout is not None
     first = json.loads(live.stdout.readline())
     assert (first["role"], first["text"], first["usage"]["input"]) == ("assistant", "I look.", 10)
@@ -197,7 +190,8 @@ def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
     liar = script(
         "liar",
         "import sys\nfrom uwf_git.store.opened import Instance\n"
-        "from uwf_git.values.kinds import DETAIL, STEPNODE, TEXT, Step\nfrom uwf_git.values.ids import ThreadId\n"
+        "from uwf_git.values.kinds import Step\nfrom uwf_git.values.types import DETAIL, STEPNODE, TEXT\n"
+        "from uwf_git.values.ids import ThreadId\n"
         "i = Instance.open()\nhead = i.threads.head(ThreadId(sys.argv[-2]))\nh = i.threads.history(head)\n"
         "output = i.store.put(h.workflow.roles['worker'].schema, {'text': 'x'})\n"
         "other = i.store.put(TEXT, 'no turn')\n"

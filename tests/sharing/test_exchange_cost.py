@@ -11,17 +11,13 @@ import pytest
 from conftest import Uwf
 from test_pull_cases import LOOP, Pair
 from two_machines import Machine
+from workflows import start_thread
 
-from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 
 def many_threads(instance: Instance, count: int) -> list[str]:
-    version = instance.registry.put(compile_source(parse_source(LOOP.encode(), "loop.yaml", None)))
-    commit = Oid(hex=version.commit)
-    return [instance.threads.start(commit, version.hash, f"Task {number}") for number in range(count)]
+    return [start_thread(instance, LOOP, f"Task {number}") for number in range(count)]
 
 
 def shared_with(uwf: Uwf, folder: Path) -> Path:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from test_pull_cases import LOOP
+from workflows import register, start_thread
 
 from uwf_git.engine.status import WAITING
 from uwf_git.engine.step import kill, step
@@ -29,8 +30,6 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.verify.refs import Verifier
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 WHO = st.integers(0, 2)
 WHICH = st.integers(0, 999)
@@ -57,17 +56,14 @@ class Exchange(RuleBasedStateMachine):
             instance = Instance(location, {})
             instance.remotes.add("origin", str(shared))
             self.stores.append(instance)
-        compiled = compile_source(parse_source(LOOP.encode(), "loop.yaml", None))
-        self.stores[0].registry.put(compiled)
+        register(self.stores[0], LOOP)
         self.start(0)
         self.pushes(0)
         self.pulls(1)
 
     @rule(who=WHO)
     def start(self, who: int) -> None:
-        instance = self.stores[who]
-        version = instance.registry.put(compile_source(parse_source(LOOP.encode(), "loop.yaml", None)))
-        instance.threads.start(Oid(hex=version.commit), version.hash, f"Task of {who}")
+        start_thread(self.stores[who], LOOP, f"Task of {who}")
 
     @rule(who=WHO, which=WHICH, text=TEXTS, ends=st.booleans())
     def steps(self, who: int, which: int, text: str, ends: bool) -> None:

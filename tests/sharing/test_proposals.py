@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from cli_samples import PAIR, write
 from conftest import Uwf
@@ -30,17 +31,10 @@ FORGE = {
 }
 
 
-def git(folder: Path, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
-    """The git program on a bare repository."""
-    done = subprocess.run(
-        ["git", f"--git-dir={folder}", *args],
-        input=stdin,
-        capture_output=True,
-        env={**os.environ, **FORGE, **(env or {})},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
+def git(folder: Path, *args: str, **more: Any) -> str:
+    """The git program on a bare repository, used by the forge."""
+    environ = {**FORGE, **more.pop("env", {})}
+    return commands.git(f"--git-dir={folder}", *args, env=environ, **more).strip()
 
 
 class Shared:
@@ -88,7 +82,7 @@ class Shared:
     def commit(self, tree: str, parents: list[str], message: str, branch: str) -> str:
         """A commit made on the forge, at the end of a branch."""
         flags = [flag for parent in parents for flag in ("-p", parent)]
-        made = git(self.remote, "commit-tree", tree, *flags, "-F", "-", stdin=message.encode())
+        made = git(self.remote, "commit-tree", tree, *flags, "-F", "-", data=message)
         git(self.remote, "update-ref", f"refs/heads/{branch}", made)
         return made
 
@@ -111,7 +105,7 @@ class Shared:
         head = self.branch(branch)
         git(self.remote, "read-tree", head, env=index)
         for name, text in files.items():
-            blob = git(self.remote, "hash-object", "-w", "--stdin", stdin=text.encode())
+            blob = git(self.remote, "hash-object", "-w", "--stdin", data=text)
             git(self.remote, "update-index", "--add", "--cacheinfo", f"{mode},{blob},{name}", env=index)
         tree = git(self.remote, "write-tree", env=index)
         return self.commit(tree, [head], f"Update {next(iter(files))}\n", branch)
@@ -506,9 +500,7 @@ def malformed(shared: Shared, kind: str) -> str:
     if kind in ("encoding", "all"):
         lines.append("encoding ISO-8859-1")
     text = "\n".join(lines) + "\n\n" + message
-    oid = git(
-        shared.remote, "hash-object", "-t", "commit", "-w", "--literally", "--stdin", stdin=text.encode()
-    )
+    oid = git(shared.remote, "hash-object", "-t", "commit", "-w", "--literally", "--stdin", data=text)
     git(shared.remote, "update-ref", "refs/heads/uwf/workflows/pair", oid)
     return oid
 

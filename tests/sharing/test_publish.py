@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import commands
 import pytest
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from conftest import Uwf
@@ -15,13 +15,9 @@ from git_servers import bare
 SECOND = PAIR.replace("One writes, one reviews.", "A second version.")
 
 
-def git(folder: Path, *args: str, stdin: bytes = b"") -> str:
+def git(folder: Path, *args: str, **more: Any) -> str:
     """The git program on a bare repository."""
-    done = subprocess.run(
-        ["git", f"--git-dir={folder}", *args], input=stdin, capture_output=True, env=os.environ, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
+    return commands.git(f"--git-dir={folder}", *args, **more).strip()
 
 
 class Forge:
@@ -58,7 +54,7 @@ class Forge:
     def foreign(self, branch: str) -> str:
         """A commit that somebody put on top of a branch."""
         head = git(self.remote, "rev-parse", f"refs/heads/{branch}")
-        oid = git(self.remote, "commit-tree", f"{head}^{{tree}}", "-p", head, "-F", "-", stdin=b"Mine\n")
+        oid = git(self.remote, "commit-tree", f"{head}^{{tree}}", "-p", head, "-F", "-", data="Mine\n")
         git(self.remote, "update-ref", f"refs/heads/{branch}", oid)
         return oid
 
@@ -309,7 +305,7 @@ def test_in_a_repository_shared_with_code_only_branches_of_uwf_are_pushed(
     }
     assert git(remote, "rev-parse", "main") == code
     head = git(remote, "rev-parse", "uwf/workflows/pair")
-    edited = git(remote, "commit-tree", f"{head}^{{tree}}", "-p", head, "-F", "-", stdin=b"Edited\n")
+    edited = git(remote, "commit-tree", f"{head}^{{tree}}", "-p", head, "-F", "-", data="Edited\n")
     git(remote, "update-ref", "refs/heads/uwf/workflows/pair", edited)
     accepted = inside("workflow", "accept", "uwf/workflows/pair", "--remote", "origin")
     assert (accepted["case"], accepted["before"], accepted["source"]) == ("merged", head, edited)

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import commands
+import git_servers
 import pytest
 from conftest import REPOSITORY, Uwf
 from two_machines import Machine
@@ -53,9 +55,8 @@ class Pair:
     def head(self, who: Machine, thread: str | None = None) -> str:
         return str(who("thread", "show", thread or self.thread).json["head"])
 
-    def git(self, *args: str, at: Path | None = None) -> str:
-        command = ["git", "--git-dir", str(at or self.shared), *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    def git(self, *args: str, at: Path | None = None, **more: Any) -> str:
+        return commands.git("--git-dir", at or self.shared, *args, **more)
 
     def pull(self, who: Machine, **more: Any) -> dict[str, Any]:
         """What a pull says of the thread; {} where it says nothing."""
@@ -138,6 +139,8 @@ def test_5_of_a_divergence_both_sides_are_kept_and_linked(pair: Pair) -> None:
     assert (pair.head(pair.ada), pair.head(pair.ada, fork)) == (theirs, ours)
     assert pair.ada("thread", "show", pair.thread).json["otherSides"] == [fork]
     pair.agree()
+    for who in (pair.ada, pair.bob):
+        who.is_sound()
 
 
 def test_5_a_side_that_goes_on_after_it_was_parted_is_no_second_divergence(pair: Pair) -> None:
@@ -282,31 +285,14 @@ def same_step_twice(pair: Pair) -> None:
     ref = f"refs/uwf/threads/{pair.thread}"
     commit = pair.git("rev-parse", ref, at=pair.ada.store)
     pair.git("fetch", "-q", str(pair.ada.store), f"{commit}", at=pair.bob.store)
-    person = {"GIT_COMMITTER_NAME": "Bob Example", "GIT_COMMITTER_EMAIL": "bob@example.invalid"}
-    author = {"GIT_AUTHOR_NAME": "uwf-rehearse", "GIT_AUTHOR_EMAIL": "uwf-rehearse@agents.invalid"}
-    twin = subprocess.run(
-        [
-            "git",
-            "--git-dir",
-            str(pair.bob.store),
-            "commit-tree",
-            f"{commit}^{{tree}}",
-            "-p",
-            f"{commit}^",
-            "-F",
-            "-",
-        ],
-        input=pair.git("log", "-1", "--format=%B", commit, at=pair.ada.store),
-        capture_output=True,
-        text=True,
-        check=True,
-        env={
-            **person,
-            **author,
-            "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z",
-            "PATH": __import__("os").environ["PATH"],
-        },
-    ).stdout.strip()
+    environ = {
+        **{"GIT_COMMITTER_NAME": "Bob Example", "GIT_COMMITTER_EMAIL": "bob@example.invalid"},
+        **{"GIT_AUTHOR_NAME": "uwf-rehearse", "GIT_AUTHOR_EMAIL": "uwf-rehearse@agents.invalid"},
+        "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z",
+    }
+    said = pair.git("log", "-1", "--format=%B", commit, at=pair.ada.store)
+    made = ("commit-tree", f"{commit}^{{tree}}", "-p", f"{commit}^", "-F", "-")
+    twin = pair.git(*made, at=pair.bob.store, data=said + "\n", env=environ)
     assert twin != commit
     pair.git("update-ref", ref, twin, at=pair.bob.store)
 
@@ -349,14 +335,8 @@ def test_16_what_is_invalid_is_refused_by_name_and_everything_else_taken_over(pa
 def test_another_thread_under_the_same_id_is_refused(pair: Pair) -> None:
     other = pair.ada.starts("another", workflow="loop")
     commit = pair.git("rev-parse", f"refs/uwf/threads/{other}", at=pair.ada.store)
-    pair.git(
-        "push",
-        "-q",
-        "--force",
-        str(pair.shared),
-        f"{commit}:refs/uwf/threads/{pair.thread}",
-        at=pair.ada.store,
-    )
+    target = f"{commit}:refs/uwf/threads/{pair.thread}"
+    pair.git("push", "-q", "--force", str(pair.shared), target, at=pair.ada.store)
     head = pair.head(pair.bob)
     pulled = pair.bob("pull", check=7)
     assert pulled.json["refused"][0]["ref"] == f"refs/uwf/threads/{pair.thread}"
@@ -529,6 +509,7 @@ def test_a_plain_fetch_and_push_do_the_same(pair: Pair) -> None:
     head = pair.works(pair.ada, "second")
     other = pair.ada.starts("another", workflow="loop")
     pair.git("push", "-q", "origin", at=pair.ada.store)
+    assert git_servers.refs(pair.shared) == pair.ada.refs()
     pair.git("fetch", "-q", "origin", at=pair.bob.store)
     assert set(pair.bob.heads()) == {pair.thread, other}
     assert pair.head(pair.bob) == head

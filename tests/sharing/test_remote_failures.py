@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import git_servers
 import pytest
+from commands import begin
 from conftest import Uwf
 from faults import DRIVER
 from git_servers import Server, Wire
@@ -99,20 +100,20 @@ def scene(request: pytest.FixtureRequest, uwf: Uwf, hermetic: Path, daemon: Serv
     return Scene(bob, remote, url, "pull")
 
 
-def _cut(command: subprocess.Popen[bytes], server: int) -> None:
+def _cut(command: subprocess.Popen[str], server: int) -> None:
     """Nothing but the cut itself."""
 
 
-def _kill_uwf(command: subprocess.Popen[bytes], server: int) -> None:
+def _kill_uwf(command: subprocess.Popen[str], server: int) -> None:
     command.kill()
 
 
-def _kill_git(command: subprocess.Popen[bytes], server: int) -> None:
+def _kill_git(command: subprocess.Popen[str], server: int) -> None:
     for pid in git_servers.children(command.pid):
         _kill(pid)
 
 
-def _kill_server(command: subprocess.Popen[bytes], server: int) -> None:
+def _kill_server(command: subprocess.Popen[str], server: int) -> None:
     for connection in git_servers.children(server):
         for pid in (*git_servers.children(connection), connection):
             _kill(pid)
@@ -126,7 +127,7 @@ def _kill(pid: int) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", [_cut, _kill_uwf, _kill_git, _kill_server])
 def test_whoever_vanishes_at_whatever_byte_a_repeat_finishes_the_job(
-    uwf: Uwf, scene: Scene, daemon: Server, fault: Callable[[subprocess.Popen[bytes], int], None]
+    uwf: Uwf, scene: Scene, daemon: Server, fault: Callable[[subprocess.Popen[str], int], None]
 ) -> None:
     assert daemon.pid is not None
     undisturbed = scene.copy(uwf, 0)
@@ -149,11 +150,11 @@ def test_whoever_vanishes_at_whatever_byte_a_repeat_finishes_the_job(
 
 
 def _disturbed(
-    scene: Scene, daemon: Server, limit: int, fault: Callable[[subprocess.Popen[bytes], int], None]
+    scene: Scene, daemon: Server, limit: int, fault: Callable[[subprocess.Popen[str], int], None]
 ) -> tuple[int, str]:
     """Exit status and complaints of the command when the fault happens after so many bytes."""
     started = threading.Event()
-    command: list[subprocess.Popen[bytes]] = []
+    command: list[subprocess.Popen[str]] = []
 
     def at_limit() -> None:
         started.wait()
@@ -161,22 +162,13 @@ def _disturbed(
 
     with Wire(daemon.port, limit, at_limit) as wire:
         scene.through(wire.port)
-        command.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "uwf_cli.main", scene.command],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env={**os.environ, **scene.machine.environment},
-                start_new_session=True,
-            )
-        )
+        command.append(begin(scene.command, env=scene.machine.environment, start_new_session=True))
         started.set()
         _, err = command[0].communicate(timeout=60)
     # Nobody is still writing when the stores are looked at.
     _until(lambda: not _group(command[0].pid))
     _until(lambda: not git_servers.children(daemon.pid or 0))
-    return command[0].returncode, err.decode("utf-8", "replace")
+    return command[0].returncode, err
 
 
 def _group(group: int) -> bool:
@@ -203,20 +195,13 @@ def test_a_signal_ends_a_pull_from_a_remote_that_says_nothing(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"git://127.0.0.1:{silent.getsockname()[1]}/silent.git"
         git_servers.git("--git-dir", ada.store, "config", "remote.origin.url", url)
-        pull = subprocess.Popen(
-            [sys.executable, "-m", "uwf_cli.main", "pull"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **ada.environment},
-            start_new_session=True,
-        )
+        pull = begin("pull", env=ada.environment, start_new_session=True)
         connection, _ = silent.accept()
         with connection:
             pull.send_signal(number)
             _, err = pull.communicate(timeout=30)
             assert pull.returncode in (128 + number, -number), err
-            assert b"Traceback" not in err
+            assert "Traceback" not in err
             _until(lambda: not _group(pull.pid))
     assert _every_ref(ada) == before
 
@@ -277,18 +262,7 @@ def test_two_pulls_at_the_same_time_come_to_what_one_does(uwf: Uwf, hermetic: Pa
     ada.steps(splits, "by Ada")
     ada("push")
     bob.steps(splits, "by Bob")
-    command = [sys.executable, "-m", "uwf_cli.main", "pull"]
-    pulls = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **bob.environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
+    pulls = [begin("pull", env=bob.environment) for _ in range(3)]
     for pull in pulls:
         _, err = pull.communicate(timeout=60)
         assert pull.returncode in (0, 4), err
@@ -369,17 +343,10 @@ def test_a_limit_on_the_size_of_files_stops_a_pull_and_loses_nothing(uwf: Uwf, h
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 
-    done = subprocess.run(
-        [sys.executable, "-m", "uwf_cli.main", "pull"],
-        env={**os.environ, **bob.environment},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        preexec_fn=limited,
-        check=False,
-    )
-    assert done.returncode in (1, 8), done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    pull = begin("pull", env=bob.environment, preexec_fn=limited)
+    _, err = pull.communicate(timeout=60)
+    assert pull.returncode in (1, 8), err
+    assert len(err.splitlines()) == 1
     assert bob.heads() == {}
     bob.is_sound()
     bob("pull")

@@ -173,38 +173,6 @@ def test_step_with_a_remote_fetches_before_and_pushes_after(
     assert bob.status(thread) == ada.status(thread) == "completed"
 
 
-@by_path
-def test_run_with_a_remote_pushes_each_step(
-    ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
-) -> None:
-    thread, bob = _begun(ada, machine("bob"), server.url(remote))
-    bob("thread", "run", thread, "--remote", "origin")
-    ada("pull")
-    assert ada.status(thread) == "completed"
-    assert ada.heads() == bob.heads()
-
-
-@by_path
-def test_a_step_that_lost_the_race_is_kept(
-    ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
-) -> None:
-    thread, bob = _begun(ada, machine("bob"), server.url(remote))
-    first = bob.steps(thread, "by Bob")
-    lost = ada.steps(thread, "by Ada")
-    bob("push")
-    refused = ada("push", check=None)
-    assert refused.code == 4
-    assert thread in refused.err and "pull" in refused.err
-    ada("pull")
-    assert ada.heads()[thread] == first
-    assert lost in {head for other, head in ada.heads().items() if other != thread}
-    ada("push")
-    bob("pull")
-    assert ada.heads() == bob.heads()
-    for each in (ada, bob):
-        each.is_sound()
-
-
 @pytest.fixture
 def project(hermetic: Path, server: Server, remote: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Code with a remote of its own, on a branch and a tag; the current folder."""
@@ -254,24 +222,6 @@ def test_in_a_shared_repository_nothing_else_is_touched_on_either_side(
     # A clone that is a store of threads takes no code along.
     listed = git_servers.git("--git-dir", bob.store, "for-each-ref", "--format=%(refname)").splitlines()
     assert [name for name in listed if not name.startswith("refs/uwf/")] == []
-
-
-@by_path
-def test_plain_git_pushes_and_fetches_the_same(
-    ada: Machine, machine: Callable[[str], Machine], server: Server, remote: Path
-) -> None:
-    thread = ada.starts()
-    git_servers.git("--git-dir", ada.store, "push", "-q", "origin")
-    assert git_servers.refs(remote) == ada.refs()
-    bob = machine("bob")
-    bob("clone", server.url(remote))
-    head = bob.steps(thread)
-    bob("push")
-    git_servers.git("--git-dir", ada.store, "fetch", "-q", "origin")
-    assert ada("thread", "show", thread).json["head"] == head
-
-
-# What belongs to one transport
 
 
 def test_a_password_comes_from_the_credential_helper_and_a_wrong_one_is_one_line(

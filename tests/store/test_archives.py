@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from faults import DRIVER_WITH_GIT
 
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
@@ -475,34 +476,6 @@ def test_a_fold_that_continues_too_many_is_refused(opened: Instance, monkeypatch
 
 # kill -9
 
-DRIVER = """
-import os, signal, sys
-from uwf_git.git import program
-from uwf_git.store import index
-from uwf_git.git import repository
-stop, after = int(sys.argv[1]), sys.argv[2] == "after"
-count = 0
-
-def guard(owner, name):
-    original = getattr(owner, name)
-    def guarded(*args, **kwargs):
-        global count
-        count += 1
-        mine = count == stop
-        if mine and not after: os.kill(os.getpid(), signal.SIGKILL)
-        result = original(*args, **kwargs)
-        if mine: os.kill(os.getpid(), signal.SIGKILL)
-        return result
-    setattr(owner, name, guarded)
-
-for name in ("_write", "create_ref", "move_ref", "delete_ref"): guard(repository.Repository, name)
-for name in ("set_tip", "set_folded", "add_archive"): guard(index.Index, name)
-guard(program.Git, "run")
-sys.argv[1:] = sys.argv[3:]
-from uwf_cli.main import main
-main()
-"""
-
 
 def test_a_fold_that_is_killed_anywhere_loses_no_thread_and_a_repetition_finishes_it(
     uwf: Uwf, opened: Instance, workflow: str, script: Callable[[str, str], Path]
@@ -518,7 +491,16 @@ def test_a_fold_that_is_killed_anywhere_loses_no_thread_and_a_repetition_finishe
     for number in range(1, 200):
         codes = []
         for moment in ("before", "after"):
-            argv = [sys.executable, "-c", DRIVER, str(number), moment, "gc", "--fold-before", "2025-03-01"]
+            argv = [
+                sys.executable,
+                "-c",
+                DRIVER_WITH_GIT,
+                str(number),
+                moment,
+                "gc",
+                "--fold-before",
+                "2025-03-01",
+            ]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             assert done.returncode in (0, -9), done.stderr
             codes.append(done.returncode)

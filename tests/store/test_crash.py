@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ONE
+from commands import git
 from conftest import Uwf
 from faults import DRIVER
 
@@ -49,16 +50,7 @@ def stopped_at_each_write(*command: str) -> Callable[[], bool]:
 
 def consistent(root: Path) -> Instance:
     """The store as another process finds it: git sees nothing wrong, every thread reads to its start."""
-    git = [
-        "git",
-        "--git-dir",
-        str(root / "store.git"),
-        "fsck",
-        "--strict",
-        "--connectivity-only",
-        "--no-dangling",
-    ]
-    assert subprocess.run(git, capture_output=True, check=False).returncode == 0
+    git("--git-dir", root / "store.git", "fsck", "--strict", "--connectivity-only", "--no-dangling")
     instance = Instance(locate(None, os.environ, Path.cwd()))
     for head in instance.threads.all(archived=True):
         assert not isinstance(head, tuple) or hasattr(head, "row"), head

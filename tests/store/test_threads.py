@@ -15,8 +15,9 @@ from conftest import REPOSITORY
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from workflows import start_thread
 
-from uwf_git.errors import HeadMoved, Invalid, NotFound
+from uwf_git.errors import HeadMoved
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.location import Location, init
@@ -26,10 +27,8 @@ from uwf_git.store.versions import walk_tree
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Step
 from uwf_git.values.types import STEPNODE, TEXT
-from uwf_git.workflow.compile import Compiled, compile_source
-from uwf_git.workflow.source import parse_source
 
-LOOP = b"""\
+LOOP = """\
 name: loop
 description: Counts
 roles:
@@ -45,13 +44,8 @@ graph:
 """
 
 
-def loop() -> Compiled:
-    return compile_source(parse_source(LOOP, "loop.yaml", None))
-
-
 def start(instance: Instance, prompt: str = "Count to three\n\nand no further") -> ThreadId:
-    version = instance.registry.put(loop())
-    return instance.threads.start(Oid(hex=version.commit), version.hash, prompt)
+    return start_thread(instance, LOOP, prompt)
 
 
 def make_step(instance: Instance, history: History, number: int, answer: str = "") -> Hash:
@@ -101,7 +95,7 @@ def test_the_first_commit_stands_on_the_workflow_version_it_is_pinned_to(instanc
         git(instance, "show", f"refs/uwf/threads/{thread}:start/README.md")
         == "Count to three\n\nand no further"
     )
-    assert git(instance, "show", f"refs/uwf/threads/{thread}:workflow.yaml").encode() == LOOP
+    assert git(instance, "show", f"refs/uwf/threads/{thread}:workflow.yaml") == LOOP
 
 
 def _tree(instance: Instance, thread: ThreadId) -> Oid:
@@ -159,47 +153,6 @@ def test_a_lost_race_keeps_the_first_step_and_says_so(instance: Instance) -> Non
     assert instance.threads.head(thread).node == first.node
 
 
-def test_a_fork_is_one_ref_and_copies_no_object(instance: Instance) -> None:
-    thread = start(instance)
-    head = append(instance, instance.threads.head(thread), 1)
-    before = git(instance, "count-objects")
-    fork = instance.threads.fork(head.commit)
-    assert git(instance, "count-objects") == before
-    append(instance, instance.threads.head(fork), 7)
-    assert instance.threads.head(thread).node == head.node
-    assert instance.threads.history(instance.threads.head(fork)).steps[0].hash == head.node
-
-
-def test_an_archived_thread_is_still_read_and_goes_no_further(instance: Instance) -> None:
-    thread = start(instance)
-    head = append(instance, instance.threads.head(thread), 1)
-    instance.threads.archive(head, "killed", "no use\nany more")
-    assert instance.store.repository.ref(layout.THREADS + thread) is None
-    again = instance.threads.head(thread)
-    assert again.archive and (again.archive.status, again.archive.reason) == ("killed", "no use any more")
-    assert len(instance.threads.history(again).steps) == 1
-    assert instance.threads.all() == [] and len(instance.threads.all(archived=True)) == 1
-    with pytest.raises(Invalid, match="is killed"):
-        instance.threads.active_head(thread)
-
-
-def test_where_both_refs_exist_the_archive_wins(instance: Instance) -> None:
-    thread = start(instance)
-    head = instance.threads.head(thread)
-    instance.threads.archive(head, "completed")
-    instance.store.repository.create_ref(layout.THREADS + thread, head.commit)  # a crash between the two
-    assert instance.threads.head(thread).archive
-    assert instance.threads.all() == []
-
-
-def test_a_thread_is_found_by_a_prefix_and_a_missing_one_is_named(instance: Instance) -> None:
-    thread = start(instance)
-    assert instance.threads.find(thread[:20].lower()) == thread
-    for nothing in ("01ZZZZ", "zz", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "../../x"):
-        with pytest.raises((NotFound, Invalid)):
-            instance.threads.find(nothing)
-
-
 FOLDERS = [str(Path(__file__).parent), str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "doubles")]
 
 APPENDER = """
@@ -234,23 +187,6 @@ def test_eight_processes_append_25_steps_each_and_none_is_lost_or_doubled(instan
     for n in range(8):
         assert [x for x in numbers if x // 1000 == n] == [n * 1000 + count for count in range(25)]
     assert int(git(instance, "rev-list", "--count", "--first-parent", f"refs/uwf/threads/{thread}")) == 202
-
-
-def test_workflow_versions_form_a_history_and_a_rollback_is_a_new_commit(instance: Instance) -> None:
-    first = instance.registry.put(loop())
-    assert instance.registry.put(loop()) == first
-    changed = compile_source(parse_source(LOOP.replace(b"Counts", b"Counts up"), "loop.yaml", None))
-    second = instance.registry.put(changed)
-    assert [v.hash for v in instance.registry.history("loop")] == [second.hash, first.hash]
-    back = instance.registry.rollback("loop")
-    assert (back.hash, instance.registry.current("loop").hash) == (first.hash, first.hash)
-    assert len(instance.registry.history("loop")) == 3
-    assert instance.registry.source(Oid(hex=back.commit)) == LOOP
-    with pytest.raises(NotFound, match="lopo") as caught:
-        instance.registry.current("lopo")
-    assert "loop" in caught.value.hint
-    instance.registry.remove("loop")
-    assert instance.registry.names() == []
 
 
 class Chain(RuleBasedStateMachine):

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from conftest import Uwf
-from forged import WORKFLOW, Forger
+from forged import WORKFLOW, Forger, stepped
+from workflows import register, start_thread
 
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -152,7 +153,7 @@ def test_sound_tags_are_no_finding(world: World) -> None:
 
 def another(world: World) -> tuple[ThreadId, str]:
     """A second thread, with another task."""
-    thread = world.instance.threads.start(Oid(hex=world.version), world.workflow, "dunes")
+    thread = start_thread(world.instance, WORKFLOW, "dunes")
     return thread, world.git("rev-parse", layout.THREADS + thread)
 
 
@@ -328,7 +329,7 @@ def test_a_version_may_come_from_any_commit_but_goes_on_from_its_own_workflow(wo
     assert world.look() == []
 
     text = WORKFLOW.replace("name: pair", "name: other")
-    other = world.instance.registry.put(compile_source(parse_source(text.encode(), "other.yaml")))
+    other = register(world.instance, text)
     for parents in ([other.commit], [merge], [world.head], [world.version, merge, other.commit]):
         git.point(layout.WORKFLOWS + "pair", git.amended(world.version, parents=parents))
         assert {each.code for each in world.look()} <= {"wrong-parent", "no-record"} and world.look()
@@ -349,8 +350,6 @@ RUNAWAYS = {
 
 @pytest.mark.parametrize("what", RUNAWAYS)
 def test_a_history_that_stands_on(what: str, uwf: Uwf, hermetic: Path, root: Path) -> None:
-    from test_verify import stepped
-
     old, new = RUNAWAYS[what]
     (hermetic / "pair.yaml").write_text(WORKFLOW.replace(old, new))
     uwf("workflow", "put", hermetic / "pair.yaml")

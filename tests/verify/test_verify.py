@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import EXAMPLES, REPOSITORY, Uwf
-from forged import WORKFLOW, Forger
+from forged import WORKFLOW, Forger, stepped
+from workflows import start_thread
 
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -17,15 +18,11 @@ from uwf_git.store.index import Overlay
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
-from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Step
 from uwf_git.values.node import Node, to_blob
-from uwf_git.values.types import DETAIL, STEPNODE, TEXT
+from uwf_git.values.types import TEXT
 from uwf_git.verify.findings import CODES
 from uwf_git.verify.refs import Verifier
 from uwf_git.verify.whole import Verified, local_refs, verify_refs
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 NAMES = sorted(path.stem for path in EXAMPLES.glob("*.yaml"))
 FRESH = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -90,25 +87,7 @@ def test_attempts_questions_answers_kills_forks_and_nodes_put_by_hand_are_sound(
 
 def started(instance: Instance, prompt: str = "tides") -> Head:
     """A new thread of WORKFLOW."""
-    version = instance.registry.put(compile_source(parse_source(WORKFLOW.encode(), "pair.yaml")))
-    return instance.threads.head(instance.threads.start(Oid(hex=version.commit), version.hash, prompt))
-
-
-def stepped(instance: Instance, head: Head, role: str, output: object, detail: Hash | None = None) -> Head:
-    """A thread with one more step, written through the library; `detail` is a sub-workflow's last step."""
-    store, history = instance.store, instance.threads.history(head)
-    merge = instance.threads.commit_of(detail) if detail else None
-    if detail is None:
-        payload = {"answer": "A", "turns": [], "session": None, "model": None, "usage": None, "durationMs": 0}
-        detail = store.put(
-            DETAIL, {**payload, "instruction": None, "context": head.node, "extraction": "native"}
-        )
-    made = store.put(history.workflow.roles[role].schema, output)
-    step = Step(history.start_hash, history.prev, role, made, detail, "by-hand")
-    extraction = "" if merge else "native"
-    known = [each.hash for each in history.steps]
-    node = store.put(STEPNODE, step.payload())
-    return instance.threads.append(head, node, known, merge, extraction)
+    return instance.threads.head(start_thread(instance, WORKFLOW, prompt))
 
 
 def look(instance: Instance) -> Verified:

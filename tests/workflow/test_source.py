@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +254,9 @@ def test_a_misspelt_file_gets_the_nearest_one(tmp_path: Path) -> None:
     assert caught.value.hint == 'did you mean "solve-issue.yaml"?'
 
 
-@pytest.mark.parametrize("hostile", ["folder", "big", "binary", "empty", "list", "text"])
+@pytest.mark.parametrize(
+    "hostile", ["folder", "big", "binary", "control", "empty", "list", "text", "open", "bomb"]
+)
 def test_a_file_that_is_no_workflow_gets_one_line(tmp_path: Path, hostile: str) -> None:
     path = tmp_path / "w.yaml"
     if hostile == "folder":
@@ -262,7 +265,13 @@ def test_a_file_that_is_no_workflow_gets_one_line(tmp_path: Path, hostile: str) 
         with path.open("wb") as file:
             os.truncate(file.fileno(), 50 << 20)
     else:
-        path.write_bytes({"binary": b"\x7fELF\0\0", "empty": b"", "list": b"- 1", "text": b"hello"}[hostile])
+        bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+            f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi")
+        )
+        path.write_bytes({
+            "binary": b"\x7fELF\0\0", "control": b"a: \0\n", "empty": b"", "list": b"- 1", "text": b"hello",
+            "open": b"name: [unclosed\n", "bomb": bomb.encode(),
+        }[hostile])  # fmt: skip
     with pytest.raises(Invalid) as caught:
         compile_source(read_source(path))
     assert "\n" not in caught.value.message and str(path) in caught.value.message

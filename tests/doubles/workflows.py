@@ -1,0 +1,25 @@
+"""Workflows registered and threads started by the library, without the command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from uwf_git.git.repository import Oid
+from uwf_git.store.opened import Instance
+from uwf_git.store.versions import Version
+from uwf_git.values.ids import ThreadId
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.source import parse_source
+
+
+def register(instance: Instance, text: str, read: Callable[[str], bytes] | None = None) -> Version:
+    """Puts a workflow; `read` gives what it includes."""
+    return instance.registry.put(compile_source(parse_source(text.encode(), "workflow.yaml", read)))
+
+
+def start_thread(
+    instance: Instance, text: str, prompt: str = "Do it.", budget: Mapping[str, float] | None = None
+) -> ThreadId:
+    """A new thread of a workflow, which is registered first."""
+    version = register(instance, text)
+    return instance.threads.start(Oid(hex=version.commit), version.hash, prompt, budget)
