@@ -227,7 +227,7 @@ def test_a_command_that_hangs_dies_with_everything_it_started(instance: Instance
     script = f"echo begun; sleep 600 & echo $$ $! > {pids}; wait"
     order = Order(head.node, "worker", "uwf-exec", None, 1.0)
     with pytest.raises(AgentFailed, match="ran out of time") as caught:
-        agent.perform(instance, head, order, sh(script))
+        agent.perform(instance, instance.threads.position(head), order, sh(script))
     detail = instance.store.get(getattr(caught.value, "detail")).payload  # noqa: B009
     assert "begun" in detail["answer"]
     for pid in pids.read_text().split():
@@ -243,7 +243,7 @@ def test_the_lock_is_handed_on(instance: Instance, tmp_path: Path) -> None:
     order = Order(head.node, "worker", "uwf-exec", None, None)
     with instance.locks.hold(thread):
         script = f"ls -l /dev/fd/ /proc/self/fd 2>/dev/null | grep -c locks/{thread}"
-        node = agent.perform(instance, head, order, sh(script))
+        node = agent.perform(instance, instance.threads.position(head), order, sh(script))
     assert int(read(instance, node).output["report"].split()[0]) > 0
 
 

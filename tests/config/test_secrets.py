@@ -267,12 +267,10 @@ def test_no_text_can_be_made_to_take_long() -> None:
 
 
 def test_it_is_told_how_many_secrets_were_where_and_never_which() -> None:
-    assert told([{"where": "answer", "count": 1}, {"where": "turn 4", "count": 2}]) == (
-        "3 secrets were taken out: answer, turn 4 (2)"
-    )
-    assert told([{"where": "output", "count": 1}]) == "1 secret was taken out: output"
-    assert told(4) == "4 secrets were taken out"  # as older details have it
-    assert (told([]), told(0)) == ("", "")
+    assert told([("answer", 1), ("turn 4", 2)]) == ("3 secrets were taken out: answer, turn 4 (2)")
+    assert told([("output", 1)]) == "1 secret was taken out: output"
+    assert told([("", 4)]) == "4 secrets were taken out"  # as older details have it
+    assert (told([]), told([("answer", 0)])) == ("", "")
 
 
 # In a store

@@ -23,7 +23,7 @@ from uwf_git.engine.budget import (
     used_up,
 )
 from uwf_git.engine.spending import spent, together
-from uwf_git.engine.status import IDLE, WAITING, status_of
+from uwf_git.engine.status import IDLE, WAITING, budget_reached, status_of
 from uwf_git.engine.step import answer
 from uwf_git.engine.step import step as do_step
 from uwf_git.errors import AgentFailed, Usage, Waiting
@@ -132,7 +132,7 @@ def test_limits_come_from_the_thread_its_workflow_and_the_configuration(
     }
     attempt(instance, thread, [], usage=usage(2, 0), model="m")
     step(instance, thread, usage=usage(1, 0), model="m", durationMs=59_999)
-    assert "maxCost is used up, $3.00 of $3.00" in Budgets(instance).reached(instance.threads.head(thread))
+    assert "maxCost is used up, $3.00 of $3.00" in budget_reached(instance, instance.threads.head(thread))
     with pytest.raises(Waiting, match=r"config\.yaml for pair"):
         do_step(instance, thread)
 
@@ -152,9 +152,9 @@ def test_a_raise_overrides_what_it_is_lower_than_and_the_latest_counts(instance:
     step(instance, thread, [assistant(60, 0)], usage=usage(60, 0), budget={"maxTokens": 500})
     step(instance, thread, [assistant(60, 0)], usage=usage(60, 0), budget={"maxTokens": 110})
     head = instance.threads.head(thread)
-    assert "120 of 110 tokens (raised before)" in Budgets(instance).reached(head)
+    assert "120 of 110 tokens (raised before)" in budget_reached(instance, head)
     raise_limits(instance, thread, {"maxTokens": 121})
-    assert Budgets(instance).reached(head) == ""
+    assert budget_reached(instance, head) == ""
 
 
 def test_an_agent_cannot_raise_its_own_budget(instance: Instance, script: Callable[[str, str], Path]) -> None:

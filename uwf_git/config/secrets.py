@@ -138,15 +138,15 @@ class Redactor:
         return value, 0
 
 
-def told(redactions: Iterable[Mapping[str, Any]] | int) -> str:
+def told(redactions: Iterable[tuple[str, int]]) -> str:
     """How many secrets were taken out of a step and where, in a line: "3 secrets were taken out: answer,
-    turn 4 (2)". "" where there were none. `redactions` is what a Detail holds, a mere number in old ones."""
-    places = [] if isinstance(redactions, int) else list(redactions)
-    total = redactions if isinstance(redactions, int) else sum(each["count"] for each in places)
+    turn 4 (2)". "" where there were none. `redactions` is what a Detail holds: a number without a place in old ones."""
+    places = list(redactions)
+    total = sum(count for _, count in places)
     if not total:
         return ""
     said = "1 secret was taken out" if total == 1 else f"{total} secrets were taken out"
-    where = ", ".join(each["where"] + (f" ({each['count']})" if each["count"] > 1 else "") for each in places)
+    where = ", ".join(place + (f" ({count})" if count > 1 else "") for place, count in places if place)
     return f"{said}: {where}" if where else said
 
 

@@ -13,15 +13,18 @@ from uwf_git.values.types import END, QUESTION, is_kind
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head, History
+    from uwf_git.store.private import Order
+    from uwf_git.store.threads import Head, Position
 
 
 def accept(
-    instance: Instance, head: Head, history: History, role: str, node: Hash
+    instance: Instance, at: Position, role: str, node: Hash, order: Order | None
 ) -> tuple[Step, Oid | None]:
     """The step that a node holds, and the last commit of the sub-workflow's thread that did it, if one did.
-    Raises AgentFailed where it isn't the role's step on this head, NotFound for what it refers to."""
+    `order` is what the agent was asked. Raises AgentFailed where it isn't the role's step at this position,
+    NotFound for what it refers to."""
     store = instance.store
+    head, history = at
     content = store.get(node)
     if not is_kind(content.type, "step"):
         raise AgentFailed(f"the agent named node {node}, which is no StepNode")
@@ -36,7 +39,7 @@ def accept(
             raise AgentFailed(
                 f"step {node} has {what} {is_now}, not {wanted}", "it belongs to another step or thread"
             )
-    _check_detail(instance, head, node, made)
+    _check_detail(instance, head, node, made, order)
     output = store.get(made.output)
     if output.type not in (history.workflow.roles[role].schema, QUESTION):
         raise AgentFailed(f"output {made.output} of step {node} is no output of role {role!r}")
@@ -45,14 +48,13 @@ def accept(
     return made, _child_commit(instance, head, made)
 
 
-def _check_detail(instance: Instance, head: Head, node: Hash, made: Step) -> None:
+def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
     """Raises AgentFailed where a step's detail says what isn't so, which `verify` would find, or raises a
     budget by itself: only a human may."""
     detail = instance.store.get(made.detail)
     if not is_kind(detail.type, "detail"):
         return
     said = detail.payload
-    order = instance.runs.read_order(head.thread)
     if said.get("budget") and (order is None or said["budget"] != order.budget):
         raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
     if said["context"] not in (None, head.node):

@@ -172,6 +172,21 @@ class Standing(NamedTuple):
     used: Mapping[str, float]
     reached: Limit | None
 
+    @property
+    def reason(self) -> str:
+        """What is used up, in words; "" where nothing is."""
+        limit = self.reached
+        if limit is None:
+            return ""
+        used = share(limit.key, self.used[limit.key], limit.value)
+        if limit.source == "raised":
+            source = "raised before"
+        elif limit.source.startswith(CONFIG):
+            source = f"set by {limit.source}"
+        else:
+            source = f"set by its {limit.source}"
+        return f"{limit.key} is used up, {used} ({source})"
+
 
 # Reading runs
 
@@ -365,30 +380,22 @@ class Budgets:
         used = use(together((known.spent, besides)), prices(self._instance) if "maxCost" in held else {})
         return Standing(held, used, used_up(held, used))
 
-    def reached(self, head: Head) -> str:
-        """What a thread has used up, in words; "" where it may go on."""
-        standing = self.standing(head) if head.archive is None else None
-        return "" if standing is None or standing.reached is None else _words(standing)
-
 
 def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
     """Raises Waiting where a thread's budget allows no further step; `besides` is as in `Budgets.standing`."""
     standing = Budgets(instance).standing(head, besides)
     if standing is not None and standing.reached is not None:
-        raise Waiting(
-            f"thread {head.thread} waits: {_words(standing)}",
-            f"uwf thread budget {head.thread} {more(standing.reached, standing.used[standing.reached.key])}",
-        )
+        raise waiting(head.thread, standing)
 
 
-def _words(standing: Standing) -> str:
+def waiting(thread: ThreadId, standing: Standing) -> Waiting:
+    """What is raised for a thread whose budget is used up."""
     limit = standing.reached
     assert limit is not None
-    used = share(limit.key, standing.used[limit.key], limit.value)
-    source = "raised before" if limit.source == "raised" else f"set by its {limit.source}"
-    if limit.source.startswith(CONFIG):
-        source = f"set by {limit.source}"
-    return f"{limit.key} is used up, {used} ({source})"
+    return Waiting(
+        f"thread {thread} waits: {standing.reason}",
+        f"uwf thread budget {thread} {more(limit, standing.used[limit.key])}",
+    )
 
 
 def prices(instance: Instance) -> dict[str, Price]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from uwf_git.engine.budget import Budgets
+from uwf_git.engine.budget import Budgets, Standing
 from uwf_git.errors import LimitExceeded, NoTransition, UwfError
-from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.ids import ThreadId
 from uwf_git.values.types import END, USER
 
 IDLE, RUNNING, WAITING, FAILED = "idle", "running", "waiting", "failed"
@@ -103,28 +102,39 @@ def status_of(
     the caller knows that already."""
     if isinstance(head, Damaged):
         return CORRUPT
+    if head.archive is None:
+        held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
+        if held:
+            return RUNNING
+    return resting(instance, head, used_up(instance, head, budgets))
+
+
+def resting(instance: Instance, head: Head, standing: Standing | None) -> str:
+    """The status of a thread that nobody is at work on. `standing` is what `used_up` says."""
     if head.archive:
         return COMPLETED if head.archive.status == COMPLETED else KILLED
-    held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
-    if held:
-        return RUNNING
-    if head.row.asks or budget_reached(instance, head, budgets):
+    if head.row.asks or standing:
         return WAITING
-    if instance.attempts.failed(head):
-        return FAILED
-    return IDLE
+    return FAILED if instance.attempts.failed(head) else IDLE
 
 
-def budget_reached(instance: Instance, head: Head, budgets: Budgets | None = None) -> str:
-    """What a thread that would go on has used up, in words; "" where its budget allows another step."""
+def used_up(
+    instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
+) -> Standing | None:
+    """The budget of a thread that would go on but for its budget; None for any other. `found` is the thread's
+    outlook, where the caller has it."""
+    if head.archive is not None:
+        return None
     try:
-        reached = (budgets or Budgets(instance)).reached(head)
-        return reached if reached and outlook(instance, head).next not in (END, None) else ""
+        standing = (budgets or Budgets(instance)).standing(head)
+        if standing is None or standing.reached is None:
+            return None
+        return standing if (found or outlook(instance, head)).next not in (END, None) else None
     except UwfError:  # of a thread that can't be read nothing is known here; reading it says why
-        return ""
+        return None
 
 
-def workflow_of(row: CommitRow) -> Hash:
-    """The workflow that a start or step belongs to."""
-    assert row.workflow is not None
-    return row.workflow
+def budget_reached(instance: Instance, head: Head) -> str:
+    """What a thread that would go on has used up, in words; "" where its budget allows another step."""
+    standing = used_up(instance, head)
+    return standing.reason if standing else ""

@@ -12,10 +12,11 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
+from uwf_git.engine.budget import Standing
 from uwf_git.engine.embedded import embedded
 from uwf_git.engine.status import (
     COMPLETED,
@@ -23,18 +24,19 @@ from uwf_git.engine.status import (
     Outlook,
     outlook,
     raise_if_stuck,
-    status_of,
-    workflow_of,
+    resting,
+    used_up,
 )
 from uwf_git.errors import AgentFailed, Busy, HeadMoved, Invalid, NotFound, SigningFailed, UwfError, Waiting
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import Order, Report
-from uwf_git.store.threads import Head, History, Outrun
+from uwf_git.store.threads import Head, Outrun, Position
+from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
-from uwf_git.values.kinds import Attempt, Step, StepContext
-from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER, is_kind
+from uwf_git.values.kinds import Attempt, Detail, Step, StepContext
+from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -45,22 +47,43 @@ SHOWN = 4000  # characters of an agent's stdout and stderr kept with a failed at
 
 
 class Outcome(NamedTuple):
-    """Where a thread is after a step. `role` did it; None where there was nothing left to do."""
+    """Where a thread stands after a step, so that nobody has to read it again. `role` did the step; None where there
+    was nothing left to do. `standing` is the budget of a thread that can't go on for it; `redactions` says where
+    secrets were taken out of the step, and how many."""
 
-    workflow: Hash
-    thread: ThreadId
-    head: Hash
-    done: bool
+    position: Position
+    outlook: Outlook
     status: str
     role: str | None
-    problem: str | None = None
+    standing: Standing | None
+    redactions: tuple[tuple[str, int], ...]
+
+    @property
+    def workflow(self) -> Hash:
+        """The Workflow node."""
+        return self.position.history.workflow_hash
+
+    @property
+    def thread(self) -> ThreadId:
+        """The thread's id."""
+        return self.position.head.thread
+
+    @property
+    def head(self) -> Hash:
+        """The last StepNode, or the StartNode where there is no step yet."""
+        return self.position.head.node
+
+    @property
+    def done(self) -> bool:
+        """Whether the thread has ended."""
+        return self.position.head.archive is not None
 
 
 class Made(NamedTuple):
     """What an agent left: the StepNode, or what went wrong and the detail that was kept. `agent` is the
     name it goes by, its program's where it doesn't say."""
 
-    step: Hash | None
+    step: Hash | None = None
     error: AgentFailed | None = None
     detail: Hash | None = None
     agent: str = ""
@@ -93,22 +116,22 @@ def _step(
     on_stderr: Callable[[bytes], None] | None,
     lock: int,
 ) -> Outcome:
-    head = instance.threads.active_head(thread)
-    history = instance.threads.history(head)
-    found = outlook(instance, head, history)
+    at = instance.threads.position(instance.threads.active_head(thread))
+    found = outlook(instance, *at)
     raise_if_stuck(found, thread)
-    if found.next == END:
-        return _outcome(instance, instance.threads.archive(head, COMPLETED), found, None)
+    role = None
     if found.next == USER:
         raise Waiting(
             f"thread {thread} waits for an answer: {found.question}", f"uwf thread answer {thread} -m TEXT"
         )
-    budget.raise_if_used_up(instance, head)
-    after, appended = _Run(instance, head, history, found, on_stderr).do(agent, cwd, lock)
-    found = outlook(instance, after, appended)
+    if found.next != END:
+        budget.raise_if_used_up(instance, at.head)
+        role = found.next
+        at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
+        found = outlook(instance, *at)
     if found.next == END:
-        after = instance.threads.archive(after, COMPLETED)
-    return _outcome(instance, after, found, appended.steps[-1].role)
+        at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
+    return _outcome(instance, at, found, role)
 
 
 def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None) -> Outcome:
@@ -124,31 +147,22 @@ def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | Non
             )
         if not text.strip():
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
-        history = instance.threads.history(head)
-        store = instance.store
+        at = instance.threads.position(head)
         text, secrets = instance.redactor.text(text)
-        payload: dict[str, Any] = {
-            "answer": text,
-            "turns": [],
-            "session": None,
-            "model": None,
-            "usage": None,
-            "durationMs": 0,
-            "instruction": None,
-            "context": head.node,
-            "extraction": "native",
-        }
-        if secrets:
-            payload["redactions"] = [{"where": "answer", "count": secrets}]
-        if raised := budget.pending(instance, thread):
-            payload["budget"] = raised
+        told = Detail(
+            answer=text,
+            context=head.node,
+            budget=budget.pending(instance, thread),
+            redactions=(("answer", secrets),) if secrets else (),
+        )
+        store = instance.store
         with store.index.transaction():
             output = store.put(ANSWER, {"answer": text})
-            detail = store.put(DETAIL, payload)
-            made = Step(history.start_hash, history.prev, USER, output, detail, "human")
+            detail = store.put(DETAIL, told.payload())
+            made = Step(at.history.start_hash, at.history.prev, USER, output, detail, "human")
             node = store.put(STEPNODE, made.payload())
-        after, appended = _append(instance, head, history, node, made)
-        return _outcome(instance, after, outlook(instance, after, appended), USER)
+        after = _append(instance, at, node, made)
+        return _outcome(instance, after, outlook(instance, *after), USER)
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
@@ -162,117 +176,121 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
         return instance.threads.archive(head, KILLED, reason)
 
 
-def _outcome(instance: Instance, head: Head, found: Outlook, role: str | None) -> Outcome:
-    running: set[ThreadId] = set()  # the lock is ours, and gone when this is read
-    return Outcome(
-        workflow_of(head.row),
-        head.thread,
-        head.node,
-        head.archive is not None,
-        status_of(instance, head, running),
-        role,
-        found.problem,
-    )
+def _outcome(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:
+    standing = used_up(instance, at.head, found=found)
+    # The lock is ours, and gone when this is read.
+    status = resting(instance, at.head, standing)
+    detail = instance.threads.detail(at.history.steps[-1].detail) if role is not None else None
+    return Outcome(at, found, status, role, standing, detail.redactions if detail else ())
 
 
-def _append(
-    instance: Instance, head: Head, history: History, node: Hash, made: Step, merge: Oid | None = None
-) -> tuple[Head, History]:
-    """Commits a checked StepNode; returns the new head and the history with it. Where a push from elsewhere
-    has moved the thread meanwhile, the step becomes a thread of its own, and HeadMoved says which."""
-    store = instance.store
-    output = store.get(made.output).payload
-    detail = store.get(made.detail)
-    extraction = detail.payload["extraction"] if is_kind(detail.type, "detail") else ""
-    known = [past.hash for past in history.steps]
+def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid | None = None) -> Position:
+    """Commits a checked StepNode; returns the position after it. Where a push from elsewhere has moved the thread
+    meanwhile, the step becomes a thread of its own, and HeadMoved says which."""
+    thread = at.head.thread
+    output = instance.store.get(made.output).payload
+    detail = instance.threads.detail(made.detail)
+    known = [past.hash for past in at.history.steps]
     try:
-        after = instance.threads.append(head, node, known, merge, extraction)
+        head = instance.threads.append(at.head, node, known, merge, detail.extraction if detail else "")
     except Outrun as outrun:
-        fork = fork_id(head.thread, node)
-        instance.threads.part(head.thread, fork, head.commit, outrun.commit)
+        fork = fork_id(thread, node)
+        instance.threads.part(thread, fork, at.head.commit, outrun.commit)
         raise HeadMoved(
-            f"thread {head.thread} moved on while its step was made; that is kept as thread {fork}",
+            f"thread {thread} moved on while its step was made; that is kept as thread {fork}",
             f"uwf thread show {fork}",
         ) from None
-    if is_kind(detail.type, "detail"):
-        budget.settle(instance, head.thread, detail.payload.get("budget"))
-    context = StepContext(node, made.role, output, made.detail, made.agent)
-    return after, history._replace(head=node, steps=(*history.steps, context))
+    if detail is not None:
+        budget.settle(instance, thread, detail.budget)
+    return at.after(head, StepContext(node, made.role, output, made.detail, made.agent))
 
 
 class _Run:
     """The part of a step that involves an agent."""
 
     def __init__(
-        self,
-        instance: Instance,
-        head: Head,
-        history: History,
-        found: Outlook,
-        on_stderr: Callable[[bytes], None] | None,
+        self, instance: Instance, at: Position, found: Outlook, on_stderr: Callable[[bytes], None] | None
     ) -> None:
         assert found.next is not None
         self._instance = instance
-        self._head = head
-        self._history = history
+        self._at = at
+        self._thread = at.head.thread
         self._role = found.next
         self._found = found
         self._on_stderr = on_stderr
+        self._order: Order | None = None
 
-    def do(self, agent: str | None, cwd: Path | None, lock: int) -> tuple[Head, History]:
+    def do(self, agent: str | None, cwd: Path | None, lock: int) -> Position:
         """Runs the agent, checks and commits what it made; keeps it as an attempt where that fails."""
-        instance, thread = self._instance, self._head.thread
-        made = self._left_behind()
-        if made is None:
-            config = self._resolve(agent)
-            folder = self._folder(cwd)
-            raised = budget.pending(instance, thread) or None
-            asked = self._found.instruction
-            order = Order(self._head.node, self._role, config.alias, asked, config.timeout, raised)
-            instance.runs.order(thread, order)
-            made = self._perform(config, order, folder, lock)
+        instance = self._instance
+        made = self._left_behind() or self._ask(agent, cwd, lock)
         try:
             if made.error is not None:
                 raise made.error
             assert made.step is not None
-            step, merge = accept(instance, self._head, self._history, self._role, made.step)
-            result = _append(instance, self._head, self._history, made.step, step, merge)
-        except AgentFailed as error:
-            self._keep(made, error)
-            instance.runs.clear(thread)
-            # What is said of it ends up in logs, as what is kept ends up on forges.
-            redact = instance.redactor.text
-            error.message, error.hint = redact(error.message)[0], redact(error.hint)[0]
-            raise
-        except NotFound as error:
-            failure = AgentFailed(
-                f"{made.agent}: {error.message}", "an agent must store all that it refers to"
-            )
-            self._keep(made, failure)
-            instance.runs.clear(thread)
-            raise failure from None
+            step, merge = accept(instance, self._at, self._role, made.step, self._order)
+            after = _append(instance, self._at, made.step, step, merge)
+        except (AgentFailed, NotFound) as error:
+            raise self._failed(made, error) from None
         except (Busy, SigningFailed, StoreUnwritable):
             self._leave_behind(made)
             raise
         except BaseException:
-            instance.runs.clear(thread)
+            instance.runs.clear(self._thread)
             raise
-        instance.runs.clear(thread)
-        return result
+        instance.runs.clear(self._thread)
+        return after
 
-    def _resolve(self, override: str | None) -> AgentConfig:
+    def _left_behind(self) -> Made | None:
+        """The finished work of an agent whose engine was killed meanwhile. What it failed at, or was broken off at
+        together with its engine, becomes an attempt, which the agent that is asked now can carry on from."""
+        runs, asked = self._instance.runs, (self._at.head.node, self._role)
+        order = self._order = runs.read_order(self._thread)
+        report = runs.read_report(self._thread)
+        if report is not None and (report.head, report.role) == asked:
+            made = self._from_report(report)
+        elif order is not None and (order.head, order.role) == asked and runs.notes(self._thread):
+            made = Made(error=AgentFailed("the step was broken off"))
+        else:
+            return None
+        if made.error is None:
+            return made
+        self._keep(made, made.error)
+        return None
+
+    def _ask(self, agent: str | None, cwd: Path | None, lock: int) -> Made:
+        """Runs the agent that plays the role, in this process or as a child."""
         from uwf_git.config.read import resolve_agent
 
-        return resolve_agent(
-            self._instance.config, self._history.workflow.name, self._role, override=override
+        instance, history = self._instance, self._at.history
+        config = resolve_agent(instance.config, history.workflow.name, self._role, override=agent)
+        folder = self._folder(cwd)
+        order = Order(
+            self._at.head.node,
+            self._role,
+            config.alias,
+            self._found.instruction,
+            config.timeout,
+            budget.pending(instance, self._thread) or None,
         )
+        instance.runs.order(self._thread, order)
+        self._order = order
+        performer = embedded(config.command)
+        name = _called(performer, config) if performer else Path(config.command).name
+        try:
+            if performer is None:
+                return self._in_child(config, name, folder, lock)
+            return self._in_process(performer, name, config, order, folder)
+        except KeyboardInterrupt:
+            self._keep(Made(agent=name), AgentFailed("interrupted"))
+            raise
 
     def _folder(self, cwd: Path | None) -> Path:
         """The edge's location, else the one given, else the one remembered, else the current one."""
-        folders, thread = self._instance.folders, self._head.thread
+        folders = self._instance.folders
         if cwd is not None:
-            folders.remember(thread, cwd.absolute())
-        base = cwd or folders.recall(thread) or _current_folder()
+            folders.remember(self._thread, cwd.absolute())
+        base = cwd or folders.recall(self._thread) or _current_folder()
         folder = base / self._found.location if self._found.location else base
         if not folder.is_dir():
             raise Invalid(
@@ -280,109 +298,52 @@ class _Run:
             )
         return folder.absolute()
 
-    def _left_behind(self) -> Made | None:
-        """The finished work of an agent whose engine was killed meanwhile. What it failed at becomes an
-        attempt, which the agent that is asked now can carry on from."""
-        report = self._instance.runs.read_report(self._head.thread)
-        if report is None or (report.head, report.role) != (self._head.node, self._role):
-            self._broken_off()
-            return None
-        made = self._from_report(report)
-        if made.error is not None:
-            self._keep(made, made.error)
-            return None
-        return made
-
-    def _broken_off(self) -> None:
-        """Keeps the turns of an agent that was ended together with its engine."""
-        thread = self._head.thread
-        order = self._instance.runs.read_order(thread)
-        if order is None or (order.head, order.role) != (self._head.node, self._role):
-            return
-        from uwf_git.kit.record import salvage
-
-        if (found := salvage(self._instance, self._head, order)) is not None:
-            agent, detail = found
-            self._keep(Made(None, None, detail, agent), AgentFailed("the step was broken off"))
-
-    def _leave_behind(self, made: Made) -> None:
-        """Finished work that could not be committed, a full disk or no key to sign with, is reported as that
-        of an agent without its engine: the next step takes it over instead of doing it again."""
-        assert made.step is not None
-        store = self._instance.store
-        stop = frozenset(past.hash for past in self._history.steps) | {self._history.start_hash}
-        with contextlib.suppress(UwfError):
-            nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(made.step, stop)}
-            report = Report(self._head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
-            self._instance.runs.report(self._head.thread, report)
-
-    def _from_report(self, report: Report) -> Made:
-        store = self._instance.store
-        for node, blob in report.nodes.items():
-            oid = Oid(hex=blob)
-            if store.index.node(node) is None and store.repository.has(oid):
-                store.adopt(Hash(node), oid)
-        error = None if report.step else AgentFailed(report.error, report.hint)
-        return Made(report.step, error, report.detail, report.agent)
-
-    def _perform(self, config: AgentConfig, order: Order, folder: Path, lock: int) -> Made:
-        agent = embedded(config.command)
-        if agent is None:
-            return self._in_child(config, folder, lock)
+    def _in_process(self, agent: Agent, name: str, config: AgentConfig, order: Order, folder: Path) -> Made:
         here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
         try:
             os.chdir(folder)
-            node = agent.perform(self._instance, self._head, order, config.args, cwd=folder)
-            return Made(node, agent=agent.called(config.args))
+            node = agent.perform(self._instance, self._at, order, config.args, cwd=folder)
+            return Made(node, agent=name)
         except UwfError as error:
             failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
-            return Made(None, failure, getattr(error, "detail", None), _called(agent, config))
-        except KeyboardInterrupt:
-            self._keep(Made(None, agent=_called(agent, config)), AgentFailed("interrupted"))
-            self._instance.runs.clear(self._head.thread)
-            raise
+            return Made(None, failure, getattr(error, "detail", None), name)
         finally:
             os.fchdir(here)
             os.close(here)
 
-    def _in_child(self, config: AgentConfig, folder: Path, lock: int) -> Made:
+    def _in_child(self, config: AgentConfig, name: str, folder: Path, lock: int) -> Made:
         from uwf_git.processes import run_command
 
-        instance, thread = self._instance, self._head.thread
+        instance = self._instance
         env = {
             **instance.secrets,
             **os.environ,
             **instance.location.environment(),
-            "UWF_THREAD": thread,
+            "UWF_THREAD": self._thread,
             "UWF_ROLE": self._role,
         }
-        log = instance.runs.log(thread)
         try:
             done = run_command(
-                [config.command, *config.args, thread, self._role],
+                [config.command, *config.args, self._thread, self._role],
                 cwd=folder,
                 env=env,
                 timeout=config.timeout,
                 pass_fds=(lock,),
-                stderr_to=log,
+                stderr_to=instance.runs.log(self._thread),
                 on_stderr=self._on_stderr,
             )
         except AgentFailed as error:
-            return Made(None, error, agent=Path(config.command).name)
-        except KeyboardInterrupt:
-            self._keep(Made(None, agent=Path(config.command).name), AgentFailed("interrupted"))
-            instance.runs.clear(thread)
-            raise
-        return self._made(config, done)
+            return Made(None, error, agent=name)
+        return self._made(config, name, done)
 
-    def _made(self, config: AgentConfig, done: Finished) -> Made:
+    def _made(self, config: AgentConfig, agent: str, done: Finished) -> Made:
         """What a finished child comes to: the hash in its last line, or a failure in one line."""
         stdout = done.stdout_tail.decode("utf-8", "replace")
         stderr = done.stderr_tail.decode("utf-8", "replace")
         last = stdout.rstrip().rpartition("\n")[2].strip()
-        report = self._instance.runs.read_report(self._head.thread)
-        detail, agent = None, Path(config.command).name
-        if report is not None and (report.head, report.role) == (self._head.node, self._role):
+        report = self._instance.runs.read_report(self._thread)
+        detail = None
+        if report is not None and (report.head, report.role) == (self._at.head.node, self._role):
             detail, agent = self._from_report(report).detail, report.agent
         tails = (agent, stdout[-SHOWN:], stderr[-SHOWN:])
         name = config.command
@@ -410,26 +371,65 @@ class _Run:
             return Made(Hash(last.upper()), None, detail, *tails)
         return Made(None, error, detail, *tails)
 
+    def _from_report(self, report: Report) -> Made:
+        store = self._instance.store
+        for node, blob in report.nodes.items():
+            oid = Oid(hex=blob)
+            if store.index.node(node) is None and store.repository.has(oid):
+                store.adopt(Hash(node), oid)
+        error = None if report.step else AgentFailed(report.error, report.hint)
+        return Made(report.step, error, report.detail, report.agent)
+
+    def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:
+        """Keeps what failed; returns what to raise, without secrets: it ends up in logs, as what is kept ends up on
+        forges."""
+        if isinstance(error, NotFound):
+            failure = AgentFailed(
+                f"{made.agent}: {error.message}", "an agent must store all that it refers to"
+            )
+        else:
+            failure = error
+        self._keep(made, failure)
+        redact = self._instance.redactor.text
+        failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
+        return failure
+
     def _keep(self, made: Made, error: AgentFailed) -> None:
-        """Records a failed attempt with all there is of it."""
+        """Records a failed attempt with all there is of it. An agent that came to no detail of its own left the turns
+        that it had noted."""
         from uwf_git.kit.record import salvage
 
-        order = self._instance.runs.read_order(self._head.thread)
-        found = salvage(self._instance, self._head, order) if order and not made.detail else None
-        if found is not None:
-            made = made._replace(agent=found[0], detail=found[1])
-        redact = self._instance.redactor.text
+        instance, (head, history), order = self._instance, self._at, self._order
+        agent, detail = made.agent, made.detail
+        if detail is None and order is not None and (noted := salvage(instance, head, order)):
+            agent, detail = noted
+
+        def clean(text: str) -> str:
+            return instance.redactor.text(encodable(text))[0]
+
         attempt = Attempt(
-            self._history.start_hash,
-            self._history.prev,
-            self._role,
-            made.agent,
-            error=redact(_sound(error.message))[0],
-            detail=made.detail,
-            stdout=redact(_sound(made.stdout))[0],
-            stderr=redact(_sound(made.stderr))[0],
+            start=history.start_hash,
+            prev=history.prev,
+            role=self._role,
+            agent=agent,
+            error=clean(error.message),
+            detail=detail,
+            stdout=clean(made.stdout),
+            stderr=clean(made.stderr),
         )
-        self._instance.attempts.record(self._head, attempt)
+        instance.attempts.record(head, attempt)
+        instance.runs.clear(self._thread)
+
+    def _leave_behind(self, made: Made) -> None:
+        """Finished work that could not be committed, a full disk or no key to sign with, is reported as that
+        of an agent without its engine: the next step takes it over instead of doing it again."""
+        assert made.step is not None
+        store, (head, history) = self._instance.store, self._at
+        stop = frozenset(past.hash for past in history.steps) | {history.start_hash}
+        with contextlib.suppress(UwfError):
+            nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(made.step, stop)}
+            report = Report(head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
+            self._instance.runs.report(self._thread, report)
 
 
 def _called(agent: Agent, config: AgentConfig) -> str:
@@ -444,7 +444,3 @@ def _current_folder() -> Path:
         return Path.cwd()
     except OSError:
         raise Invalid("the current folder is gone", "cd to one that exists, or give one with --cwd") from None
-
-
-def _sound(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")

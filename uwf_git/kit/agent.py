@@ -28,7 +28,7 @@ from uwf_git.values.types import STEPNODE
 if TYPE_CHECKING:
     from uwf_git.kit.extract import Ask, Continue
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head, History
+    from uwf_git.store.threads import Head, History, Position
 
 RunFunction = Callable[[Context], "Reply | str"]
 ContinueFunction = Callable[[Context, str, str], "Reply | str"]
@@ -114,7 +114,7 @@ class Agent:
         step: Hash | None = None
         failure: UwfError | None = None
         try:
-            step = self.perform(instance, head, order, args, recorder)
+            step = self.perform(instance, instance.threads.position(head), order, args, recorder)
         except UwfError as error:
             failure = error
         report = Report(
@@ -136,7 +136,7 @@ class Agent:
     def perform(
         self,
         instance: Instance,
-        head: Head,
+        at: Position,
         order: Order,
         args: Sequence[str],
         recorder: Recorder | None = None,
@@ -147,10 +147,11 @@ class Agent:
         from uwf_git.kit.extract import ExtractionFailed, extract
 
         clock = Clock()
+        head = at.head
         name = self.called(args)
         recorder = recorder or Recorder(instance, head.thread, name)
         try:
-            context = self._context(instance, head, order, args, clock, cwd or Path.cwd(), recorder)
+            context = self._context(instance, at, order, args, clock, cwd or Path.cwd(), recorder)
             extraction = extract(
                 self._first(context),
                 context.role,
@@ -183,7 +184,7 @@ class Agent:
     def _context(
         self,
         instance: Instance,
-        head: Head,
+        at: Position,
         order: Order,
         args: Sequence[str],
         clock: Clock,
@@ -191,7 +192,7 @@ class Agent:
         recorder: Recorder,
     ) -> Context:
         name = self.called(args)
-        history = instance.threads.history(head)
+        head, history = at
         role = role_of(history, order.role)
         schema = instance.store.schema(role.schema)
         every = instance.attempts.all(head.thread)

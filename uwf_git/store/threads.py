@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
@@ -24,7 +24,17 @@ from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
-from uwf_git.values.kinds import Start, Step, StepContext, Workflow, parse_start, parse_step, parse_workflow
+from uwf_git.values.kinds import (
+    Detail,
+    Start,
+    Step,
+    StepContext,
+    Workflow,
+    parse_detail,
+    parse_start,
+    parse_step,
+    parse_workflow,
+)
 from uwf_git.values.types import USER, is_kind, start_node
 
 
@@ -58,6 +68,26 @@ class History(NamedTuple):
     def prev(self) -> Hash | None:
         """What the next StepNode's `prev` must be."""
         return self.steps[-1].hash if self.steps else None
+
+
+class Position(NamedTuple):
+    """A head with the history that leads to it, read once: a step is decided on it, made on it and added to it."""
+
+    head: Head
+    history: History
+
+    def after(self, head: Head, step: StepContext) -> Position:
+        """The position one step later, at the head that has that step."""
+        history = self.history._replace(head=step.hash, steps=(*self.history.steps, step))
+        return Position(head, history)
+
+
+class PastStep(NamedTuple):
+    """A StepNode on the way back from a head. `time` is in Unix milliseconds."""
+
+    hash: Hash
+    step: Step
+    time: int
 
 
 class Damaged(NamedTuple):
@@ -197,6 +227,10 @@ class Threads:
 
     # Reading
 
+    def position(self, head: Head) -> Position:
+        """A head with its history. Raises what reading the history raises."""
+        return Position(head, self.history(head))
+
     def history(self, head: Head) -> History:
         """A thread's whole history. Raises StoreDamaged where the chain is broken."""
         return self.history_at(head.thread, head.node)
@@ -204,26 +238,45 @@ class Threads:
     def history_at(self, thread: ThreadId, node: Hash) -> History:
         """The history that leads to a StepNode or StartNode."""
         steps: list[StepContext] = []
-        at: Hash | None = node
         start_hash = node
-        while at is not None:
-            content = self._store.get(at)
-            if is_kind(content.type, "start"):
-                if steps:
-                    raise StoreDamaged(
-                        f"step {steps[-1].hash} names a StartNode as its prev", "see: uwf doctor"
-                    )
-                break
-            if not is_kind(content.type, "step"):
-                raise Invalid(f"node {at} is no step", "see the hashes with: uwf thread steps ID")
-            step = parse_step(content.payload)
-            steps.append(
-                StepContext(at, step.role, self._store.get(step.output).payload, step.detail, step.agent)
-            )
-            at, start_hash = step.prev, step.start
+        for at, step, _ in self.past(node):
+            output = self._store.get(step.output).payload
+            steps.append(StepContext(at, step.role, output, step.detail, step.agent))
+            start_hash = step.start
         start = parse_start(self._store.get(start_hash).payload)
         workflow = parse_workflow(self._store.get(start.workflow).payload)
         return History(thread, node, start_hash, start, start.workflow, workflow, tuple(reversed(steps)))
+
+    def past(self, node: Hash) -> Iterator[PastStep]:
+        """The StepNodes from one back along `prev` to the first, newest first; none for a StartNode. Raises
+        StoreDamaged where a step has a StartNode as its `prev`, Invalid for a node that is no step."""
+        later: Hash | None = None
+        at: Hash | None = node
+        while at is not None:
+            content = self._store.get(at)
+            if is_kind(content.type, "start"):
+                if later is None:
+                    return
+                raise StoreDamaged(f"step {later} names a StartNode as its prev", "see: uwf doctor")
+            if not is_kind(content.type, "step"):
+                raise Invalid(f"node {at} is no step", "see the hashes with: uwf thread steps ID")
+            step = parse_step(content.payload)
+            yield PastStep(at, step, content.timestamp)
+            later, at = at, step.prev
+
+    def commits(self, head: Head) -> Iterator[CommitRow]:
+        """What the commits of a thread record, newest first: its steps, its start, the version it began on."""
+        row = head.row
+        yield row
+        while row.kind in ("step", "start") and row.parent is not None:
+            row = self._store.take_in(Oid(raw=row.parent))
+            yield row
+
+    def detail(self, node: Hash) -> Detail | None:
+        """The Detail that is a node; None for a node of another type, which an agent that doesn't use the kit, or
+        a sub-workflow, may leave in its place."""
+        content = self._store.get(node)
+        return parse_detail(content.payload) if is_kind(content.type, "detail") else None
 
     def answer(self, step: StepContext) -> str:
         """What the agent of a step said, verbatim."""
@@ -338,13 +391,13 @@ class Threads:
             return head
         text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
         tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
-        self._store.take_in_tag(tag)
+        row = self._store.take_in_tag(tag)
         try:
             self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
-        except HeadMoved:
+        except HeadMoved:  # it was archived meanwhile
             return self.head(head.thread)
         self._drop_active(head)
-        return self.head(head.thread)
+        return head._replace(archive=row)
 
     def _drop_active(self, head: Head) -> None:
         """Where this fails the archive wins all the same, and `doctor` tidies up."""

@@ -26,9 +26,10 @@ from uwf_git.values.ids import parse_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
+    from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head
-    from uwf_git.values.ids import Hash, ThreadId
+    from uwf_git.values.ids import ThreadId
 
 FOLDER = click.Path(path_type=Path)
 REMOTE = click.option(
@@ -148,10 +149,9 @@ def run(
     remote: str | None,
 ) -> None:
     """Step until the end, a question or a failure. Prints one line a step."""
-    from uwf_git.engine.budget import raise_if_used_up
-    from uwf_git.engine.status import WAITING, outlook
+    from uwf_git.engine.budget import waiting
+    from uwf_git.engine.status import WAITING
 
-    instance = invocation.instance
     do, found = _stepper(invocation, thread, remote)
     folder = _folder(cwd)
     stderr = _live_stderr(invocation)
@@ -161,11 +161,11 @@ def run(
         if outcome.done:
             return
         if outcome.status == WAITING:
-            head = instance.threads.head(found)
-            asked = outlook(instance, head)
-            if asked.question is None:
-                raise_if_used_up(instance, head)
-            raise Waiting(f"thread {found} asks: {asked.question}", f"uwf thread answer {found} -m TEXT")
+            if outcome.outlook.question is None and outcome.standing is not None:
+                raise waiting(found, outcome.standing)
+            raise Waiting(
+                f"thread {found} asks: {outcome.outlook.question}", f"uwf thread answer {found} -m TEXT"
+            )
     invocation.note(f"stopped after {max_steps} step{'s' * (max_steps > 1)}; uwf thread run {found} goes on")
 
 
@@ -217,7 +217,8 @@ def answer(invocation: Invocation, thread: str, message: str | None, asked_by: s
 def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
     """Make a second thread that shares the first's past. It costs one ref; nothing is copied."""
     from uwf_cli.resolve import find_thread_or_step
-    from uwf_git.values.ids import ThreadId, is_thread_id
+    from uwf_git.git.repository import Oid
+    from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
     if at is not None and from_role is not None:
         raise Usage("--at and --from-role exclude each other", "give one of them")
@@ -225,11 +226,13 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     found = find_thread_or_step(instance, origin)
     thread = ThreadId(found) if is_thread_id(found) else None
     if thread is not None:
-        node, commit = _fork_point(instance, instance.threads.head(thread), at, from_role)
+        row = _fork_point(instance, instance.threads.head(thread), at, from_role)
+        node, commit = row.node, Oid(raw=row.oid)
     elif at is not None or from_role is not None:
         raise Usage(f"{found} is a step, so --at and --from-role mean nothing", "give a thread's id")
     else:
-        node, commit = found, instance.threads.commit_of(found)  # type: ignore[arg-type]
+        node = Hash(found)
+        commit = instance.threads.commit_of(node)
     made = instance.threads.fork(commit)
     folder = instance.folders.recall(thread) if thread else None
     if folder is not None:
@@ -316,44 +319,31 @@ def _stepper(
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
     """Prints where a thread is after a step; for people as one line."""
-    value: dict[str, Any] = outcome._asdict()
-    if outcome.problem is None:
-        del value["problem"]
-    shown = _as_line(invocation.instance, value) if invocation.format == "text" else None
-    if outcome.role is not None and (told := _redactions(invocation.instance, outcome.head)):
-        invocation.warn(told)
-    invocation.emit(value, _line, shown, compact)
-
-
-def _redactions(instance: Instance, step: Hash) -> str:
-    """How many secrets were taken out of a step, and where, in words."""
     from uwf_git.config.secrets import told
-    from uwf_git.values.kinds import parse_step
-    from uwf_git.values.types import is_kind
-
-    detail = instance.store.get(parse_step(instance.store.get(step).payload).detail)
-    return told(detail.payload.get("redactions", 0)) if is_kind(detail.type, "detail") else ""
-
-
-def _as_line(instance: Instance, value: dict[str, Any]) -> dict[str, Any]:
-    """A step's result with what a reader wants besides."""
-    from uwf_git.engine.status import budget_reached, outlook
     from uwf_git.store.layout import summary
-    from uwf_git.values.kinds import parse_step
 
-    head = instance.threads.head(value["thread"])
-    verdict = ""
-    if head.row.kind == "step":
-        made = parse_step(instance.store.get(head.node).payload)
-        verdict = summary(instance.store.get(made.output).payload)
-    following = outlook(instance, head)
-    return {
-        **value,
-        "number": head.row.number,
-        "verdict": verdict,
-        "next": following.next,
-        "question": following.question or budget_reached(instance, head),
+    following = outcome.outlook
+    value: dict[str, Any] = {
+        "workflow": outcome.workflow,
+        "thread": outcome.thread,
+        "head": outcome.head,
+        "done": outcome.done,
+        "status": outcome.status,
+        "role": outcome.role,
     }
+    if following.problem is not None:
+        value["problem"] = following.problem
+    if redactions := told(outcome.redactions):
+        invocation.warn(redactions)
+    steps = outcome.position.history.steps
+    shown = {
+        **value,
+        "number": len(steps),
+        "verdict": summary(steps[-1].output) if steps else "",
+        "next": following.next,
+        "question": following.question or (outcome.standing.reason if outcome.standing else ""),
+    }
+    invocation.emit(value, _line, shown, compact)
 
 
 def _line(value: dict[str, Any]) -> str:
@@ -417,36 +407,27 @@ def _ask(instance: Instance, head: Head) -> str:
     return text
 
 
-def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> Any:
-    """The node and commit of a thread's head, of its step number `at`, or of the one before the last
-    step of a role."""
-    commit, row = head.commit, head.row
+def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> CommitRow:
+    """What is recorded at a thread's head, at its step number `at`, or before the last step of a role."""
     if from_role is not None:
+        rows = instance.threads.commits(head)
         roles = []
-        while row.kind == "step" and row.role != from_role:
-            roles.append(row.role or "")
-            commit, row = _parent(instance, row)
-        if row.kind != "step":
-            from uwf_git.text import nearest
+        for row in rows:
+            if row.kind == "step" and row.role == from_role:
+                return next(rows)
+            if row.kind == "step":
+                roles.append(row.role or "")
+        from uwf_git.text import nearest
 
-            hint = nearest(from_role, sorted(set(roles)))
-            raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)
-        before, row = _parent(instance, row)
-        return row.node, before
-    if at is not None and at > row.number:
+        hint = nearest(from_role, sorted(set(roles)))
+        raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)
+    number = head.row.number if at is None else at
+    if number > head.row.number:
         raise NotFound(
-            f"thread {head.thread} has {row.number} steps, not {at}", f"see: uwf thread steps {head.thread}"
+            f"thread {head.thread} has {head.row.number} steps, not {number}",
+            f"see: uwf thread steps {head.thread}",
         )
-    while at is not None and row.number > at:
-        commit, row = _parent(instance, row)
-    return row.node, commit
-
-
-def _parent(instance: Instance, row: Any) -> tuple[Any, Any]:
-    from uwf_git.git.repository import Oid
-
-    parent = Oid(raw=row.parent)
-    return parent, instance.store.take_in(parent)
+    return next(row for row in instance.threads.commits(head) if row.number == number)
 
 
 def _live_stderr(invocation: Invocation) -> Callable[[bytes], None] | None:

@@ -30,7 +30,7 @@ from uwf_git.kit.extract import failed_with, judge
 
 if TYPE_CHECKING:
     from uwf_git.agents.acp.session import Said, Session, Settings
-    from uwf_git.store.threads import Head
+    from uwf_git.store.threads import Position
     from uwf_git.values.ids import Hash, ThreadId
 
 USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
@@ -203,11 +203,11 @@ def _close(thread: ThreadId) -> None:
 class _AcpAgent(Agent):
     """Ends the live session with the step."""
 
-    def perform(self, instance: Any, head: Head, *args: Any, **more: Any) -> Hash:
+    def perform(self, instance: Any, at: Position, *args: Any, **more: Any) -> Hash:
         try:
-            return super().perform(instance, head, *args, **more)
+            return super().perform(instance, at, *args, **more)
         finally:
-            _close(head.thread)
+            _close(at.head.thread)
 
 
 def named(options: Options) -> str:
