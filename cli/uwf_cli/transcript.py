@@ -8,7 +8,7 @@ from uwf_cli.output import as_json, iso
 from uwf_git.errors import NotFound
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import StepContext, parse_step
+from uwf_git.values.kinds import StepContext, parse_detail, parse_step
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
@@ -163,7 +163,8 @@ def _detail(instance: Instance, node: Hash) -> dict[str, Any]:
     detail = instance.store.get(node)
     how: Any = detail.payload
     if is_kind(detail.type, "detail"):
-        how = {**how, "turns": instance.threads.turns(how)}
+        turns = map(instance.store.get, parse_detail(how).turns)
+        how = {**how, "turns": [turn.payload for turn in turns if is_kind(turn.type, "turn")]}
     return {"hash": node, "value": how}
 
 

@@ -28,7 +28,8 @@ from uwf_git.engine.step import answer
 from uwf_git.engine.step import step as do_step
 from uwf_git.errors import AgentFailed, Usage, Waiting
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import Step
+from uwf_git.values.kinds import Detail, Step
+from uwf_git.values.kinds import Usage as Tokens
 from uwf_git.values.types import STEPNODE
 
 Config = Callable[[str], Path]
@@ -50,7 +51,7 @@ def test_the_tightest_limit_counts_and_a_raised_one_before_all() -> None:
 
 
 def test_a_limit_is_reached_when_all_of_it_is_used() -> None:
-    run = {"usage": usage(70, 30), "model": "m", "durationMs": 60_000}
+    run = Detail("", usage=Tokens(70, 30), model="m", duration_ms=60_000)
     used = use(together([spent(run, [], False), spent(run, [], True)]), {"m": Price(0, 10_000)})
     assert used == {"maxSteps": 1, "maxTokens": 200, "maxCost": pytest.approx(0.6), "maxWallTime": 120}
     for key, value in used.items():

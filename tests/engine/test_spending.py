@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -30,14 +31,27 @@ from uwf_git.engine.spending import (
     tokens_of,
 )
 from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import Detail, Usage, parse_turn
 
 
-def told(total: Any, turns: list[dict[str, Any]], model: str | None = "m", **more: Any) -> dict[str, Any]:
+def run_of(
+    total: Any,
+    turns: Sequence[dict[str, Any]] = (),
+    model: str | None = "m",
+    ms: int = 0,
+    cost: float | None = None,
+    attempt: bool = False,
+) -> Spent:
+    """What a run with such a detail and such turns spent."""
+    detail = Detail("", usage=Usage(**total) if total else None, model=model, duration_ms=ms, cost=cost)
+    return spent(detail, map(parse_turn, turns), attempt)
+
+
+def told(total: Any, turns: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What a run comes to, by model: (input, output, reported cost)."""
-    detail = {"usage": total, "model": model, "durationMs": 1500, **more}
     return {
         line.model: (line.tokens.input, line.tokens.output, line.reported)
-        for line in spent(detail, turns, attempt=False).lines
+        for line in run_of(total, turns).lines
     }
 
 
@@ -68,21 +82,21 @@ def test_what_extraction_took_is_its_own_models() -> None:
 def test_zeros_are_no_count_and_neither_is_nothing() -> None:
     assert told(usage(0, 0), [assistant(0, 0)]) == {}
     assert told(None, []) == {}
-    run = spent({"usage": None, "model": "m", "durationMs": 1500}, [], attempt=False)
+    run = run_of(None, ms=1500)
     assert (run.unmetered, run.seconds, tokens_of(run)) == (1, 1.5, None)
     assert money(run, {"m": Price(1, 1)}) == Money(None, 0)
     assert spent(None, [], attempt=True) == Spent(attempts=1, unmetered=1)
 
 
 def test_a_price_goes_before_what_the_agent_reported_and_either_before_unknown() -> None:
-    run = spent({"usage": usage(1_000_000, 100_000, 400_000), "model": "m", "durationMs": 0}, [], False)
+    run = run_of(usage(1_000_000, 100_000, 400_000))
     assert money(run, {"m": Price(2.5, 10, 1.25)}) == Money(0.6 * 2.5 + 0.4 * 1.25 + 1.0, 0)
     assert money(run, {"m": Price(2.5, 10)}) == Money(3.5, 0)
     assert money(run, {}) == Money(None, 1_100_000)
-    detail = {"usage": usage(100, 10), "model": "m", "durationMs": 0, "cost": 0.25}
-    assert money(spent(detail, [], False), {}) == Money(0.25, 0)
-    assert money(spent(detail, [], False), {"m": Price(0, 0)}) == Money(0, 0)
-    assert money(spent({**detail, "usage": None}, [], False), {"m": Price(1, 1)}) == Money(0.25, 0)
+    reporting = run_of(usage(100, 10), cost=0.25)
+    assert money(reporting, {}) == Money(0.25, 0)
+    assert money(reporting, {"m": Price(0, 0)}) == Money(0, 0)
+    assert money(run_of(None, cost=0.25), {"m": Price(1, 1)}) == Money(0.25, 0)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +113,7 @@ runs_of_any_kind = st.lists(
     st.builds(
         lambda thread, number, role, model, cost, total, time, failed: Run(
             f"{thread}{number}{time}", thread, "w", number, role, "a", time,
-            spent({"usage": total, "model": model, "durationMs": number, "cost": cost},
-                  [assistant(3, 2, "b")] if number % 2 else [], failed),
+            run_of(total, [assistant(3, 2, "b")] if number % 2 else [], model, number, cost, failed),
         ),
         st.sampled_from("TU"), st.integers(1, 3), st.sampled_from("rs"), st.sampled_from(["a", "b", None]),
         st.sampled_from([None, 0.5]), st.sampled_from([None, usage(9, 4, 2)]), st.integers(0, 200_000), st.booleans(),

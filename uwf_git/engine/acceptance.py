@@ -51,17 +51,16 @@ def accept(
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
     """Raises AgentFailed where a step's detail says what isn't so, which `verify` would find, or raises a
     budget by itself: only a human may."""
-    detail = instance.store.get(made.detail)
-    if not is_kind(detail.type, "detail"):
+    detail = instance.threads.detail(made.detail)
+    if detail is None:
         return
-    said = detail.payload
-    if said.get("budget") and (order is None or said["budget"] != order.budget):
+    if detail.budget and (order is None or detail.budget != order.budget):
         raise AgentFailed(f"step {node} raises its own budget", "only uwf thread budget may do that")
-    if said["context"] not in (None, head.node):
+    if detail.context not in (None, head.node):
         raise AgentFailed(
-            f"step {node} was made on {said['context']}, as its detail says, and the head is {head.node}"
+            f"step {node} was made on {detail.context}, as its detail says, and the head is {head.node}"
         )
-    for turn in said["turns"]:
+    for turn in detail.turns:
         if not is_kind(instance.store.get(turn).type, "turn"):
             raise AgentFailed(f"step {node} names node {turn} as a turn, which is none")
 

@@ -1,15 +1,12 @@
 """Budgets: how much of steps, tokens, money and agents' time a thread may use before it waits for a human.
 
-A thread may have limits of its own, its workflow others, the user's configuration more: the tightest counts.
-What a human raised stands in the detail of the step that was made next, and goes before what the thread and its
-workflow say wherever the thread goes. It goes before the configuration of the machine where it was raised, and of no
-other.
+A thread may have limits of its own, its workflow others, the user's configuration more: the tightest counts. A human
+may raise them. What was raised waits in `<git dir>/uwf/budgets/<ULID>.json` for the next step, whose detail records it.
+From there on it goes before the limits of the thread and its workflow wherever the thread goes, and before those of
+the configuration on the machine where it was raised.
 
-What the threads of a store have spent, read from their details, and whether their budgets allow more.
-
-The sum up to a head never changes, so the index keeps it, and a further step costs that step alone. A limit
-that a human raises is kept in `<git dir>/uwf/budgets/<ULID>.json` until the next step records it, and after that as
-one that was raised on this machine.
+What a thread has used is the sum over its steps, those of its sub-workflows, and its failed attempts. The sum up to a
+head never changes, so the index keeps it, and a further step costs that step alone.
 """
 
 from __future__ import annotations
@@ -23,14 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.engine import spending
-from uwf_git.engine.spending import Line, Run, Spent, Tokens, money, together, tokens_of
+from uwf_git.engine.spending import DEEPEST, Line, Run, Spent, Tokens, money, together, tokens_of
 from uwf_git.errors import Usage, UwfError, Waiting
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import write_private
-from uwf_git.store.threads import Head
+from uwf_git.store.threads import Head, PastStep
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Step, parse_start, parse_step
+from uwf_git.values.kinds import parse_start
 from uwf_git.values.types import LIMITED_START, LIMITED_WORKFLOW, USER, is_kind
 
 if TYPE_CHECKING:
@@ -47,12 +44,23 @@ OPTIONS = {
 CONFIG = "config.yaml"
 """How the names of those sources of limits begin that are the user's own."""
 
+_RAISED = "raised"
+"""The source of a limit that a human raised."""
+
+_RECORDED = "recorded"
+"""In the file of what was raised: those limits that a step has recorded."""
+
+_BY_OTHERS = "uwf-workflow"
+"""The agent whose details tell what failed in another thread. That thread's steps tell the rest."""
+
 _WANTED = {
     "maxSteps": "a number of steps, such as 50",
     "maxTokens": "a number of tokens, such as 2000000",
     "maxCost": "an amount of US dollars, such as 2.50",
     "maxWallTime": "seconds or a duration, such as 90s or 2h",
 }
+
+# Limits
 
 
 class Limit(NamedTuple):
@@ -75,7 +83,7 @@ def limits(
     for source, given in sources:
         over = (here or {}) if source.startswith(CONFIG) else raised
         for key, value in given.items():
-            limit = Limit(key, over[key], "raised") if key in over else Limit(key, value, source)
+            limit = Limit(key, over[key], _RAISED) if key in over else Limit(key, value, source)
             if key in LIMITS and (key not in found or limit.value < found[key].value):
                 found[key] = limit
     return {key: found[key] for key in LIMITS if key in found}
@@ -97,65 +105,7 @@ def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | Non
     return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
 
 
-def amount(key: str, value: float) -> str:
-    """An amount as people read it: "12 steps", "2,000,000 tokens", "$1.50", "1h 30m"."""
-    if key == "maxCost":
-        return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
-    if key == "maxWallTime":
-        return duration(value)
-    unit = "step" if key == "maxSteps" else "token"
-    return f"{int(value):,} {unit}{'s' * (value != 1)}"
-
-
-def share(key: str, used: float, most: float) -> str:
-    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"."""
-    before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
-    return f"{before} of {amount(key, most)}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people read them: "0.4s", "12s", "3m 20s", "1h 30m"."""
-    if seconds < 60:
-        return f"{seconds:.1f}s" if seconds % 1 and seconds < 10 else f"{round(seconds)}s"
-    whole = round(seconds)
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60}s" if whole % 60 else f"{whole // 60}m"
-    return f"{whole // 3600}h {whole % 3600 // 60}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
-
-
-def more(limit: Limit, used: float) -> str:
-    """The option that gives as much again, or as much as is used where that is more."""
-    wanted = max(limit.value, used)
-    value = f"{wanted:.6g}" if wanted < 1e6 else str(math.ceil(wanted))
-    return f"{OPTIONS[limit.key]} +{value}{'s' if limit.key == 'maxWallTime' else ''}"
-
-
-def parse_option(key: str, text: str, held: Mapping[str, Limit] | None = None) -> float:
-    """The limit that an option gives. With `held`, `+N` adds to the one that holds. Raises Usage."""
-    plus = text.startswith("+") and held is not None
-    value = parse_limit(key, _number(key, text[1:] if plus else text))
-    if value is None:
-        raise Usage(f"{OPTIONS[key]} {text!r} is no limit", f"give {_WANTED[key]}")
-    if not plus:
-        return value
-    assert held is not None
-    if key not in held:
-        raise Usage(f"there is no {key} to add to", f"give the whole limit: {OPTIONS[key]} {text[1:]}")
-    return held[key].value + value
-
-
-def _number(key: str, text: str) -> float | str:
-    if key == "maxWallTime" and not text.replace(".", "", 1).isdigit():
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-_DEEPEST = 32  # sub-workflows within sub-workflows
-_RECORDED = "recorded"
-_BY_OTHERS = "uwf-workflow"  # its details tell what failed in another thread, whose steps tell the rest
+# What was spent
 
 
 class Account(NamedTuple):
@@ -165,44 +115,18 @@ class Account(NamedTuple):
     raised: Mapping[str, tuple[float, Hash]]
 
 
-class Standing(NamedTuple):
-    """A thread's budget: what holds, what is used, and the limit that was reached, if one was."""
-
-    limits: Mapping[str, Limit]
-    used: Mapping[str, float]
-    reached: Limit | None
-
-    @property
-    def reason(self) -> str:
-        """What is used up, in words; "" where nothing is."""
-        limit = self.reached
-        if limit is None:
-            return ""
-        used = share(limit.key, self.used[limit.key], limit.value)
-        if limit.source == "raised":
-            source = "raised before"
-        elif limit.source.startswith(CONFIG):
-            source = f"set by {limit.source}"
-        else:
-            source = f"set by its {limit.source}"
-        return f"{limit.key} is used up, {used} ({source})"
-
-
-# Reading runs
-
-
 def runs(instance: Instance, head: Head) -> list[Run]:
     """A thread's steps and failed attempts, oldest first. Raises what reading them raises."""
     found: list[Run] = []
     numbers: dict[Hash | None, int] = {None: 1}
     workflow = head.row.name or ""
-    for number, (node, step, when) in enumerate(_chain(instance, head.node), 1):
+    for number, (node, step, time) in enumerate(_steps_to(instance, head.node), 1):
         numbers[node] = number + 1
         if step.role != USER:
-            spent = _of_detail(instance, step.detail, step.agent, attempt=False)
-            found.append(Run(node, head.thread, workflow, number, step.role, step.agent, when, spent))
+            spent = _spent(instance, step.detail, step.agent)
+            found.append(Run(node, head.thread, workflow, number, step.role, step.agent, time // 1000, spent))
     for each in instance.attempts.all(head.thread):
-        spent = _of_detail(instance, each.detail, each.agent, attempt=True)
+        spent = _spent(instance, each.detail, each.agent, attempt=True)
         number = numbers.get(each.prev, 0)
         name = f"{each.hash} {each.number}"  # what failed twice in the same way is one node
         found.append(Run(name, head.thread, workflow, number, each.role, each.agent, each.time, spent))
@@ -212,103 +136,93 @@ def runs(instance: Instance, head: Head) -> list[Run]:
 def nested(instance: Instance, head: Head) -> list[Run]:
     """The steps of the sub-workflows that did steps of a thread, each as a part of that step."""
     found: list[Run] = []
-    for number, (_, step, _) in enumerate(_chain(instance, head.node), 1):
-        if is_kind(instance.store.get(step.detail).type, "step"):
+    for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
+        if _is_child(instance, step.detail):
             found += _nested(instance, step.detail, head.thread, number, step.role, 0)
     return found
 
 
 def _nested(instance: Instance, last: Hash, thread: str, number: int, role: str, depth: int) -> Iterator[Run]:
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         return
     workflow = ""
-    for node, step, when in _chain(instance, last):
+    for node, step, time in _steps_to(instance, last):
         if not workflow:
             start = parse_start(instance.store.get(step.start).payload)
-            workflow = instance.store.get(start.workflow).payload["name"]
+            workflow = instance.registry.workflow(start.workflow).name
         if step.role == USER:
             continue
-        if is_kind(instance.store.get(step.detail).type, "step"):
+        if _is_child(instance, step.detail):
             yield from _nested(instance, step.detail, thread, number, role, depth + 1)
             continue
-        spent = _of_detail(instance, step.detail, step.agent, attempt=False)._replace(steps=0)
-        yield Run(node, thread, workflow, number, role, step.agent, when, spent)
+        spent = _spent(instance, step.detail, step.agent)._replace(steps=0)
+        yield Run(node, thread, workflow, number, role, step.agent, time // 1000, spent)
 
 
-def _chain(instance: Instance, node: Hash) -> list[tuple[Hash, Step, int]]:
-    """The steps that lead to a StepNode, oldest first, with their times in Unix seconds."""
-    found: list[tuple[Hash, Step, int]] = []
-    at: Hash | None = node
-    while at is not None:
-        content = instance.store.get(at)
-        if not is_kind(content.type, "step"):
-            break
-        step = parse_step(content.payload)
-        found.append((at, step, content.timestamp // 1000))
-        at = step.prev
-    return found[::-1]
+def _steps_to(instance: Instance, node: Hash) -> list[PastStep]:
+    """The steps that lead to a node, oldest first."""
+    return list(instance.threads.past(node))[::-1]
 
 
-def _of_detail(instance: Instance, detail: Hash | None, agent: str, attempt: bool) -> Spent:
-    content = instance.store.get(detail) if detail else None
-    if content is not None and is_kind(content.type, "step"):
+def _is_child(instance: Instance, detail: Hash) -> bool:
+    """Whether a step was done by a sub-workflow: its detail is then the last step of that one's thread."""
+    return is_kind(instance.store.get(detail).type, "step")
+
+
+def _spent(instance: Instance, node: Hash | None, agent: str, attempt: bool = False) -> Spent:
+    """What one step or failed attempt spent itself, by its detail. The steps of a sub-workflow are not in it."""
+    if node is not None and _is_child(instance, node):
         return Spent(steps=int(not attempt), attempts=int(attempt))
-    if content is None or not is_kind(content.type, "detail"):
-        return spending.spent(None, (), attempt)
-    turns = instance.threads.turns(content.payload)
-    spent = spending.spent(content.payload, turns, attempt)
-    return spent._replace(seconds=0.0, unmetered=0) if agent == _BY_OTHERS else spent
-
-
-# Sums, remembered
+    detail = instance.threads.detail(node) if node else None
+    spent = spending.spent(detail, instance.threads.turns(detail) if detail else (), attempt)
+    return spent._replace(seconds=0.0, unmetered=0) if detail and agent == _BY_OTHERS else spent
 
 
 def account(instance: Instance, head: Head) -> Account:
     """What a thread has spent, its failed attempts and its sub-workflows included."""
     steps = _account_at(instance, head.node, 0)
-    tries = _attempts_spent(instance, head.thread)
-    return Account(together((steps.spent, tries)), steps.raised)
+    return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
 
 
 def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
-    index, store = instance.store.index, instance.store
-    chain: list[tuple[Hash, Step]] = []
-    known: Account | None = None
-    at: Hash | None = node
-    while at is not None and (known := _read(index.spent(at))) is None:
-        content = store.get(at)
-        if not is_kind(content.type, "step"):
+    """What the steps that lead to a node have spent; remembered from now on."""
+    index = instance.store.index
+    known = _read(index.spent(node))
+    if known is not None:
+        return known
+    newer: list[PastStep] = []
+    for past in instance.threads.past(node):
+        if (known := _read(index.spent(past.hash))) is not None:
             break
-        step = parse_step(content.payload)
-        chain.append((at, step))
-        at = step.prev
-    raised = dict(known.raised) if known else {}
+        newer.append(past)
     parts = [known.spent] if known else []
-    for hash_, step in reversed(chain):
-        detail = store.get(step.detail)
-        if is_kind(detail.type, "step"):
-            if depth < _DEEPEST:
+    raised = dict(known.raised) if known else {}
+    for hash_, step, _ in reversed(newer):
+        if _is_child(instance, step.detail):
+            if depth < DEEPEST:
                 parts.append(_account_at(instance, step.detail, depth + 1).spent._replace(steps=1))
-        elif step.role != USER:
-            parts.append(_of_detail(instance, step.detail, step.agent, attempt=False))
-        if is_kind(detail.type, "detail"):
-            for key, value in (detail.payload.get("budget") or {}).items():
-                raised[key] = value, hash_
+            continue
+        if step.role != USER:
+            parts.append(_spent(instance, step.detail, step.agent))
+        detail = instance.threads.detail(step.detail)
+        if detail is not None and detail.budget:
+            raised.update({key: (value, hash_) for key, value in detail.budget.items()})
     found = Account(together(parts), raised)
-    if chain:
+    if newer:
         index.set_spent(node, _written(found))
     return found
 
 
-def _attempts_spent(instance: Instance, thread: ThreadId) -> Spent:
+def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Spent:
     tip = instance.attempts.tip(thread)
     if tip is None:
         return Spent()
-    if (known := _read(instance.store.index.spent(str(tip)))) is not None:
+    index = instance.store.index
+    if (known := _read(index.spent(str(tip)))) is not None:
         return known.spent
     every = instance.attempts.all(thread)
-    spent = together(_of_detail(instance, each.detail, each.agent, attempt=True) for each in every)
-    instance.store.index.set_spent(str(tip), _written(Account(spent, {})))
+    spent = together(_spent(instance, each.detail, each.agent, attempt=True) for each in every)
+    index.set_spent(str(tip), _written(Account(spent, {})))
     return spent
 
 
@@ -330,7 +244,30 @@ def _read(text: str | None) -> Account | None:
     )
 
 
-# Budgets
+# Where a thread stands
+
+
+class Standing(NamedTuple):
+    """A thread's budget: what holds, what is used, and the limit that was reached, if one was."""
+
+    limits: Mapping[str, Limit]
+    used: Mapping[str, float]
+    reached: Limit | None
+
+    @property
+    def reason(self) -> str:
+        """What is used up, in words; "" where nothing is."""
+        limit = self.reached
+        if limit is None:
+            return ""
+        used = share(limit.key, self.used[limit.key], limit.value)
+        if limit.source == _RAISED:
+            source = "raised before"
+        elif limit.source.startswith(CONFIG):
+            source = f"set by {limit.source}"
+        else:
+            source = f"set by its {limit.source}"
+        return f"{limit.key} is used up, {used} ({source})"
 
 
 class Budgets:
@@ -357,14 +294,14 @@ class Budgets:
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         """Who sets limits for a thread, and which."""
-        name = head.row.name or ""
-        found = [
-            (CONFIG, self._configured.get("", {})),
-            (f"{CONFIG} for {name}", self._configured.get(name, {}) if name else {}),
-        ]
-        for what, node in (("workflow", head.row.workflow), ("thread", head.row.start)):
-            if node is not None and node in self._limited:
-                found.append((what, self._instance.store.get(node).payload.get("budget") or {}))
+        name, row = head.row.name or "", head.row
+        found = [(CONFIG, self._configured.get("", {}))]
+        if name:
+            found.append((f"{CONFIG} for {name}", self._configured.get(name, {})))
+        if row.workflow in self._limited:
+            found.append(("workflow", self._instance.registry.workflow(row.workflow).budget or {}))
+        if row.start in self._limited:
+            found.append(("thread", parse_start(self._instance.store.get(row.start).payload).budget or {}))
         return [(source, given) for source, given in found if given]
 
     def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
@@ -429,7 +366,7 @@ def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float],
 def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
     """Raises limits: the next step records them."""
     fresh, recorded = raised_here(instance, thread)
-    _keep(instance, thread, {**fresh, **given}, recorded)
+    _write(instance, thread, {**fresh, **given}, recorded)
 
 
 def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] | None) -> None:
@@ -439,10 +376,10 @@ def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] |
     fresh, before = raised_here(instance, thread)
     left = {key: value for key, value in fresh.items() if recorded.get(key) != value}
     settled = {key: value for key, value in fresh.items() if key not in left}
-    _keep(instance, thread, left, {**before, **settled})
+    _write(instance, thread, left, {**before, **settled})
 
 
-def _keep(
+def _write(
     instance: Instance, thread: ThreadId, fresh: Mapping[str, float], recorded: Mapping[str, float]
 ) -> None:
     path = _file(instance, thread)
@@ -468,3 +405,62 @@ def _amounts(value: Any) -> dict[str, float]:
 
 def _is_amount(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+
+
+# Words
+
+
+def amount(key: str, value: float) -> str:
+    """An amount as people read it: "12 steps", "2,000,000 tokens", "$1.50", "1h 30m"."""
+    if key == "maxCost":
+        return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
+    if key == "maxWallTime":
+        return duration(value)
+    unit = "step" if key == "maxSteps" else "token"
+    return f"{int(value):,} {unit}{'s' * (value != 1)}"
+
+
+def share(key: str, used: float, most: float) -> str:
+    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"."""
+    before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
+    return f"{before} of {amount(key, most)}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people read them: "0.4s", "12s", "3m 20s", "1h 30m"."""
+    if seconds < 60:
+        return f"{seconds:.1f}s" if seconds % 1 and seconds < 10 else f"{round(seconds)}s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60}s" if whole % 60 else f"{whole // 60}m"
+    return f"{whole // 3600}h {whole % 3600 // 60}m" if whole % 3600 >= 60 else f"{whole // 3600}h"
+
+
+def more(limit: Limit, used: float) -> str:
+    """The option that gives as much again, or as much as is used where that is more."""
+    wanted = max(limit.value, used)
+    value = f"{wanted:.6g}" if wanted < 1e6 else str(math.ceil(wanted))
+    return f"{OPTIONS[limit.key]} +{value}{'s' if limit.key == 'maxWallTime' else ''}"
+
+
+def parse_option(key: str, text: str, held: Mapping[str, Limit] | None = None) -> float:
+    """The limit that an option gives. With `held`, `+N` adds to the one that holds. Raises Usage."""
+    plus = text.startswith("+") and held is not None
+    value = parse_limit(key, _number(key, text[1:] if plus else text))
+    if value is None:
+        raise Usage(f"{OPTIONS[key]} {text!r} is no limit", f"give {_WANTED[key]}")
+    if not plus:
+        return value
+    assert held is not None
+    if key not in held:
+        raise Usage(f"there is no {key} to add to", f"give the whole limit: {OPTIONS[key]} {text[1:]}")
+    return held[key].value + value
+
+
+def _number(key: str, text: str) -> float | str:
+    if key == "maxWallTime" and not text.replace(".", "", 1).isdigit():
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -11,17 +11,21 @@ reported. Sums are kept without prices, so that they stay right when those chang
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
+    from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 UNKNOWN = ""
 """The model of tokens that nobody gave a model for."""
 
 EXTRACT = "extract"
 """The tool whose turns hold what a model read out of an answer."""
+
+DEEPEST = 32
+"""How many sub-workflows within each other are looked into."""
 
 _DATED = r"[-@:]([0-9]{4}-?[0-9]{2}-?[0-9]{2}|[0-9]{3,6}|latest|preview)$"
 
@@ -76,28 +80,28 @@ class Run(NamedTuple):
     spent: Spent
 
 
-def spent(detail: Mapping[str, Any] | None, turns: Sequence[Mapping[str, Any]], attempt: bool) -> Spent:
-    """What one run spent: the payload of its Detail, None where there is none, and of its turns."""
+def spent(detail: Detail | None, turns: Iterable[TurnRecord], attempt: bool) -> Spent:
+    """What one run spent, by its detail, None where there is none, and the turns that this names."""
     once = Spent(steps=int(not attempt), attempts=int(attempt))
     if detail is None:
         return once._replace(unmetered=1)
     lines = _lines(detail, turns)
-    return once._replace(seconds=detail["durationMs"] / 1000, unmetered=int(not lines), lines=lines)
+    return once._replace(seconds=detail.duration_ms / 1000, unmetered=int(not lines), lines=lines)
 
 
-def _lines(detail: Mapping[str, Any], turns: Sequence[Mapping[str, Any]]) -> tuple[Line, ...]:
+def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
     extracted: dict[str, Tokens] = {}
     told: dict[str, Tokens] = {}
+    model = detail.model or UNKNOWN
     for turn in turns:
-        if (tokens := tokens_in(turn.get("usage"))) is None:
+        if (tokens := tokens_in(turn.usage)) is None:
             continue
-        if turn.get("tool") == EXTRACT:
-            _add(extracted, _model_of(turn.get("arguments")), tokens)
+        if turn.tool == EXTRACT:
+            _add(extracted, extracting_model(turn) or UNKNOWN, tokens)
         else:
-            _add(told, turn.get("model") or detail["model"] or UNKNOWN, tokens)
-    model = detail["model"] or UNKNOWN
-    own = _reconciled(told, extracted, tokens_in(detail["usage"]), model)
-    reported = detail.get("cost")
+            _add(told, turn.model or model, tokens)
+    own = _reconciled(told, extracted, tokens_in(detail.usage), model)
+    reported = detail.cost
     whole = _sum(own.values()).total
     lines = [
         Line(model, tokens, None if reported is None else reported * tokens.total / whole)
@@ -123,16 +127,17 @@ def _reconciled(
     return told
 
 
-def tokens_in(usage: Any) -> Tokens | None:
+def tokens_in(usage: Usage | None) -> Tokens | None:
     """A usage's tokens; None where it has none, also where it is all zeros: no model answers for nothing."""
-    if not usage:
+    if usage is None:
         return None
-    found = Tokens(usage["input"], usage["output"], min(usage.get("cached", 0), usage["input"]))
+    found = Tokens(usage.input, usage.output, min(usage.cached, usage.input))
     return found if found.total else None
 
 
-def _model_of(arguments: Any) -> str:
-    return (arguments.get("model") if isinstance(arguments, dict) else None) or UNKNOWN
+def extracting_model(turn: TurnRecord) -> str | None:
+    """The model that read an output out of an answer, as the turn of EXTRACT names it."""
+    return turn.arguments.get("model") if isinstance(turn.arguments, dict) else None
 
 
 def _add(to: dict[str, Tokens], model: str, tokens: Tokens) -> None:

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.engine import spending
-from uwf_git.engine.spending import EXTRACT, Tokens
+from uwf_git.engine.spending import DEEPEST, EXTRACT, Tokens
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Workflow, parse_start, parse_step, parse_workflow
+from uwf_git.values.kinds import Detail, TurnRecord, Workflow, parse_start, parse_step
 from uwf_git.values.types import USER, is_kind
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
@@ -33,7 +33,6 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
 _MS = 1_000_000  # nanoseconds
-_DEEPEST = 32
 
 _PROVIDERS = (
     ("claude", "anthropic"), ("gpt", "openai"), ("chatgpt", "openai"), ("o1", "openai"), ("o3", "openai"),
@@ -130,17 +129,13 @@ class _Reader:
         workflow = self._workflow(last)
         children = list(besides)
         events: list[tuple[int, str, Mapping[str, Any]]] = []
-        at: Hash | None = last
-        number = 0
-        start = last
-        while at is not None and is_kind((node := self._store.get(at)).type, "step"):
-            step = parse_step(node.payload)
-            number += 1
+        steps = list(self._instance.threads.past(last))
+        for at, step, when in steps:
             if step.role == USER:
-                events.append((node.timestamp * _MS, "uwf.answer", {"uwf.step": at}))
+                events.append((when * _MS, "uwf.answer", {"uwf.step": at}))
             else:
                 children.append(self._agent(workflow, at, step.role, step.agent, step.detail, None, depth))
-            at, start = step.prev, step.start
+        start = steps[-1].step.start if steps else last
         node = self._store.get(start)
         attributes = {
             "gen_ai.operation.name": "invoke_workflow",
@@ -148,7 +143,7 @@ class _Reader:
             "gen_ai.conversation.id": thread or None,
             "uwf.thread": thread or None,
             "uwf.start": start,
-            "uwf.steps": number,
+            "uwf.steps": len(steps),
         }
         if self._content:
             attributes["gen_ai.input.messages"] = _messages("user", parse_start(node.payload).prompt)
@@ -163,7 +158,7 @@ class _Reader:
     def _workflow(self, node: Hash) -> Workflow:
         content = self._store.get(node)
         start = parse_step(content.payload).start if is_kind(content.type, "step") else node
-        return parse_workflow(self._store.get(parse_start(self._store.get(start).payload).workflow).payload)
+        return self._instance.registry.workflow(parse_start(self._store.get(start).payload).workflow)
 
     def _agent(
         self,
@@ -185,85 +180,80 @@ class _Reader:
             "uwf.step" if error is None else "uwf.attempt": node,
             "error.type": None if error is None else "agent_failed",
         }
-        content = self._store.get(detail) if detail else None
         begin, children = end, ()  # type: int, tuple[Span, ...]
-        if content is not None and is_kind(content.type, "detail"):
-            begin = end - content.payload["durationMs"] * _MS
-            turns = self._instance.threads.turns(content.payload)
-            attributes |= _detail(content.payload, turns)
+        if detail is not None and is_kind(self._store.get(detail).type, "step"):
+            if depth < DEEPEST:
+                child = self._run(detail, "", (), depth + 1)
+                begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
+        elif detail is not None and (told := self._instance.threads.detail(detail)) is not None:
+            begin = end - told.duration_ms * _MS
+            turns = self._instance.threads.turns(told)
+            attributes |= _detail(told, turns)
             if self._content:
-                attributes["gen_ai.output.messages"] = _messages("assistant", content.payload["answer"])
-            children = self._turns(content.payload, turns, begin, end)
-        elif content is not None and is_kind(content.type, "step") and detail and depth < _DEEPEST:
-            child = self._run(detail, "", (), depth + 1)
-            begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
+                attributes["gen_ai.output.messages"] = _messages("assistant", told.answer)
+            children = self._turns(told.model, turns, begin, end)
         attributes.setdefault("gen_ai.provider.name", _provider(None))
         name = f"invoke_agent {role}"
         return Span(node, name, _INTERNAL, begin, end, attributes, error, (), children)
 
     def _turns(
-        self, detail: Mapping[str, Any], turns: Sequence[Mapping[str, Any]], begin: int, end: int
+        self, model: str | None, turns: Sequence[TurnRecord], begin: int, end: int
     ) -> tuple[Span, ...]:
         """The model's turns and the tools' one after the other, shortened where together they took longer
         than the step: those of several models may have been at work at once."""
         shown = [(number, turn) for number, turn in enumerate(turns) if _is_shown(turn)]
-        took = sum(turn.get("durationMs", 0) for _, turn in shown) * _MS
+        took = sum(turn.duration_ms or 0 for _, turn in shown) * _MS
         share = min(1.0, (end - begin) / took) if took else 0.0
         spans: list[Span] = []
         at = begin
         for number, turn in shown:
-            until = min(end, at + int(turn.get("durationMs", 0) * _MS * share))
-            spans.append(self._turn(str(number), turn, detail["model"], at, until))
+            until = min(end, at + int((turn.duration_ms or 0) * _MS * share))
+            spans.append(self._turn(str(number), turn, model, at, until))
             at = until
         return tuple(spans)
 
-    def _turn(self, key: str, turn: Mapping[str, Any], model: str | None, begin: int, end: int) -> Span:
-        failed = turn.get("failed", False)
-        if turn["role"] == "tool" and turn.get("tool") != EXTRACT:
+    def _turn(self, key: str, turn: TurnRecord, model: str | None, begin: int, end: int) -> Span:
+        if turn.role == "tool" and turn.tool != EXTRACT:
+            tool = turn.tool or "unknown"
             attributes = {
                 "gen_ai.operation.name": "execute_tool",
-                "gen_ai.tool.name": turn.get("tool") or "unknown",
-                "gen_ai.tool.call.id": turn.get("call"),
+                "gen_ai.tool.name": tool,
+                "gen_ai.tool.call.id": turn.call,
                 "gen_ai.tool.type": "function",
-                "error.type": "_OTHER" if failed else None,
+                "error.type": "_OTHER" if turn.failed else None,
             }
             if self._content:
-                attributes["gen_ai.tool.call.arguments"] = _json(turn.get("arguments"))
-                attributes["gen_ai.tool.call.result"] = _json(turn.get("result"))
-            name = f"execute_tool {attributes['gen_ai.tool.name']}"
-            return Span(key, name, _INTERNAL, begin, end, attributes, "the tool failed" if failed else None)
-        if turn.get("tool") == EXTRACT:
-            arguments = turn.get("arguments")
-            model = arguments.get("model") if isinstance(arguments, dict) else None
-        model = turn.get("model") or model
+                attributes["gen_ai.tool.call.arguments"] = _json(turn.arguments)
+                attributes["gen_ai.tool.call.result"] = _json(turn.result)
+            error = "the tool failed" if turn.failed else None
+            return Span(key, f"execute_tool {tool}", _INTERNAL, begin, end, attributes, error)
+        model = turn.model or (spending.extracting_model(turn) if turn.tool == EXTRACT else model)
         attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": _provider(model),
             "gen_ai.request.model": model,
             "gen_ai.response.model": model,
-            **_usage(spending.tokens_in(turn.get("usage"))),
+            **_usage(spending.tokens_in(turn.usage)),
         }
         if self._content:
-            attributes["gen_ai.output.messages"] = _messages("assistant", turn["text"])
+            attributes["gen_ai.output.messages"] = _messages("assistant", turn.text)
         return Span(key, f"chat {model}" if model else "chat", _CLIENT, begin, end, attributes)
 
 
-def _is_shown(turn: Mapping[str, Any]) -> bool:
+def _is_shown(turn: TurnRecord) -> bool:
     """Calls of tools, and the turns that a model is known to have made."""
-    if turn["role"] == "tool":
-        return True
-    return turn["role"] == "assistant" and bool(turn.get("usage") or turn.get("model"))
+    return turn.role == "tool" or (turn.role == "assistant" and bool(turn.usage or turn.model))
 
 
-def _detail(detail: Mapping[str, Any], turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _detail(detail: Detail, turns: Sequence[TurnRecord]) -> dict[str, Any]:
     return {
-        "gen_ai.provider.name": _provider(detail["model"]),
-        "gen_ai.request.model": detail["model"],
-        "gen_ai.response.model": detail["model"],
-        "gen_ai.conversation.id": detail["session"],
+        "gen_ai.provider.name": _provider(detail.model),
+        "gen_ai.request.model": detail.model,
+        "gen_ai.response.model": detail.model,
+        "gen_ai.conversation.id": detail.session,
         **_usage(spending.tokens_of(spending.spent(detail, turns, attempt=False))),
-        "uwf.extraction": detail["extraction"],
-        "uwf.cost.usd": float(detail["cost"]) if detail.get("cost") is not None else None,
+        "uwf.extraction": detail.extraction,
+        "uwf.cost.usd": None if detail.cost is None else float(detail.cost),
     }
 
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from uwf_git.kit.record import noted_turns, turns_in
+from uwf_git.kit.record import noted_turns
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
-from uwf_git.values.kinds import TurnRecord, parse_step
+from uwf_git.values.kinds import TurnRecord, parse_attempt, parse_step
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
@@ -19,32 +19,21 @@ POLL = 0.2  # seconds
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
     """The turns of a StepNode or an Attempt, oldest first; of a step that a sub-workflow did, those of all its
-    steps."""
-    content = instance.store.get(node)
+    steps. None for a node of another type."""
+    store, threads = instance.store, instance.threads
+    content = store.get(node)
+    detail: Hash | None = None
     if is_kind(content.type, "attempt"):
-        detail: Hash | None = content.payload["detail"]
+        detail = parse_attempt(content.payload).detail
     elif is_kind(content.type, "step"):
         detail = parse_step(content.payload).detail
-    else:
-        detail = None
     if detail is None:
         return ()
-    found = instance.store.get(detail)
-    if is_kind(found.type, "step"):
-        return _of_child(instance, detail)
-    if not is_kind(found.type, "detail"):
-        return ()
-    return turns_in(instance.threads, found.payload)
-
-
-def _of_child(instance: Instance, last: Hash) -> tuple[TurnRecord, ...]:
-    """The turns of the sub-workflow's thread that ended in a step."""
-    turns: list[TurnRecord] = []
-    at: Hash | None = last
-    while at is not None:
-        turns = [*turns_of(instance, at), *turns]
-        at = parse_step(instance.store.get(at).payload).prev
-    return tuple(turns)
+    if is_kind(store.get(detail).type, "step"):
+        steps = [past.hash for past in threads.past(detail)]
+        return tuple(turn for step in reversed(steps) for turn in turns_of(instance, step))
+    told = threads.detail(detail)
+    return threads.turns(told) if told else ()
 
 
 def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
@@ -82,11 +71,11 @@ def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
 def _past(instance: Instance, thread: ThreadId) -> list[Hash]:
     """The steps and failed attempts of a thread, in the order in which they came."""
     head = instance.threads.head(thread)
-    steps = [step.hash for step in instance.threads.history(head).steps]
+    steps = [past.hash for past in instance.threads.past(head.node)]
     tried: dict[Hash | None, list[Hash]] = {}
     for attempt in instance.attempts.all(thread):
         tried.setdefault(attempt.prev, []).append(attempt.hash)
     found = tried.get(None, [])
-    for step in steps:
+    for step in reversed(steps):
         found = [*found, step, *tried.get(step, ())]
     return found

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import TurnRecord
+from uwf_git.values.kinds import TurnRecord, parse_detail
 from uwf_git.values.kinds import Usage as Tokens
 from uwf_git.values.types import DETAIL, TURN
 
@@ -173,7 +173,7 @@ def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple
 
 def turns_in(threads: Threads, detail: Mapping[str, Any]) -> tuple[TurnRecord, ...]:
     """The turns that a Detail's payload names."""
-    return tuple(map(read_turn, threads.turns(detail)))
+    return threads.turns(parse_detail(detail))
 
 
 def read_turn(payload: Any) -> TurnRecord:

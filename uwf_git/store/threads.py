@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.objects import parse_tag
@@ -29,10 +29,12 @@ from uwf_git.values.kinds import (
     Start,
     Step,
     StepContext,
+    TurnRecord,
     Workflow,
     parse_detail,
     parse_start,
     parse_step,
+    parse_turn,
     parse_workflow,
 )
 from uwf_git.values.types import USER, is_kind, start_node
@@ -283,11 +285,10 @@ class Threads:
         detail = self._store.get(step.detail)
         return pages.answer_of(step.output, detail.type, detail.payload)
 
-    def turns(self, detail: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The payloads of the Turn nodes that a Detail's payload names. What is none, in a detail that was made
-        by hand, is left out."""
-        nodes = (self._store.get(turn) for turn in detail["turns"])
-        return [node.payload for node in nodes if is_kind(node.type, "turn")]
+    def turns(self, detail: Detail) -> tuple[TurnRecord, ...]:
+        """The turns that a Detail names. Nodes of another type, which a detail made by hand may name, are left out."""
+        nodes = map(self._store.get, detail.turns)
+        return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
 
     def commit_of(self, step: Hash) -> Oid:
         """A commit that records a StepNode or StartNode. Raises NotFound."""
