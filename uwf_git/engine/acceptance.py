@@ -1,4 +1,4 @@
-"""Is what an agent made the next step of this thread, and whole? Nothing of it is believed before."""
+"""Checks that what an agent made is the next step of this thread, and whole. Nothing of it is believed before."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def accept(
 
 
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
-    """Raises AgentFailed where a step's detail says what isn't so, which `verify` would find, or raises a
-    budget by itself: only a human may."""
+    """Raises AgentFailed where a step's detail names a wrong head or wrong turns, which `verify` would find, or raises
+    a budget, which only a human may."""
     detail = instance.threads.detail(made.detail)
     if detail is None:
         return
@@ -66,7 +66,8 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
 
 
 def _child_commit(instance: Instance, head: Head, made: Step) -> Oid | None:
-    """The last commit of the sub-workflow's thread. Raises AgentFailed where that had not come to its end."""
+    """The last commit of the sub-workflow's thread; None where an agent did the step. Raises AgentFailed where the
+    sub-workflow has not come to its end."""
     threads = instance.threads
     if not is_kind(instance.store.get(made.detail).type, "step"):
         return None

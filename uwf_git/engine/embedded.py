@@ -1,5 +1,5 @@
-"""Agents that run in the engine's own process when they are called by their bare name, which saves a start of
-Python a step: those that ship, each of which is a command as well, and those of installed packages."""
+"""Agents that run in the engine's own process when they are called by their bare name: those that ship, each of
+which is a command as well, and those of installed packages. That saves the start of a Python for each step."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """What agents used: tokens, money and time, as sums over the details of steps and failed attempts.
 
-A detail says how many tokens its run took altogether, and its turns say of what model, where the agent knew.
-The detail's number counts: turns that come to more were counted up by the agent as it went. What a model
-took that only read the output out of an answer is that model's. A number nobody gave is None, never 0.
+A detail says how many tokens its run took altogether. Its turns say which model took them, where the agent knew.
+The detail's number counts: where turns come to more, each of them gives the sum up to there. Tokens of a model that
+only read the output out of an answer are counted for that model. A number that nobody gave is None, never 0.
 
-Money is what the configured prices make of the tokens, and where a model has none, what the agent itself
-reported. Sums are kept without prices, so that they stay right when those change.
+Money is the tokens at the configured prices; for a model without a price, what the agent itself reported. Sums are
+kept without prices, so that they stay right when those change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 UNKNOWN = ""
-"""The model of tokens that nobody gave a model for."""
+"""Stands for the model of tokens whose model nobody named."""
 
 EXTRACT = "extract"
 """The tool whose turns hold what a model read out of an answer."""
@@ -48,8 +48,8 @@ class Tokens(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Tokens of a model. Where it has no price, they cost what the agent `reported`, in US dollars; None
-    where it didn't."""
+    """The tokens of one model. `reported` is what the agent says they cost, in US dollars; None where it doesn't. It
+    counts where the model has no price."""
 
     model: str
     tokens: Tokens
@@ -115,7 +115,8 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
 def _reconciled(
     told: dict[str, Tokens], extracted: Mapping[str, Tokens], total: Tokens | None, model: str
 ) -> dict[str, Tokens]:
-    """The agent's own tokens by model: those of its turns, if they fit into the total."""
+    """The agent's own tokens by model: those of its turns, and what is missing from them to the total; all of the
+    total where its turns come to more."""
     if total is None:
         return told
     rest = _minus(total, _sum(extracted.values()))
@@ -159,7 +160,7 @@ def _minus(a: Tokens, b: Tokens) -> Tokens:
 
 
 def together(each: Iterable[Spent]) -> Spent:
-    """The sum, with one line for a model's tokens whose cost was reported, and one for the others."""
+    """The sum. Each model has up to two lines: one for tokens with a reported cost, one for the others."""
     steps = attempts = unmetered = 0
     seconds = 0.0
     lines: dict[tuple[str, bool], Line] = {}
@@ -209,7 +210,7 @@ def _cost(tokens: Tokens, price: Price) -> float:
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
-    """A model's price, under the name it goes by: also without the provider before it, or the date behind."""
+    """The price of a model, found by its name with or without the provider before it and the date behind it."""
     names = [model, model.rpartition("/")[2]]
     names += [re.sub(_DATED, "", name) for name in names]
     return next((prices[name] for name in names if name in prices), None)
@@ -221,7 +222,7 @@ BY = ("role", "agent", "model", "workflow", "day", "step", "thread")
 
 
 class Group(NamedTuple):
-    """What belongs together, and its sum. `key` is what they share; for a step (thread, number, role)."""
+    """The sum of the runs that share a `key`; for a step that is (thread, number, role)."""
 
     key: tuple[str | int, ...]
     spent: Spent
@@ -250,7 +251,7 @@ def _key(run: Run, by: str) -> tuple[str | int, ...]:
 
 
 def _split(whole: Spent) -> dict[str, Spent]:
-    """A run's sum by model. The run itself and its time count for the model that took most of its tokens."""
+    """A run's sum by model. The step or attempt and its time count for the model that took most tokens."""
     shares: dict[str, list[Line]] = {}
     for line in whole.lines:
         shares.setdefault(line.model, []).append(line)

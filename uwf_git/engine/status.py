@@ -1,7 +1,7 @@
-"""What a thread is doing and what comes next: all derived, nothing stored but a cache.
+"""What a thread is doing and what comes next. Both are derived; nothing is stored but a cache.
 
-A decision is a pure function of a head, so the index may keep it: showing a thread then needs neither
-its history nor a JSONata evaluator.
+What comes next follows from the head alone, so the index keeps it: showing a thread then needs neither its history
+nor a JSONata evaluator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Outlook(NamedTuple):
 
 
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
-    """What comes next at a head: remembered, or decided now. Raises what reading the history raises."""
+    """What comes next at a head: remembered, or decided now and remembered. `history` is the head's, where the caller
+    has it; else it is read if need be. Raises what reading it raises."""
     known = instance.store.index.decision(head.node)
     if known is not None:
         value = json.loads(known)
@@ -55,7 +56,7 @@ def outlook(instance: Instance, head: Head, history: History | None = None) -> O
 
 
 def decide_at(history: History) -> Outlook:
-    """What the moderator says of a history."""
+    """What comes next after a history, decided anew and not remembered."""
     try:
         return _decided(history)
     except UwfError as error:
@@ -98,8 +99,8 @@ def status_of(
     running: set[ThreadId] | None = None,
     budgets: Budgets | None = None,
 ) -> str:
-    """One of STATUSES. `running` are the threads whose lock is held, and `budgets` what limits them, where
-    the caller knows that already."""
+    """One of STATUSES. `running` are the threads whose lock is held, and `budgets` their budgets, where the caller has
+    them; else they are asked for here."""
     if isinstance(head, Damaged):
         return CORRUPT
     if head.archive is None:

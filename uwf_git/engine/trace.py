@@ -7,8 +7,8 @@
         invoke_workflow NAME              what a sub-workflow did of the step, in the same form
 
 All of it is derived from the thread, ids too: the same thread gives the same trace wherever it is exported.
-A detail knows how long its run and most of its turns took, but not when a turn began: within a step, turns
-stand one after the other. What was said is left out unless it is asked for.
+A detail says how long its run and most of its turns took, but not when a turn began: within a step, turns
+stand one after the other. What was said is in the trace only where it is asked for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from uwf_git.values.kinds import Detail, TurnRecord, Workflow, parse_start, pars
 from uwf_git.values.types import USER, is_kind
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
-"""The version of the semantic conventions that the names of spans and attributes are those of."""
+"""The version of the semantic conventions from which the names of spans and attributes are taken."""
 
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
@@ -42,7 +42,8 @@ _PROVIDERS = (
 
 
 class Span(NamedTuple):
-    """A span before it has its place in a trace. Times are in Unix nanoseconds; `key` tells it from others."""
+    """A span before it has its place in a trace. Times are in Unix nanoseconds; `key` is unique among the children of
+    a span."""
 
     key: str
     name: str
@@ -125,7 +126,8 @@ class _Reader:
         return self._run(head.node, head.thread, failed, 0)
 
     def _run(self, last: Hash, thread: str, besides: Sequence[Span], depth: int) -> Span:
-        """A workflow's run up to a StepNode or StartNode. `thread` is its id, "" where that isn't known."""
+        """The span of a workflow's run up to a StepNode or StartNode. `thread` is its id, "" where that isn't known;
+        `besides` are spans that are not of its steps; `depth` counts the sub-workflows around it."""
         workflow = self._workflow(last)
         children = list(besides)
         events: list[tuple[int, str, Mapping[str, Any]]] = []
@@ -170,7 +172,7 @@ class _Reader:
         error: str | None,
         depth: int = 0,
     ) -> Span:
-        """The span of a step, or of an attempt that failed with `error`."""
+        """The span of a step, or of an attempt that failed with `error`. `node` is its StepNode or Attempt."""
         end = self._store.get(node).timestamp * _MS
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
@@ -199,8 +201,8 @@ class _Reader:
     def _turns(
         self, model: str | None, turns: Sequence[TurnRecord], begin: int, end: int
     ) -> tuple[Span, ...]:
-        """The model's turns and the tools' one after the other, shortened where together they took longer
-        than the step: those of several models may have been at work at once."""
+        """The spans of the model's turns and of the tools', one after the other. They are shortened where together
+        they took longer than the step, in which several may have run at once."""
         shown = [(number, turn) for number, turn in enumerate(turns) if _is_shown(turn)]
         took = sum(turn.duration_ms or 0 for _, turn in shown) * _MS
         share = min(1.0, (end - begin) / took) if took else 0.0
@@ -230,10 +232,7 @@ class _Reader:
         model = turn.model or (spending.extracting_model(turn) if turn.tool == EXTRACT else model)
         attributes = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": _provider(model),
-            "gen_ai.request.model": model,
-            "gen_ai.response.model": model,
-            **_usage(spending.tokens_in(turn.usage)),
+            **_model(model, spending.tokens_in(turn.usage)),
         }
         if self._content:
             attributes["gen_ai.output.messages"] = _messages("assistant", turn.text)
@@ -246,29 +245,28 @@ def _is_shown(turn: TurnRecord) -> bool:
 
 
 def _detail(detail: Detail, turns: Sequence[TurnRecord]) -> dict[str, Any]:
+    tokens = spending.tokens_of(spending.spent(detail, turns, attempt=False))
     return {
-        "gen_ai.provider.name": _provider(detail.model),
-        "gen_ai.request.model": detail.model,
-        "gen_ai.response.model": detail.model,
-        "gen_ai.conversation.id": detail.session,
-        **_usage(spending.tokens_of(spending.spent(detail, turns, attempt=False))),
+        **_model(detail.model, tokens, detail.session),
         "uwf.extraction": detail.extraction,
         "uwf.cost.usd": None if detail.cost is None else float(detail.cost),
     }
 
 
-def _usage(tokens: Tokens | None) -> dict[str, Any]:
-    if tokens is None:
-        return {}
+def _model(model: str | None, tokens: Tokens | None, session: str | None = None) -> dict[str, Any]:
     return {
-        "gen_ai.usage.input_tokens": tokens.input,
-        "gen_ai.usage.output_tokens": tokens.output,
-        "gen_ai.usage.cache_read.input_tokens": tokens.cached,
+        "gen_ai.provider.name": _provider(model),
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": model,
+        "gen_ai.conversation.id": session,
+        "gen_ai.usage.input_tokens": tokens.input if tokens else None,
+        "gen_ai.usage.output_tokens": tokens.output if tokens else None,
+        "gen_ai.usage.cache_read.input_tokens": tokens.cached if tokens else None,
     }
 
 
 def _provider(model: str | None) -> str:
-    """The provider as the conventions call it, as far as a model's name tells; else our own name."""
+    """The provider, by the conventions' name for it, as far as the model's name tells; else "uwf"."""
     name = (model or "").rpartition("/")[2].lower()
     return next((provider for begin, provider in _PROVIDERS if name.startswith(begin)), "uwf")
 

@@ -1,4 +1,4 @@
-"""The turns of a step: those of one that is being made, as they come, and those of one that is made."""
+"""The turns of a step: of one that is made, and of one that is being made, as they come."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
 
 
 def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:
-    """The turns of the step that is being made; where a sub-workflow makes it, of that one's step."""
+    """The turns so far of the step that is being made; where a sub-workflow makes it, those of its own step."""
     notes = instance.runs.notes(thread)
     found = noted_turns(instance, notes)
     if not found and notes and is_thread_id(child := notes[-1].get("session", "")):
@@ -46,8 +46,8 @@ def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]
 
 
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
-    """The turns of the step that is being made, each as it comes, and of those that come after it, until the
-    thread rests."""
+    """Yields the turns of the step that is being made, each as it comes, then those of the steps after it, until
+    nobody is at work on the thread."""
     shown = 0
     known = len(_past(instance, thread))
     resting = 0
@@ -69,7 +69,7 @@ def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
 
 
 def _past(instance: Instance, thread: ThreadId) -> list[Hash]:
-    """The steps and failed attempts of a thread, in the order in which they came."""
+    """The StepNodes and Attempts of a thread, in the order in which they were made."""
     head = instance.threads.head(thread)
     steps = [past.hash for past in instance.threads.past(head.node)]
     tried: dict[Hash | None, list[Hash]] = {}

@@ -1,12 +1,14 @@
 """Threads: one ref each, one commit a step.
 
-    refs/uwf/threads/<ULID>   head of an active thread
-    refs/uwf/archive/<ULID>   annotated tag on the last head; where both exist, the archive wins
-    refs/uwf/folded/<YYYY-MM> old archives; see `fold`
+    refs/uwf/threads/<ULID>    the head of an active thread
+    refs/uwf/archive/<ULID>    an annotated tag on the last head; where both exist, the archive wins
+    refs/uwf/folded/<YYYY-MM>  old archives; see `archives`
+    refs/uwf/forks/<ULID>      a tag on the last commit that a thread shares with the one it parted from
 
 The id is nowhere inside: a fork is one ref on a commit that is already there.
 
-Which thread is the other side of which: `refs/uwf/forks/<ULID>`, a tag on the commit where they part.
+How far a thread is read: a Head says where it is, and costs no node; a History is all that led there; a Position is
+both, for a step.
 """
 
 from __future__ import annotations
@@ -118,7 +120,7 @@ class Threads:
     # Finding
 
     def find(self, prefix: str) -> ThreadId:
-        """The thread whose id begins so, any case, active or archived. Raises NotFound, Usage."""
+        """The one thread whose id begins with a prefix, in any case, active or ended. Raises NotFound, Usage."""
         text = prefix.strip()
         if len(text) == 26:
             thread = parse_thread_id(text)
@@ -141,7 +143,7 @@ class Threads:
         return self._tips(thread)[1] is not None or self._store.folded(thread) is not None
 
     def ids(self) -> set[ThreadId]:
-        """Every thread, active and archived."""
+        """The ids of all threads: active, archived and folded."""
         return self._ids_of_refs() | self._store.folded_threads()
 
     def _ids_of_refs(self) -> set[ThreadId]:
@@ -171,20 +173,15 @@ class Threads:
         """Where an active thread is. Raises Invalid for one that has ended."""
         head = self.head(thread)
         if head.archive:
-            # At its very end a completed thread has nowhere to go.
-            before = (
-                f" --from-role {head.row.role}"
-                if head.archive.status == "completed" and head.row.role
-                else ""
-            )
-            raise Invalid(
-                f"thread {thread} is {head.archive.status}",
-                f"go on from it with: uwf thread fork {thread}{before}",
-            )
+            hint = f"go on from it with: uwf thread fork {thread}"
+            if head.archive.status == "completed" and head.row.role:
+                hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go
+            raise Invalid(f"thread {thread} is {head.archive.status}", hint)
         return head
 
     def all(self, archived: bool = False) -> list[Head | Damaged]:
-        """The threads, newest id first. A damaged one is listed as such and stops nothing."""
+        """The active threads, or all, newest id first. A damaged thread is among them as Damaged, whatever is asked
+        for. Reads no history."""
         self._store.sync()
         index = self._store.index
         tips = index.tips()
@@ -230,15 +227,15 @@ class Threads:
     # Reading
 
     def position(self, head: Head) -> Position:
-        """A head with its history. Raises what reading the history raises."""
+        """A head with its history. Raises as `past` does."""
         return Position(head, self.history(head))
 
     def history(self, head: Head) -> History:
-        """A thread's whole history. Raises StoreDamaged where the chain is broken."""
+        """The history that leads to a head. Raises as `past` does."""
         return self.history_at(head.thread, head.node)
 
     def history_at(self, thread: ThreadId, node: Hash) -> History:
-        """The history that leads to a StepNode or StartNode."""
+        """The history that leads to a StepNode or StartNode. `thread` is who it is told of. Raises as `past` does."""
         steps: list[StepContext] = []
         start_hash = node
         for at, step, _ in self.past(node):
@@ -281,7 +278,7 @@ class Threads:
         return parse_detail(content.payload) if is_kind(content.type, "detail") else None
 
     def answer(self, step: StepContext) -> str:
-        """What the agent of a step said, verbatim."""
+        """What the agent of a step said, verbatim; the output as JSON where the step's detail doesn't hold it."""
         detail = self._store.get(step.detail)
         return pages.answer_of(step.output, detail.type, detail.payload)
 
@@ -336,7 +333,7 @@ class Threads:
             self._repository.create_ref(layout.THREADS + fork, head)
 
     def fork(self, commit: Oid) -> ThreadId:
-        """A new thread on a commit that is there: one ref, nothing copied."""
+        """A new thread on a commit that is there: makes `refs/uwf/threads/<new ULID>`, copies nothing."""
         return self._new_ref(commit)
 
     def append(
@@ -374,7 +371,7 @@ class Threads:
         return self._repository.graft(tree, layout.step_folder(head.row.number + 1, step.role), folder)
 
     def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
-        """The nodes in a thread's workflow/ folder: what every step may take for granted."""
+        """The nodes in the workflow/ folder of a thread's tree. No step's folder repeats them."""
         entry = next((e for e in self._repository.tree(tree) if e.name == "workflow"), None)
         if entry is None or entry.mode != TREE_MODE:
             return frozenset()
@@ -401,14 +398,12 @@ class Threads:
         return head._replace(archive=row)
 
     def _drop_active(self, head: Head) -> None:
-        """Where this fails the archive wins all the same, and `doctor` tidies up."""
+        """Deletes the active ref. Where that fails the archive wins all the same, and `doctor` tidies up."""
         ref = layout.THREADS + head.thread
         current = self._repository.ref(ref)
         if current is not None:
-            try:
+            with contextlib.suppress(HeadMoved):
                 self._repository.delete_ref(ref, current)
-            except HeadMoved:
-                return
 
     def remove(self, thread: ThreadId) -> None:
         """Deletes every ref of a thread: active, archive, attempts and fork; where it is folded, its place
@@ -440,7 +435,7 @@ class Link(NamedTuple):
 
 
 def parted_from(store: Store, thread: ThreadId) -> Link | None:
-    """The thread that one is the other side of, if it is one's."""
+    """The link to the thread that a thread parted from; None where it didn't part from any."""
     tag = store.repository.ref(layout.FORKS + thread)
     if tag is not None:
         return _link(store, thread, tag)
@@ -449,7 +444,7 @@ def parted_from(store: Store, thread: ThreadId) -> Link | None:
 
 
 def parted(store: Store, thread: ThreadId) -> list[Link]:
-    """The threads that parted from one, by id."""
+    """The links of the threads that parted from a thread, by id."""
     links = (
         _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid)
         for name, oid in sorted(store.repository.refs(layout.FORKS).items())
@@ -458,7 +453,7 @@ def parted(store: Store, thread: ThreadId) -> list[Link]:
 
 
 def tagged_commit(store: Store, tag: Oid) -> Oid | None:
-    """The commit that an archive or fork tag is on; None for what is no tag."""
+    """The commit that an archive or fork tag is on; None where the object is no readable tag."""
     try:
         kind, data = store.repository.read(tag)
         return parse_tag(data).target if kind == TAG else None
