@@ -42,7 +42,7 @@ OPTIONS = {
 """How the command names each limit."""
 
 CONFIG = "config.yaml"
-"""How the names of those sources of limits begin that are the user's own."""
+"""The names of sources of limits begin so where the limits are the user's own."""
 
 _RAISED = "raised"
 """The source of a limit that a human raised."""
@@ -77,8 +77,9 @@ def limits(
     raised: Mapping[str, float],
     here: Mapping[str, float] | None = None,
 ) -> dict[str, Limit]:
-    """The limits that hold, in the order of LIMITS. What was raised counts only where there is a limit, and
-    against those of the user's configuration only what was raised `here`, on this machine."""
+    """The limits that hold, in the order of LIMITS: of each the tightest. What was `raised` replaces limits that are
+    there and makes none. Those of the user's configuration are only replaced by what was raised `here`, on this
+    machine."""
     found: dict[str, Limit] = {}
     for source, given in sources:
         over = (here or {}) if source.startswith(CONFIG) else raised
@@ -90,7 +91,7 @@ def limits(
 
 
 def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
-    """How much was used of each limit. What nobody counted is 0 here: a budget can only see what is told."""
+    """How much was used of each limit. What no agent counted is 0: a budget sees only what agents tell."""
     tokens = tokens_of(spent)
     return {
         "maxSteps": spent.steps,
@@ -101,7 +102,7 @@ def use(spent: Spent, prices: Mapping[str, Price]) -> dict[str, float]:
 
 
 def used_up(held: Mapping[str, Limit], used: Mapping[str, float]) -> Limit | None:
-    """The first limit that was reached, if one was."""
+    """The first limit that is reached, if one is."""
     return next((limit for limit in held.values() if used[limit.key] >= limit.value), None)
 
 
@@ -116,7 +117,8 @@ class Account(NamedTuple):
 
 
 def runs(instance: Instance, head: Head) -> list[Run]:
-    """A thread's steps and failed attempts, oldest first. Raises what reading them raises."""
+    """A thread's steps and failed attempts with what they spent, by the number of the step, then oldest first. Steps
+    of sub-workflows are not among them. Raises what reading them raises."""
     found: list[Run] = []
     numbers: dict[Hash | None, int] = {None: 1}
     workflow = head.row.name or ""
@@ -134,7 +136,7 @@ def runs(instance: Instance, head: Head) -> list[Run]:
 
 
 def nested(instance: Instance, head: Head) -> list[Run]:
-    """The steps of the sub-workflows that did steps of a thread, each as a part of that step."""
+    """What the steps of sub-workflows spent that did steps of a thread, each with the number and role of that step."""
     found: list[Run] = []
     for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
         if _is_child(instance, step.detail):
@@ -179,7 +181,7 @@ def _spent(instance: Instance, node: Hash | None, agent: str, attempt: bool = Fa
 
 
 def account(instance: Instance, head: Head) -> Account:
-    """What a thread has spent, its failed attempts and its sub-workflows included."""
+    """What a thread has spent, with its failed attempts and sub-workflows. The index remembers it."""
     steps = _account_at(instance, head.node, 0)
     return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
 
@@ -248,7 +250,7 @@ def _read(text: str | None) -> Account | None:
 
 
 class Standing(NamedTuple):
-    """A thread's budget: what holds, what is used, and the limit that was reached, if one was."""
+    """A thread's budget: the limits that hold, how much of each is used, and the first that is reached, if one is."""
 
     limits: Mapping[str, Limit]
     used: Mapping[str, float]
@@ -271,15 +273,15 @@ class Standing(NamedTuple):
 
 
 class Budgets:
-    """The budgets of a store's threads. Made anew for each look at them; what all threads share is read
-    once, and of a thread without a budget nothing."""
+    """The budgets of a store's threads. Made anew for each look at them: what all threads share is read once. Of a
+    thread without a budget nothing is read."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
 
     @cached_property
     def _configured(self) -> Mapping[str, Mapping[str, float]]:
-        """The limits of config.yaml. It is only read where it has any: most commands can do without."""
+        """The limits of config.yaml, by workflow, "" for all. The file is parsed only where it has any."""
         try:
             if b"budgets" not in (self._instance.location.root / "config.yaml").read_bytes():
                 return {}
@@ -293,7 +295,7 @@ class Budgets:
         return frozenset((*index.hashes_of_type(LIMITED_START), *index.hashes_of_type(LIMITED_WORKFLOW)))
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
-        """Who sets limits for a thread, and which."""
+        """The limits of a thread by who sets them, in words."""
         name, row = head.row.name or "", head.row
         found = [(CONFIG, self._configured.get("", {}))]
         if name:
@@ -305,8 +307,7 @@ class Budgets:
         return [(source, given) for source, given in found if given]
 
     def standing(self, head: Head, besides: Spent = Spent()) -> Standing | None:  # noqa: B008
-        """Where a thread stands; None where it has no budget. `besides` is what a step that isn't over has
-        spent."""
+        """Where a thread stands; None where it has no budget. `besides` is spent on top, by a step that isn't over."""
         sources = self.sources(head)
         if not sources:
             return None
@@ -326,7 +327,7 @@ def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -
 
 
 def waiting(thread: ThreadId, standing: Standing) -> Waiting:
-    """What is raised for a thread whose budget is used up."""
+    """The error that says that a thread's budget is used up, and how to raise it."""
     limit = standing.reached
     assert limit is not None
     return Waiting(
@@ -364,13 +365,13 @@ def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float],
 
 
 def raise_limits(instance: Instance, thread: ThreadId, given: Mapping[str, float]) -> None:
-    """Raises limits: the next step records them."""
+    """Raises limits of a thread on this machine; the next step records them in its detail."""
     fresh, recorded = raised_here(instance, thread)
     _write(instance, thread, {**fresh, **given}, recorded)
 
 
 def settle(instance: Instance, thread: ThreadId, recorded: Mapping[str, float] | None) -> None:
-    """Notes what a step has recorded. What was raised meanwhile waits for the next one."""
+    """Notes that a step has recorded what was raised. What was raised meanwhile waits for the next step."""
     if not recorded:
         return
     fresh, before = raised_here(instance, thread)
@@ -389,7 +390,7 @@ def _write(
 
 
 def forget(instance: Instance, thread: ThreadId) -> None:
-    """Forgets what was raised."""
+    """Forgets what was raised for a thread on this machine."""
     with contextlib.suppress(OSError):
         _file(instance, thread).unlink(missing_ok=True)
 
@@ -437,7 +438,7 @@ def duration(seconds: float) -> str:
 
 
 def more(limit: Limit, used: float) -> str:
-    """The option that gives as much again, or as much as is used where that is more."""
+    """The option that adds as much again to a limit, or as much as is used where that is more."""
     wanted = max(limit.value, used)
     value = f"{wanted:.6g}" if wanted < 1e6 else str(math.ceil(wanted))
     return f"{OPTIONS[limit.key]} +{value}{'s' if limit.key == 'maxWallTime' else ''}"

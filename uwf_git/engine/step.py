@@ -1,9 +1,10 @@
 """One step of one thread, then the process may exit: everything it knows is in the store.
 
-    lock → head → history → moderator → agent → its StepNode, checked → commit, compare-and-swap
+    lock → position: head and history → moderator → agent → its StepNode, checked → commit, compare-and-swap
          → moderator again → archive where it says $END → unlock
 
-Whatever fails leaves the head where it was and what the agent produced under refs/uwf/attempts/.
+The position is read once, and handed to the agent where that runs in this process. Whatever fails leaves the head
+where it was, and what the agent produced under refs/uwf/attempts/.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ SHOWN = 4000  # characters of an agent's stdout and stderr kept with a failed at
 
 
 class Outcome(NamedTuple):
-    """Where a thread stands after a step, so that nobody has to read it again. `role` did the step; None where there
-    was nothing left to do. `standing` is the budget of a thread that can't go on for it; `redactions` says where
+    """Where a thread stands after a step: nobody has to read it again. `role` did the step; None where there was
+    nothing left to do. `standing` is the thread's budget where that is used up, else None; `redactions` says where
     secrets were taken out of the step, and how many."""
 
     position: Position
@@ -80,8 +81,8 @@ class Outcome(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What an agent left: the StepNode, or what went wrong and the detail that was kept. `agent` is the
-    name it goes by, its program's where it doesn't say."""
+    """What an agent came to: a StepNode, or an error. `detail` is what it kept of its turns; `agent` the name of its
+    steps, or of its program where it doesn't say; `stdout` and `stderr` are the ends of what a child printed."""
 
     step: Hash | None = None
     error: AgentFailed | None = None
@@ -102,41 +103,31 @@ def step(
     `cwd` the agent's working directory, remembered for the steps to come. Moves
     `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting,
     AgentFailed, HeadMoved, NoTransition, Invalid for a thread that has ended."""
+    role = None
     with instance.locks.hold(thread) as lock:
-        outcome = _step(instance, thread, agent, cwd, on_stderr, lock)
+        at = instance.threads.position(instance.threads.active_head(thread))
+        found = outlook(instance, *at)
+        raise_if_stuck(found, thread)
+        if found.next == USER:
+            raise Waiting(
+                f"thread {thread} waits for an answer: {found.question}",
+                f"uwf thread answer {thread} -m TEXT",
+            )
+        if found.next != END:
+            budget.raise_if_used_up(instance, at.head)
+            role = found.next
+            at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
+            found = outlook(instance, *at)
+        if found.next == END:
+            at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
+        outcome = _outcome(instance, at, found, role)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
 
-def _step(
-    instance: Instance,
-    thread: ThreadId,
-    agent: str | None,
-    cwd: Path | None,
-    on_stderr: Callable[[bytes], None] | None,
-    lock: int,
-) -> Outcome:
-    at = instance.threads.position(instance.threads.active_head(thread))
-    found = outlook(instance, *at)
-    raise_if_stuck(found, thread)
-    role = None
-    if found.next == USER:
-        raise Waiting(
-            f"thread {thread} waits for an answer: {found.question}", f"uwf thread answer {thread} -m TEXT"
-        )
-    if found.next != END:
-        budget.raise_if_used_up(instance, at.head)
-        role = found.next
-        at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
-        found = outlook(instance, *at)
-    if found.next == END:
-        at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
-    return _outcome(instance, at, found, role)
-
-
 def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None) -> Outcome:
-    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step the answer is meant
-    for. Raises Invalid when nothing is asked, or a later step asks by now."""
+    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step that the answer is for. Moves
+    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Invalid where nothing is asked, or another step asks by now."""
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
@@ -166,8 +157,8 @@ def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | Non
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
-    """Ends a thread for good, its running agent first. Makes `refs/uwf/archive/<ULID>`. Raises Invalid
-    for a thread that has ended."""
+    """Ends a thread for good, its running agent first. Makes `refs/uwf/archive/<ULID>` and deletes the active ref.
+    Raises Invalid for a thread that has ended, Busy where its agent doesn't end."""
     instance.threads.active_head(thread)
     if instance.locks.is_held(thread):
         instance.locks.end(thread)

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from uwf_git.store.threads import Head
     from uwf_git.values.ids import ThreadId
 
-FOLDER = click.Path(path_type=Path)
+AGENT = click.option(
+    "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
+)
+CWD = click.option(
+    "--cwd",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Where agents work; remembered on this machine.",
+)
 REMOTE = click.option(
     "--remote",
     metavar="R",
@@ -52,7 +60,7 @@ REMOTE = click.option(
 @click.argument("workflow", shell_complete=complete_workflow)
 @click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
 @click.option("--prompt-file", metavar="FILE", help="A file with the task; - reads standard input.")
-@click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@CWD
 @click.option("--max-steps", metavar="N", help="Then it waits for a human.")
 @click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens.")
 @click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
@@ -109,10 +117,8 @@ def start(
     ),
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.option(
-    "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
-)
-@click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@AGENT
+@CWD
 @REMOTE
 @click.pass_obj
 def step(
@@ -134,10 +140,8 @@ def step(
 @click.option(
     "--max-steps", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Stop then."
 )
-@click.option(
-    "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
-)
-@click.option("--cwd", type=FOLDER, metavar="DIR", help="Where agents work; remembered on this machine.")
+@AGENT
+@CWD
 @REMOTE
 @click.pass_obj
 def run(
@@ -298,8 +302,8 @@ def rm(invocation: Invocation, thread: str, yes: bool) -> None:
 def _stepper(
     invocation: Invocation, thread: str, remote: str | None
 ) -> tuple[Callable[..., Outcome], ThreadId]:
-    """What does a step of a thread, alone or between a pull and a push, and that thread's id; one that is
-    given whole may be known to the remote only."""
+    """The function that does a step of a thread, with a remote between a pull and a push, and the thread's id. A whole
+    id may be one that only the remote knows: the thread is pulled then."""
     from functools import partial
 
     instance = invocation.instance
@@ -318,7 +322,7 @@ def _stepper(
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
-    """Prints where a thread is after a step; for people as one line."""
+    """Prints where a thread stands after a step; for people as one line."""
     from uwf_git.config.secrets import told
     from uwf_git.store.layout import summary
 
@@ -387,7 +391,7 @@ def _folder(cwd: Path | None) -> Path | None:
 
 
 def _ask(instance: Instance, head: Head) -> str:
-    """The answer to a thread's question: asked on a terminal, else read from what is piped in."""
+    """The answer to a thread's question: asked for on a terminal, else read from standard input."""
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
         text = "" if terminal.is_terminal(sys.stdin) else arguments.read_stdin("answer")
         if not text.strip():
@@ -431,7 +435,7 @@ def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str |
 
 
 def _live_stderr(invocation: Invocation) -> Callable[[bytes], None] | None:
-    """Passes on what an agent says on stderr while it works, to a terminal."""
+    """What passes on an agent's stderr as it comes; None where ours is no terminal, or the format isn't text."""
     if not terminal.is_terminal(sys.stderr) or invocation.format != "text":
         return None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
