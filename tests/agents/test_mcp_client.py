@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import alive, wait_until_gone
 
 pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
 from uwf_git.agents.builtin.tools.files import FILES
