@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import AgentFailed, Usage
-from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit import Agent, Reply
 from uwf_git.kit.arguments import read_options
+from uwf_git.kit.conversation import Conversation
 from uwf_git.kit.extract import failed_with
 
 if TYPE_CHECKING:
@@ -72,54 +73,53 @@ def asked_model(agent: str, config: Config, alias: str | None) -> str:
 USAGE = "uwf-llm [--model ALIAS] [--temperature NUMBER] [--max-tokens NUMBER]"
 Options = Asking
 
-Message = dict[str, Any]
-_conversations: dict[str, list[Message]] = {}
-"""By session, which nobody shares: a session's name is random."""
-
 
 def parse_args(args: Sequence[str]) -> Options:
     """Raises Usage."""
     return read_asking("uwf-llm", USAGE, args, ("--model", "--temperature", "--max-tokens"))
 
 
-def run(ctx: Context) -> Reply:
-    """One completion of the prompt. Raises AgentFailed, Invalid where no model is configured."""
-    return _say(ctx, secrets.token_hex(8), [{"role": "user", "content": ctx.prompt}])
+class _Conversation(Conversation):
+    """The messages of one step, the model's answers among them."""
+
+    def begin(self) -> Reply:
+        """One completion of the prompt; after a failed attempt, of its turns and one more message. Raises Invalid
+        where no model is configured."""
+        self._messages = [{"role": "user", "content": self.ctx.prompt}]
+        left = self.carried_on()
+        if left is None or self.ctx.resume is None:
+            self._session = secrets.token_hex(8)
+            return self._complete()
+        self._session, message = left
+        self._messages += [
+            {"role": turn.role, "content": turn.text}
+            for turn in self.ctx.resume.turns
+            if turn.role in ("user", "assistant")
+        ]
+        return self.say(message)
+
+    def say(self, text: str) -> Reply:
+        """One completion of all that was said so far and this."""
+        self._messages.append({"role": "user", "content": text})
+        return self._complete()
+
+    def _complete(self) -> Reply:
+        from uwf_git.kit.chat import Chat, resolve_endpoint
+
+        ctx, options = self.ctx, self.ctx.options
+        model = asked_model("uwf-llm", ctx.config, options.model)
+        with Chat(resolve_endpoint(ctx.config, model, ctx.secrets)) as chat:
+            done = chat.complete(self._messages, deadline=ctx.deadline, extra=dict(options.extra))
+        reply = done.reply(self._session)
+        self._messages.append({"role": "assistant", "content": done.text})
+        if not done.text.strip():
+            why = f" (finish_reason {done.finish})" if done.finish else ""
+            hint = "raise --max-tokens" if done.finish == "length" else "try again, or another model"
+            raise failed_with(reply, f"model {done.model} gave an empty answer{why}", hint)
+        return reply
 
 
-def continue_(ctx: Context, session: str, message: str) -> Reply:
-    """One more message in a conversation, taken up from the failed attempt's turns where this process
-    didn't have it itself."""
-    known = _conversations.get(session)
-    if known is None:
-        known = [{"role": "user", "content": ctx.prompt}]
-        if ctx.resume is not None and ctx.resume.session == session:
-            known += [
-                {"role": turn.role, "content": turn.text}
-                for turn in ctx.resume.turns
-                if turn.role in ("user", "assistant")
-            ]
-    return _say(ctx, session, [*known, {"role": "user", "content": message}])
-
-
-def _say(ctx: Context, session: str, messages: list[Message]) -> Reply:
-    from uwf_git.kit.chat import Chat, resolve_endpoint
-
-    options: Options = ctx.options
-    model = asked_model("uwf-llm", ctx.config, options.model)
-    endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
-    with Chat(endpoint) as chat:
-        done = chat.complete(messages, deadline=ctx.deadline, extra=dict(options.extra))
-    reply = done.reply(session)
-    _conversations[session] = [*messages, {"role": "assistant", "content": done.text}]
-    if not done.text.strip():
-        why = f" (finish_reason {done.finish})" if done.finish else ""
-        hint = "raise --max-tokens" if done.finish == "length" else "try again, or another model"
-        raise failed_with(reply, f"model {done.model} gave an empty answer{why}", hint)
-    return reply
-
-
-agent = create_agent("uwf-llm", run, continue_, parse_args, USAGE)
+agent = Agent("uwf-llm", _Conversation, parse_args, USAGE, about=__doc__)
 main = agent.main
 
 if __name__ == "__main__":

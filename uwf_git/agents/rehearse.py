@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
-from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.conversation import Conversation
 from uwf_git.store.threads import History
 from uwf_git.values.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.values.schema import Schema
@@ -80,9 +81,6 @@ USAGE = "uwf-rehearse [--script FILE]"
 _REMEMBERED = 24
 _PATIENCE = 100  # steps, from which on nothing is searched for that plain outputs don't reach
 
-# What a script asked this process to end with, which it does only where it is a process of its own.
-_exits: list[int] = []
-
 
 def parse_args(args: Sequence[str]) -> Path | None:
     """The script's path, if one is to be played. Raises Usage."""
@@ -95,16 +93,18 @@ def parse_args(args: Sequence[str]) -> Path | None:
     return Path(rest[0])
 
 
-def run(ctx: Context) -> Reply:
-    """The script's reply, or the made-up output that takes the least worn edge."""
-    if ctx.options is None:
-        return _said(ctx, choose_output(ctx.history, ctx.role, ctx.schema))
-    return _play(ctx, ctx.options)
+class _Conversation(Conversation):
+    """A rehearsed step. Corrections change nothing: a script that says garbage means it."""
 
+    def begin(self) -> Reply:
+        """The script's reply, or the made-up output that takes the least worn edge."""
+        if self.ctx.options is None:
+            return _said(self.ctx, choose_output(self.ctx.history, self.ctx.role, self.ctx.schema))
+        return _play(self.ctx, self.ctx.options)
 
-def continue_(ctx: Context, session: str, _message: str) -> Reply:
-    """Corrections change nothing: a script that says garbage means it."""
-    return run(ctx)._replace(session=session)
+    def say(self, text: str) -> Reply:
+        """The same again."""
+        return self.begin()
 
 
 def _said(ctx: Context, output: Any) -> Reply:
@@ -247,8 +247,7 @@ def _play(ctx: Context, path: Path) -> Reply:
         )
     _sleep(entry, ctx.deadline)
     if entry.exit is not None:
-        _exits.append(entry.exit)
-        raise AgentFailed(f"uwf-rehearse exited with {entry.exit}", f"as {path} has it")
+        raise _Exit(entry.exit, path)
     if entry.garbage is not None:
         return Reply(entry.garbage, session="rehearsal")
     if entry.answer is not None:
@@ -266,18 +265,21 @@ def _sleep(entry: Entry, deadline: float | None) -> None:
     time.sleep(entry.sleep)
 
 
-agent = create_agent("uwf-rehearse", run, continue_, parse_args, USAGE)
+class _Exit(AgentFailed):
+    """The script has the agent exit with `status`, which it does where it is a process of its own."""
+
+    def __init__(self, status: int, script: Path) -> None:
+        super().__init__(f"uwf-rehearse exited with {status}", f"as {script} has it")
+        self.status = status
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """The command. Exits, with the status that a script asks for."""
-    try:
-        agent.main(argv)
-    except SystemExit:
-        if _exits:
-            raise SystemExit(_exits[-1]) from None
-        raise
+class _Rehearse(Agent):
+    def exit_status(self, error: UwfError) -> int:
+        return error.status if isinstance(error, _Exit) else super().exit_status(error)
 
+
+agent = _Rehearse("uwf-rehearse", _Conversation, parse_args, USAGE, about=__doc__)
+main = agent.main
 
 if __name__ == "__main__":
     main()

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.kit.context import Context, Reply
-from uwf_git.kit.memory import Memory, carry_on
+from uwf_git.kit.conversation import ContinueFunction, Conversation, OfFunctions, RunFunction
+from uwf_git.kit.memory import Memory
 from uwf_git.kit.prompt import prompt_at, role_of
 from uwf_git.kit.record import Clock, Recorder, Said, broken_off
 from uwf_git.store.private import Order, Report
@@ -26,12 +28,11 @@ from uwf_git.values.kinds import Step
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
-    from uwf_git.kit.extract import Ask, Continue
+    from uwf_git.kit.extract import Ask
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head, History, Position
 
-RunFunction = Callable[[Context], "Reply | str"]
-ContinueFunction = Callable[[Context, str, str], "Reply | str"]
+ConverseFunction = Callable[[Context], Conversation]
 ParseFunction = Callable[[Sequence[str]], Any]
 NameFunction = Callable[[Any], str]
 
@@ -45,22 +46,22 @@ class AttemptFailed(AgentFailed):
 
 
 class Agent:
-    """An agent made of functions. See create_agent."""
+    """Something that can do a step: `converse` makes its conversation for one. The other parameters are those of
+    create_agent; `about` is what `--help` shows below the usage."""
 
     def __init__(
         self,
         name: str,
-        run: RunFunction,
-        continue_: ContinueFunction | None,
-        parse_args: ParseFunction | None,
-        usage: str,
+        converse: ConverseFunction,
+        parse_args: ParseFunction | None = None,
+        usage: str = "",
         named: NameFunction | None = None,
+        about: str | None = None,
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
-        self._about = getattr(sys.modules.get(run.__module__), "__doc__", None) or ""
-        self._run = run
-        self._continue = continue_
+        self._about = about or ""
+        self._converse = converse
         self._parse = parse_args
         self._named = named
 
@@ -94,10 +95,14 @@ class Agent:
         except UwfError as error:
             hint = f" — {error.hint}" if error.hint else ""
             print(f"{self.name}: {error.message}{hint}", file=sys.stderr)
-            return error.exit_status
+            return self.exit_status(error)
         except KeyboardInterrupt:
             return 130
         return 0
+
+    def exit_status(self, error: UwfError) -> int:
+        """What the command exits with after this error."""
+        return error.exit_status
 
     def _help(self) -> str:
         from inspect import cleandoc
@@ -150,36 +155,39 @@ class Agent:
         head = at.head
         name = self.called(args)
         recorder = recorder or Recorder(instance, head.thread, name)
-        try:
-            context = self._context(instance, at, order, args, clock, cwd or Path.cwd(), recorder)
-            extraction = extract(
-                self._first(context),
-                context.role,
-                context.schema,
-                continue_=self._continue_with(context),
-                model=_extraction_model(instance, context),
-                clean=lambda value: instance.redactor.value(value)[0],
-            )
-        except ExtractionFailed as failure:
-            said = _said(failure.replies, failure.replies[-1].text, failure.turns, failure.usage, "failed")
-            said = said._replace(session=failure.replies[-1].session, budget=order.budget)
-            detail = recorder.detail(said, order, head.node, clock.took)
-            raise AttemptFailed(failure.message, failure.hint, detail) from None
-        except UwfError as error:
-            if not recorder.turns:
-                raise
-            said = broken_off(tuple(recorder.turns), recorder.session)._replace(budget=order.budget)
-            detail = recorder.detail(said, order, head.node, clock.took)
-            raise AttemptFailed(error.message, error.hint, detail) from None
-        history, replies = context.history, extraction.replies
-        said = _said(replies, extraction.answer, extraction.turns, extraction.usage, extraction.how)
-        said = said._replace(budget=order.budget)
-        made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
-        with instance.store.index.transaction():
-            output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
-            detail = made or recorder.detail(said, order, head.node, clock.took)
-            step = Step(history.start_hash, history.prev, order.role, output, detail, name)
-            return recorder.put(STEPNODE, step.payload())
+        context = self._context(instance, at, order, args, clock, cwd or Path.cwd(), recorder)
+        with closing(self._converse(context)) as conversation:
+            try:
+                extraction = extract(
+                    conversation.begin(),
+                    context.role,
+                    context.schema,
+                    continue_=(lambda _, text: conversation.say(text)) if conversation.correctable else None,
+                    model=_extraction_model(instance, context),
+                    clean=lambda value: instance.redactor.value(value)[0],
+                )
+            except ExtractionFailed as failure:
+                said = _said(
+                    failure.replies, failure.replies[-1].text, failure.turns, failure.usage, "failed"
+                )
+                said = said._replace(session=failure.replies[-1].session, budget=order.budget)
+                detail = recorder.detail(said, order, head.node, clock.took)
+                raise AttemptFailed(failure.message, failure.hint, detail) from None
+            except UwfError as error:
+                if not recorder.turns:
+                    raise
+                said = broken_off(tuple(recorder.turns), recorder.session)._replace(budget=order.budget)
+                detail = recorder.detail(said, order, head.node, clock.took)
+                raise AttemptFailed(error.message, error.hint, detail) from None
+            history, replies = context.history, extraction.replies
+            said = _said(replies, extraction.answer, extraction.turns, extraction.usage, extraction.how)
+            said = said._replace(budget=order.budget)
+            made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
+            with instance.store.index.transaction():
+                output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
+                detail = made or recorder.detail(said, order, head.node, clock.took)
+                step = Step(history.start_hash, history.prev, order.role, output, detail, name)
+                return recorder.put(STEPNODE, step.payload())
 
     def _context(
         self,
@@ -224,20 +232,6 @@ class Agent:
             instance=instance,
         )
 
-    def _first(self, context: Context) -> Reply:
-        """The first reply: of the session that a failed attempt left, or of a fresh run."""
-        resume = context.resume
-        if resume and resume.session and self._continue:
-            message = carry_on(resume.error, context.prompt_for_resumed_session)
-            return _reply(self.name, self._continue(context, resume.session, message))
-        return _reply(self.name, self._run(context))
-
-    def _continue_with(self, context: Context) -> Continue | None:
-        function = self._continue
-        if function is None:
-            return None
-        return lambda session, message: _reply(self.name, function(context, session, message))
-
 
 def create_agent(
     name: str,
@@ -252,7 +246,11 @@ def create_agent(
     corrected. `parse_args(args)` makes `ctx.options` of what stands before the thread id; `usage` and the module's
     docstring are what `--help` shows. `named(options)` is for an agent that asks others in its turn: the name that
     its steps bear, such as "uwf-acp/opencode"."""
-    return Agent(name, run, continue_, parse_args, usage, named)
+    about = getattr(sys.modules.get(run.__module__), "__doc__", None)
+    agent = Agent(
+        name, lambda ctx: OfFunctions(ctx, agent.name, run, continue_), parse_args, usage, named, about
+    )
+    return agent
 
 
 def _said(replies: Sequence[Reply], answer: str, turns: Any, usage: Any, how: str) -> Said:
@@ -262,16 +260,6 @@ def _said(replies: Sequence[Reply], answer: str, turns: Any, usage: Any, how: st
     costs = [reply.cost for reply in replies if reply.cost is not None]
     notes = tuple(note for reply in replies for note in reply.notes)
     return Said(answer, turns, session, model, usage, how, sum(costs) if costs else None, notes)
-
-
-def _reply(name: str, value: Reply | str) -> Reply:
-    if isinstance(value, str):
-        return Reply(value)
-    if not isinstance(value, Reply):
-        raise AgentFailed(
-            f"{name} returned {type(value).__name__}", "run and continue_ return a Reply or text"
-        )
-    return value
 
 
 def _extraction_model(instance: Instance, context: Context) -> Ask | None:

@@ -26,24 +26,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from uwf_git.errors import AgentFailed, Usage
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.arguments import read_options
+from uwf_git.kit.conversation import Conversation
 from uwf_git.kit.extract import failed_with, judge
 
 if TYPE_CHECKING:
     from uwf_git.agents.acp.session import Said, Session, Settings
-    from uwf_git.store.threads import Position
-    from uwf_git.values.ids import Hash, ThreadId
 
 USAGE = "uwf-acp [--mode MODE] [--model MODEL] [--auth METHOD] [--no-files] [--] COMMAND [ARG…]"
-
-# The live session of each thread, from a step's first prompt to the step's end.
-_live: dict[ThreadId, Session] = {}
 
 _UNFINISHED = {
     "max_tokens": "the answer was cut off at the model's limit of tokens",
     "max_turn_requests": "the agent stopped at its own limit of requests",
 }
-
-
 _LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
 
 
@@ -66,55 +60,75 @@ def parse_args(args: Sequence[str]) -> Options:
     return Options(command, files=options.pop("no-files", None) is None, **options)
 
 
-def run(ctx: Context) -> Reply:
-    """Tells the agent the task, in this role's last session where there is one. Raises AgentFailed."""
-    previous = ctx.previous_session
-    session, notes = _opened(ctx, previous)
-    prompt = ctx.prompt_for_resumed_session if previous and not notes else ctx.prompt
-    return _say(ctx, session, prompt, notes)
+class _Conversation(Conversation):
+    """One step's conversation with the agent's process, which ends with it."""
 
+    def __init__(self, ctx: Context) -> None:
+        super().__init__(ctx)
+        self._session: Session | None = None
 
-def continue_(ctx: Context, session: str, message: str) -> Reply:
-    """One more message in the session: the live one, or one that is loaded. A fresh one gets everything."""
-    live = _live.get(ctx.thread)
-    if live is not None and live.id == session and live.alive:
-        return _say(ctx, live, message, ())
-    opened, notes = _opened(ctx, session)
-    return _say(ctx, opened, _told_anew(ctx, session, message) if notes else message, notes)
+    def begin(self) -> Reply:
+        """Tells the agent the task, in this role's last session where there is one."""
+        if left := self.carried_on():
+            return self._go_on(*left)
+        previous = self.ctx.previous_session
+        session, notes = self._open(previous)
+        remembers = previous is not None and not notes
+        prompt = self.ctx.prompt_for_resumed_session if remembers else self.ctx.prompt
+        return _say(self.ctx, session, prompt, notes)
+
+    def say(self, text: str) -> Reply:
+        """One more message in the live session, which is loaded again where the process has ended."""
+        session = self._session
+        assert session is not None
+        return _say(self.ctx, session, text, ()) if session.alive else self._go_on(session.id, text)
+
+    def close(self) -> None:
+        """Ends the agent's process."""
+        if self._session is not None:
+            self._session.close()
+
+    def _go_on(self, wanted: str, message: str) -> Reply:
+        """The answer in a session that is loaded; a fresh one is told everything."""
+        session, notes = self._open(wanted)
+        return _say(self.ctx, session, _told_anew(self.ctx, wanted, message) if notes else message, notes)
+
+    def _open(self, wanted: str | None) -> tuple[Session, tuple[str, ...]]:
+        """A process with an open session. There are notes when `wanted` could not be loaded and the session is a
+        fresh one."""
+        from uwf_git.agents.acp.session import LoadFailed
+
+        session = self._start()
+        notes: tuple[str, ...] = ()
+        if wanted is not None:
+            try:
+                session.load(wanted, self.ctx.deadline)
+                return session, ()
+            except LoadFailed as error:
+                notes = (
+                    f"session {wanted} could not be taken up again: {error}; a fresh one was told everything",
+                )
+            if not session.alive:
+                session = self._start()
+        session.create(self.ctx.deadline)
+        return session, notes
+
+    def _start(self) -> Session:
+        from uwf_git.agents.acp.session import Session
+
+        self.close()
+        self._session = Session(_settings(self.ctx), self.ctx.deadline)
+        return self._session
 
 
 def _told_anew(ctx: Context, session: str, message: str) -> str:
-    """For an agent that remembers nothing of what `message` goes on from."""
+    """The first message to a session that remembers nothing of what `message` goes on from."""
     if ctx.resume is None or ctx.resume.session != session:
         return f"{ctx.prompt}\n\n{message}"
     return (
         f"{ctx.prompt}\n\nAn earlier attempt at this step did not count: {ctx.resume.error}. "
         "What it did in the working directory may be there already."
     )
-
-
-def _opened(ctx: Context, wanted: str | None) -> tuple[Session, tuple[str, ...]]:
-    """An agent with an open session. There are notes when `wanted` could not be taken up again and the
-    session is a fresh one."""
-    from uwf_git.agents.acp.session import LoadFailed, Session
-
-    _close(ctx.thread)
-    settings = _settings(ctx)
-    session = _live[ctx.thread] = Session(settings, ctx.deadline)
-    notes: tuple[str, ...] = ()
-    if wanted is not None:
-        try:
-            session.load(wanted, ctx.deadline)
-            return session, ()
-        except LoadFailed as error:
-            notes = (
-                f"session {wanted} could not be taken up again: {error}; a fresh one was told everything",
-            )
-        if not session.alive:
-            _close(ctx.thread)
-            session = _live[ctx.thread] = Session(settings, ctx.deadline)
-    session.create(ctx.deadline)
-    return session, notes
 
 
 def _settings(ctx: Context) -> Settings:
@@ -194,22 +208,6 @@ def _deliverable(ctx: Context, texts: Sequence[str]) -> str:
     return texts[-1] if texts else ""
 
 
-def _close(thread: ThreadId) -> None:
-    session = _live.pop(thread, None)
-    if session is not None:
-        session.close()
-
-
-class _AcpAgent(Agent):
-    """Ends the live session with the step."""
-
-    def perform(self, instance: Any, at: Position, *args: Any, **more: Any) -> Hash:
-        try:
-            return super().perform(instance, at, *args, **more)
-        finally:
-            _close(at.head.thread)
-
-
 def named(options: Options) -> str:
     """The name of an agent's steps: uwf-acp/ and its program's. Of one that is started by npx or the like, it is that
     of the package."""
@@ -221,7 +219,7 @@ def named(options: Options) -> str:
     return f"uwf-acp/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
 
 
-agent = _AcpAgent("uwf-acp", run, continue_, parse_args, USAGE, named)
+agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

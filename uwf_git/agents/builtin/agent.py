@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.agents.llm import asked_model, read_asking
 from uwf_git.errors import Usage
-from uwf_git.kit import Context, Reply, create_agent
+from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.conversation import Conversation
 
 if TYPE_CHECKING:
     from uwf_git.agents.builtin.conversation import Message
     from uwf_git.agents.builtin.loop import Ask, Ended, Loop
     from uwf_git.kit.chat import Chat, Completion
-    from uwf_git.values.ids import ThreadId
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
 TURNS, MOST_TURNS = 30, 1000
-
-_loops: dict[ThreadId, tuple[str, Loop]] = {}
-"""The last conversation of each thread, by its session, which nobody shares: its name is random."""
 
 
 class Options(NamedTuple):
@@ -48,60 +45,58 @@ def parse_args(args: Sequence[str]) -> Options:
     return Options(asking.model, TURNS if asking.turns is None else asking.turns, asking.extra)
 
 
-def run(ctx: Context) -> Reply:
-    """A step from its beginning, with what this role did in the thread before. Raises AgentFailed, Invalid
-    where no model is configured."""
-    return _perform(ctx, ctx.prompt_for_resumed_session if ctx.previous else ctx.prompt)
+class _Conversation(Conversation):
+    """One step's loop, which a correction goes on in. Its tools are there while it runs, for each message anew."""
 
+    _loop: Loop | None = None
+    _session = ""
 
-def continue_(ctx: Context, session: str, message: str) -> Reply:
-    """One more message: a correction in the conversation that this process leads, or the next attempt at a
-    step that failed, with everything that was said in the last one."""
-    known, loop = _loops.get(ctx.thread, ("", None))
-    resumed = ctx.resume is not None and ctx.resume.session == session
-    if loop is not None and known == session and not resumed:
-        return _perform(ctx, message, session, loop)
-    return _perform(ctx, message)
+    def begin(self) -> Reply:
+        """The step, with what this role did in the thread before, and in the failed attempts that it carries on
+        from. Raises Invalid where no model is configured."""
+        ctx = self.ctx
+        if left := self.carried_on():
+            return self.say(left[1])
+        return self.say(ctx.prompt_for_resumed_session if ctx.previous else ctx.prompt)
 
+    def say(self, text: str) -> Reply:
+        """One more message, the first included."""
+        from uwf_git.agents.builtin.surroundings import surroundings
+        from uwf_git.kit.chat import Chat, resolve_endpoint
 
-def _perform(ctx: Context, said: str, session: str = "", loop: Loop | None = None) -> Reply:
-    from uwf_git.agents.builtin.surroundings import surroundings
-    from uwf_git.kit.chat import Chat, resolve_endpoint
-
-    options: Options = ctx.options
-    model = asked_model("uwf-builtin", ctx.config, options.model)
-    endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
-    with Chat(endpoint) as chat, surroundings(ctx) as around:
-        box = around.toolbox
-        ask = _asking(ctx, chat, options, box.offered())
-        if loop is None:
-            session = secrets.token_hex(8)
-            loop = _begun(ctx, options, said, around.description)
-            _loops[ctx.thread] = (session, loop)
-            ctx.in_session(session)
-            ended = loop.run(ask, box.call)
-        else:
-            ended = loop.correct(said, ask, box.call)
-        return _reply(ended, session, around.notes)
+        ctx, options = self.ctx, self.ctx.options
+        model = asked_model("uwf-builtin", ctx.config, options.model)
+        endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
+        with Chat(endpoint) as chat, surroundings(ctx) as around:
+            box = around.toolbox
+            ask = _asking(ctx, chat, options, box.offered())
+            if self._loop is None:
+                self._session = secrets.token_hex(8)
+                self._loop = _begun(ctx, options, text, around.description)
+                ctx.in_session(self._session)
+                ended = self._loop.run(ask, box.call)
+            else:
+                ended = self._loop.correct(text, ask, box.call)
+            return _reply(ended, self._session, around.notes)
 
 
 def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
-    """The conversation so far, to be gone on with by `said`."""
-    from uwf_git.agents.builtin.conversation import Conversation
+    """The loop over what was said so far, and `said`."""
+    from uwf_git.agents.builtin.conversation import Conversation as Messages
     from uwf_git.agents.builtin.loop import Loop
     from uwf_git.kit.extract import judge
 
-    conversation = Conversation(_system(ctx, options, tools))
+    messages = Messages(_system(ctx, options, tools))
     if ctx.previous is not None:
-        conversation.replay(ctx.previous.exchanges())
+        messages.replay(ctx.previous.exchanges())
     if ctx.resume is not None:
-        conversation.replay(ctx.resume.exchanges())
-    conversation.tell(said)
+        messages.replay(ctx.resume.exchanges())
+    messages.tell(said)
 
     def missing(text: str) -> Sequence[str]:
         return judge(Reply(text), ctx.role, ctx.schema).problems
 
-    return Loop(conversation, missing, ctx.record, options.turns)
+    return Loop(messages, missing, ctx.record, options.turns)
 
 
 def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, Any]]) -> Ask:
@@ -144,7 +139,7 @@ def _system(ctx: Context, options: Options, tools: str) -> str:
     return "\n\n".join(parts)
 
 
-agent = create_agent("uwf-builtin", run, continue_, parse_args, USAGE)
+agent = Agent("uwf-builtin", _Conversation, parse_args, USAGE, about=__doc__)
 main = agent.main
 
 if __name__ == "__main__":

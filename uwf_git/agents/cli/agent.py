@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.agents.cli.rows import TABLE, shipped_row
 from uwf_git.config.agent_cli import Row
 from uwf_git.errors import Invalid, Usage
-from uwf_git.kit import Agent, Context, Reply, TurnRecord, create_agent
+from uwf_git.kit import Agent, Context, Reply, TurnRecord
+from uwf_git.kit.conversation import Conversation
+from uwf_git.kit.memory import carry_on
 
 if TYPE_CHECKING:
     from uwf_git.agents.cli.run import Run
+    from uwf_git.kit import Usage as Tokens
 
 ANY = "uwf-cli"
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
@@ -45,28 +48,26 @@ def agent_called(command: str) -> Agent:
 
 def agent_of(row: Row) -> Agent:
     """An agent that is played by the program of this row."""
-
     name = f"uwf-{row.name}"
-
-    def run(ctx: Context) -> Reply:
-        return _Role(ctx, name, row).begin()
-
-    def continue_(ctx: Context, session: str, message: str) -> Reply:
-        return _Role(ctx, name, row).go_on(session, message)
-
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
-    return create_agent(row.name, run, continue_, lambda args: Options("", tuple(args)), usage)
+    return Agent(
+        name,
+        lambda ctx: _Conversation(ctx, name, row),
+        lambda args: Options("", tuple(args)),
+        usage,
+        about=__doc__,
+    )
 
 
 def _of_any_row() -> Agent:
-    def run(ctx: Context) -> Reply:
-        return _Role(ctx, _name_of(ctx.options), _row(ctx)).begin()
-
-    def continue_(ctx: Context, session: str, message: str) -> Reply:
-        return _Role(ctx, _name_of(ctx.options), _row(ctx)).go_on(session, message)
-
-    usage = f"{ANY} NAME [ARG…]"
-    return create_agent(ANY, run, continue_, _parse_name, usage, _name_of)
+    return Agent(
+        ANY,
+        lambda ctx: _Conversation(ctx, _name_of(ctx.options), _row(ctx)),
+        _parse_name,
+        f"{ANY} NAME [ARG…]",
+        _name_of,
+        __doc__,
+    )
 
 
 def _name_of(options: Options) -> str:
@@ -98,17 +99,23 @@ def _row(ctx: Context) -> Row:
     return row
 
 
-class _Role:
-    """One role of one step, played by the program of a row under the agent's `name`."""
+class _Conversation(Conversation):
+    """One step's conversation with the program of a row, which is called anew for each message, under the agent's
+    `name`."""
 
     def __init__(self, ctx: Context, name: str, row: Row) -> None:
         from uwf_git.agents.builtin.surroundings import effective_policy
         from uwf_git.agents.cli.run import environment, extra_for
         from uwf_git.store.location import Location
 
-        self._ctx = ctx
+        super().__init__(ctx)
         self._name = name
         self._row = row
+        self._session = ""
+        self._answer: str | None = (
+            None  # the last one in the session, should that be lost before a correction
+        )
+        self._totals: dict[str, tuple[Tokens, float]] = {}
         extra = extra_for(row, effective_policy(ctx), ctx.options.args)
         self._args = extra.args
         place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
@@ -116,26 +123,23 @@ class _Role:
         self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
 
     def begin(self) -> Reply:
-        """A step from its beginning: in the session of this role's last step, if there is one."""
-        ctx = self._ctx
-        session = ctx.previous_session
-        if session is None or not self._row.resume:
+        """The answer in the session of the failed attempt that the step carries on from, else in that of this role's
+        last step, else in a new one."""
+        ctx = self.ctx
+        if (left := self.carried_on()) and ctx.resume is not None:
+            session, message = left
+            return self._resumed(session, message, carry_on(ctx.resume.error, ctx.prompt))
+        if ctx.previous_session is None or not self._row.resume:
             return self._fresh(ctx.prompt)
-        return self._resumed(session, ctx.prompt_for_resumed_session, ctx.prompt)
+        return self._resumed(ctx.previous_session, ctx.prompt_for_resumed_session, ctx.prompt)
 
-    def go_on(self, session: str, message: str) -> Reply:
-        """One more message in a session."""
-        from uwf_git.kit.memory import carry_on
-
-        ctx = self._ctx
-        last = _answers.pop((self._name, session), None)
-        if last is not None:
-            whole = f"{ctx.prompt}\n\n# Your answer so far\n\n{last}\n\n# What is wrong with it\n\n{message}"
-        elif ctx.resume is not None:
-            whole = carry_on(ctx.resume.error, ctx.prompt)
-        else:
-            whole = f"{ctx.prompt}\n\n{message}"
-        return self._resumed(session, message, whole)
+    def say(self, text: str) -> Reply:
+        """The answer to a correction."""
+        parts = [self.ctx.prompt, text]
+        if self._answer is not None:
+            parts[1:1] = ["# Your answer so far", self._answer, "# What is wrong with it"]
+        self._answer = None
+        return self._resumed(self._session, text, "\n\n".join(parts))
 
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
         """The reply to a message in a session, or to the whole context where the session can't be gone on
@@ -174,7 +178,7 @@ class _Role:
         if failure is not None:
             raise failed_with(reply, failure.message, failure.hint)
         if reply.session:
-            _answers[self._name, reply.session] = reply.text
+            self._session, self._answer = reply.session, reply.text
         return reply
 
     def _call(self, words: Sequence[str], prompt: str, session: str | None) -> Run:
@@ -184,10 +188,10 @@ class _Role:
         from uwf_git.agents.exec import held_lock
         from uwf_git.processes import run_command
 
-        ctx, row = self._ctx, self._row
+        ctx, row = self.ctx, self._row
         require(row, self._env)
         data = prompt.encode("utf-8", "replace")
-        run = Run(ctx, self._name, row, session)
+        run = Run(ctx, self._name, row, session, self._totals)
         finished = None
         with contextlib.ExitStack() as stack:
             said = prompt.replace("\0", "�") if row.prompt == "argument" else ""
@@ -217,14 +221,10 @@ class _Role:
         from uwf_git.agents.cli.run import arguments
         from uwf_git.processes import run_command
 
-        values = {"session": run.session or "", "cwd": str(self._ctx.cwd)}
+        values = {"session": run.session or "", "cwd": str(self.ctx.cwd)}
         argv = [self._row.program, *arguments(words, (), values)]
-        done = run_command(argv, cwd=self._ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
+        done = run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
         run.take_log(done.stdout_tail)
-
-
-_answers: dict[tuple[str, str], str] = {}
-"""The last answer in an agent's session, should that be lost before it can be corrected."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

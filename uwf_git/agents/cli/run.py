@@ -157,13 +157,21 @@ def older(version: str, least: str) -> bool:
 
 class Run:
     """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
-    recorded as they come."""
+    recorded as they come. `totals` is what each session had cost when this step last heard of it."""
 
-    def __init__(self, ctx: Context, name: str, row: Row, session: str | None) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        name: str,
+        row: Row,
+        session: str | None,
+        totals: dict[str, tuple[Usage, float]],
+    ) -> None:
         self._ctx = ctx
         self._name = name
         self._row = row
         self._session = session
+        self._totals = totals
         self._other: str | None = None
         self._ended = False
         self._said: Said | None = None
@@ -331,16 +339,12 @@ class Run:
             return None, None
         if not spent.whole_session or session is None:
             return spent.usage, spent.cost
-        before = _totals.get((self._name, session))
+        before = self._totals.get(session)
         if before is None:
             before = spent_before(self._ctx, self._name, session) if self._session else (Usage(0, 0), 0.0)
-        _totals[self._name, session] = (spent.usage, spent.cost or 0.0)
+        self._totals[session] = (spent.usage, spent.cost or 0.0)
         tokens = (max(0, now - past) for now, past in zip(spent.usage, before[0], strict=True))
         return Usage(*tokens), None if spent.cost is None else max(0.0, spent.cost - before[1])
-
-
-_totals: dict[tuple[str, str], tuple[Usage, float]] = {}
-"""What an agent's session had cost when this process last heard of it."""
 
 
 def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
