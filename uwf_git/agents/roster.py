@@ -205,6 +205,7 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
     what names no agent."""
     from uwf_git.engine.step import step
     from uwf_git.git.repository import Oid
+    from uwf_git.kit.record import detail_at
     from uwf_git.store.location import Location, init
     from uwf_git.store.opened import Instance
     from uwf_git.workflow.compile import compile_source
@@ -233,12 +234,14 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
             return Checked(agent.alias, took, None, None, error.message, _hint(error, took, limited))
         took = time.monotonic() - began
         last = there.threads.history(there.threads.head(thread)).steps[-1]
-        detail = there.store.get(last.detail).payload
+        detail = detail_at(there.store, last.detail)
         said = str(last.output.get("number", last.output)).strip().strip(".").lower()
         if said != ANSWER and limited.command != EMBEDDED:
             problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"
             return Checked(agent.alias, took, None, None, problem, "is it a language model's answer?")
-        return Checked(agent.alias, took, detail.get("model"), detail.get("usage"))
+        usage = detail.usage._asdict() if detail and detail.usage else None
+        model = detail.model if detail else None
+        return Checked(agent.alias, took, model, dict(sorted(usage.items())) if usage else None)
 
 
 def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:

@@ -20,9 +20,9 @@ from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import failed_with, judge
+from uwf_git.kit.record import detail_at
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import Usage as Tokens
-from uwf_git.values.types import SUSPEND, USER, is_kind
+from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -101,8 +101,8 @@ def _task(ctx: Context) -> str:
     while at > 1 and steps[at - 1].role == USER and steps[at - 2].role == ctx.role.name:
         question, answer = steps[at - 2].output.get("question", ""), steps[at - 1].output.get("answer", "")
         asked.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
-        detail = ctx.store.get(steps[at - 2].detail)
-        instruction = detail.payload["instruction"] if is_kind(detail.type, "detail") else None
+        detail = detail_at(ctx.store, steps[at - 2].detail)
+        instruction = detail.instruction if detail else None
         at -= 2
     task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
     return "\n\n".join([task, *asked])
@@ -194,15 +194,10 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
     prev = head.node if head.row.kind == "step" else None
     if not attempts or attempts[-1].prev != prev or attempts[-1].detail is None:
         return reply
-    detail = ctx.store.get(attempts[-1].detail)
-    if not is_kind(detail.type, "detail"):
+    detail = detail_at(ctx.store, attempts[-1].detail)
+    if detail is None:
         return reply
-    usage = detail.payload["usage"]
-    return reply._replace(
-        model=detail.payload["model"],
-        usage=Tokens(**usage) if usage else None,
-        cost=detail.payload.get("cost"),
-    )
+    return reply._replace(model=detail.model, usage=detail.usage, cost=detail.cost)
 
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:

@@ -21,10 +21,11 @@ from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.conversation import ContinueFunction, Conversation, OfFunctions, RunFunction
 from uwf_git.kit.memory import Memory
 from uwf_git.kit.prompt import prompt_at, role_of
-from uwf_git.kit.record import Clock, Recorder, Said, broken_off
+from uwf_git.kit.record import Clock, Recorder, broken_off
 from uwf_git.store.private import Order, Report
 from uwf_git.values.ids import Hash, parse_thread_id
-from uwf_git.values.kinds import Step
+from uwf_git.values.kinds import Detail, Step
+from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
@@ -167,25 +168,24 @@ class Agent:
                     clean=lambda value: instance.redactor.value(value)[0],
                 )
             except ExtractionFailed as failure:
-                said = _said(
-                    failure.replies, failure.replies[-1].text, failure.turns, failure.usage, "failed"
-                )
-                said = said._replace(session=failure.replies[-1].session, budget=order.budget)
-                detail = recorder.detail(said, order, head.node, clock.took)
+                last = failure.replies[-1]
+                said = _said(failure.replies, last.text, failure.usage, "failed")
+                said = said._replace(session=last.session, budget=order.budget)
+                detail = recorder.detail(said, failure.turns, order, head.node, clock.took)
                 raise AttemptFailed(failure.message, failure.hint, detail) from None
             except UwfError as error:
-                if not recorder.turns:
+                if not (turns := tuple(recorder.turns)):
                     raise
-                said = broken_off(tuple(recorder.turns), recorder.session)._replace(budget=order.budget)
-                detail = recorder.detail(said, order, head.node, clock.took)
+                said = broken_off(turns, recorder.session)._replace(budget=order.budget)
+                detail = recorder.detail(said, turns, order, head.node, clock.took)
                 raise AttemptFailed(error.message, error.hint, detail) from None
             history, replies = context.history, extraction.replies
-            said = _said(replies, extraction.answer, extraction.turns, extraction.usage, extraction.how)
+            said = _said(replies, extraction.answer, extraction.usage, extraction.how)
             said = said._replace(budget=order.budget)
             made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
             with instance.store.index.transaction():
                 output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
-                detail = made or recorder.detail(said, order, head.node, clock.took)
+                detail = made or recorder.detail(said, extraction.turns, order, head.node, clock.took)
                 step = Step(history.start_hash, history.prev, order.role, output, detail, name)
                 return recorder.put(STEPNODE, step.payload())
 
@@ -253,13 +253,18 @@ def create_agent(
     return agent
 
 
-def _said(replies: Sequence[Reply], answer: str, turns: Any, usage: Any, how: str) -> Said:
-    """What is kept of an agent's replies."""
-    session = next((reply.session for reply in reversed(replies) if reply.session), None)
-    model = next((reply.model for reply in replies if reply.model), None)
+def _said(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
+    """What is kept of an agent's replies, but for their turns."""
     costs = [reply.cost for reply in replies if reply.cost is not None]
-    notes = tuple(note for reply in replies for note in reply.notes)
-    return Said(answer, turns, session, model, usage, how, sum(costs) if costs else None, notes)
+    return Detail(
+        answer,
+        session=next((reply.session for reply in reversed(replies) if reply.session), None),
+        model=next((reply.model for reply in replies if reply.model), None),
+        usage=usage,
+        extraction=how,
+        cost=sum(costs) if costs else None,
+        notes=tuple(note for reply in replies for note in reply.notes),
+    )
 
 
 def _extraction_model(instance: Instance, context: Context) -> Ask | None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from uwf_git.kit.context import Exchange, Previous, Resume
-from uwf_git.kit.record import turns_in
-from uwf_git.values.kinds import Role, StepContext, TurnRecord
-from uwf_git.values.types import is_kind
+from uwf_git.kit.record import detail_at, turns_in
+from uwf_git.values.kinds import Detail, Role, StepContext
 
 if TYPE_CHECKING:
     from uwf_git.store.attempts import FailedAttempt
@@ -42,7 +41,6 @@ class Memory:
         build_prompt: BuildPrompt,
     ) -> None:
         self._store = instance.store
-        self._threads = instance.threads
         self._sessions = instance.sessions
         self._history = history
         self._role = role
@@ -54,7 +52,7 @@ class Memory:
         """The last step of this role by this agent."""
         for step in reversed(self._history.steps):
             if self._is_ours(step) and (detail := self._detail(step.detail)) is not None:
-                return Previous(self._own(detail["session"]), self._exchanges)
+                return Previous(self._own(detail.session), self._exchanges)
         return None
 
     def _own(self, session: str | None) -> str | None:
@@ -79,7 +77,7 @@ class Memory:
         def exchanges() -> tuple[Exchange, ...]:
             return tuple(self._attempted(chain, self._history, remembers))
 
-        return Resume(self._own(detail["session"]), last.error, self._turns(detail), exchanges)
+        return Resume(self._own(detail.session), last.error, turns_in(self._store, detail), exchanges)
 
     def _chain(self, prev: Hash | None) -> list[FailedAttempt]:
         """The attempts on a head that the next run carries on from, oldest first."""
@@ -106,7 +104,9 @@ class Memory:
             chain = self._chain(before.steps[-1].hash if number else None)
             found += self._attempted(chain, before, remembers)
             found.append(
-                Exchange(self._said_to(before, detail["instruction"], remembers, chain), self._turns(detail))
+                Exchange(
+                    self._said_to(before, detail.instruction, remembers, chain), turns_in(self._store, detail)
+                )
             )
         return tuple(found)
 
@@ -115,8 +115,8 @@ class Memory:
         for number, attempt in enumerate(chain):
             detail = self._detail(attempt.detail)
             assert detail is not None
-            said = self._said_to(before, detail["instruction"], remembers, chain[:number])
-            found.append(Exchange(said, self._turns(detail)))
+            said = self._said_to(before, detail.instruction, remembers, chain[:number])
+            found.append(Exchange(said, turns_in(self._store, detail)))
         return found
 
     def _said_to(
@@ -128,14 +128,8 @@ class Memory:
     def _is_ours(self, step: StepContext) -> bool:
         return step.role == self._role.name and step.agent == self._agent
 
-    def _detail(self, node: Hash | None) -> Any:
-        if node is None:
-            return None
-        detail = self._store.get(node)
-        return detail.payload if is_kind(detail.type, "detail") else None
-
-    def _turns(self, detail: Any) -> tuple[TurnRecord, ...]:
-        return turns_in(self._threads, detail)
+    def _detail(self, node: Hash | None) -> Detail | None:
+        return None if node is None else detail_at(self._store, node)
 
 
 def carry_on(error: str, prompt: str) -> str:

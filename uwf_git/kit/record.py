@@ -1,7 +1,7 @@
-"""Writing down what an agent says, as it says it, with the secrets taken out.
+"""Writing down what an agent says while it says it, with the secrets taken out, and reading it again.
 
-A turn becomes a node at once, and a line in the private folder names it: so a step can be watched while it
-runs, and what was said outlives the process that heard it.
+Each turn becomes a node at once, and a line in the private folder names it. So a step can be watched while it runs,
+and what was said outlives the process that heard it.
 """
 
 from __future__ import annotations
@@ -9,31 +9,18 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import TurnRecord, parse_detail
-from uwf_git.values.kinds import Usage as Tokens
-from uwf_git.values.types import DETAIL, TURN
+from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_turn
+from uwf_git.values.types import DETAIL, TURN, is_kind
 
 if TYPE_CHECKING:
+    from uwf_git.store.nodes import Store
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
-    from uwf_git.store.threads import Head, Threads
-
-
-class Said(NamedTuple):
-    """What a detail is made of. `extraction` is how the output was found, or "failed"."""
-
-    answer: str
-    turns: Sequence[TurnRecord]
-    session: str | None
-    model: str | None
-    usage: Tokens | None
-    extraction: str
-    cost: float | None = None
-    notes: tuple[str, ...] = ()
-    budget: Mapping[str, float] | None = None
+    from uwf_git.store.threads import Head
 
 
 class Recorder:
@@ -89,36 +76,28 @@ class Recorder:
         if known is None:
             self.turns.append(turn)
             where = f"turn {len(self.turns)}"
-            known = self._known[id(turn)] = self.put(TURN, self.redact(_payload(turn), where))
+            known = self._known[id(turn)] = self.put(TURN, self.redact(turn.payload(), where))
         return known
 
-    def detail(self, said: Said, order: Order, context: Hash, took: float) -> Hash:
-        """The Detail node of a run that took so many seconds, with a node for each turn. `context` is the
-        head its prompt was built from."""
+    def detail(
+        self, said: Detail, turns: Sequence[TurnRecord], order: Order, context: Hash, took: float
+    ) -> Hash:
+        """The Detail node of a run that took so many seconds, with a node for each turn. `context` is the head that
+        its prompt was built from."""
         if said.session:
             self._claim(said.session)
-        turns = [self._turn(turn) for turn in said.turns]
-        payload: dict[str, Any] = {
-            "answer": self.redact(said.answer, "answer"),
-            "turns": turns,
-            "session": self.redact(said.session, "session"),
-            "model": self.redact(said.model, "model"),
-            "usage": said.usage._asdict() if said.usage else None,
-            "durationMs": int(took * 1000),
-            "instruction": self.redact(order.instruction, "instruction"),
-            "context": context,
-            "extraction": self.redact(said.extraction, "extraction"),
-        }
-        if said.cost is not None:
-            payload["cost"] = said.cost
-        if said.notes:
-            payload["notes"] = self.redact(list(said.notes), "notes")
-        if said.budget:
-            payload["budget"] = dict(said.budget)
-        if self._redacted:
-            counted = self._redacted.items()
-            payload["redactions"] = [{"where": where, "count": count} for where, count in counted]
-        return self.put(DETAIL, payload)
+        detail = said._replace(
+            turns=tuple(map(self._turn, turns)),
+            answer=self.redact(said.answer, "answer"),
+            session=self.redact(said.session, "session"),
+            model=self.redact(said.model, "model"),
+            duration_ms=int(took * 1000),
+            instruction=self.redact(order.instruction, "instruction"),
+            context=context,
+            extraction=self.redact(said.extraction, "extraction"),
+            notes=self.redact(said.notes, "notes"),
+        )
+        return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
 
 
 class Clock:
@@ -133,17 +112,21 @@ class Clock:
         return time.monotonic() - self.began
 
 
-def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Said:
-    """What is known of a run that came to no answer: the turns it had recorded."""
+def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
+    """What is known of a run that came to no answer, from the turns that it had recorded."""
     from uwf_git.kit.extract import sum_tokens
 
-    answer = next((turn.text for turn in reversed(turns) if turn.role == "assistant"), "")
-    model = next((turn.model for turn in reversed(turns) if turn.model), None)
-    return Said(answer, turns, session, model, sum_tokens(turn.usage for turn in turns), "failed")
+    return Detail(
+        next((turn.text for turn in reversed(turns) if turn.role == "assistant"), ""),
+        session=session,
+        model=next((turn.model for turn in reversed(turns) if turn.model), None),
+        usage=sum_tokens(turn.usage for turn in turns),
+        extraction="failed",
+    )
 
 
 def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
-    """What an agent recorded before it, or the process it ran in, was ended: the agent's name, and a detail
+    """What an agent recorded before it, or the process it ran in, was ended: the agent's name, and a Detail node
     that holds the turns. None where nothing was recorded."""
     notes = instance.runs.notes(head.thread)
     if not notes:
@@ -151,12 +134,12 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
     turns = noted_turns(instance, notes)
     session = next((note["session"] for note in reversed(notes) if "session" in note), None)
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
-    detail = Recorder(instance).detail(broken_off(turns, session), order, head.node, took)
+    detail = Recorder(instance).detail(broken_off(turns, session), turns, order, head.node, took)
     return notes[-1]["agent"], detail
 
 
 def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:
-    """The turns that the notes of a run name; the index may have been lost since."""
+    """The turns that the notes of a run name. Their nodes are taken in again where the index was lost since."""
     from uwf_git.git.repository import Oid
 
     store = instance.store
@@ -167,52 +150,26 @@ def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple
         blob = Oid(hex=note["blob"])
         if store.index.node(note["turn"]) is None and store.repository.has(blob):
             store.adopt(note["turn"], blob)
-        turns.append(read_turn(store.get(note["turn"]).payload))
+        turns.append(parse_turn(store.get(note["turn"]).payload))
     return tuple(turns)
 
 
-def turns_in(threads: Threads, detail: Mapping[str, Any]) -> tuple[TurnRecord, ...]:
-    """The turns that a Detail's payload names."""
-    return threads.turns(parse_detail(detail))
+def detail_at(store: Store, node: Hash) -> Detail | None:
+    """The value of a Detail node; None for a node of another kind, such as the text of an agent without the kit."""
+    found = store.get(node)
+    return parse_detail(found.payload) if is_kind(found.type, "detail") else None
 
 
-def read_turn(payload: Any) -> TurnRecord:
-    """The value of a Turn node's payload, of either version."""
-    usage = payload.get("usage")
-    return TurnRecord(
-        payload["role"],
-        payload["text"],
-        payload.get("tool"),
-        payload.get("arguments"),
-        payload.get("result"),
-        Tokens(**usage) if usage else None,
-        payload.get("durationMs"),
-        payload.get("model"),
-        payload.get("call"),
-        payload.get("failed", False),
-    )
-
-
-def _payload(turn: TurnRecord) -> dict[str, Any]:
-    payload: dict[str, Any] = {"role": turn.role, "text": turn.text}
-    if turn.tool is not None:
-        payload |= {"tool": turn.tool, "arguments": turn.arguments, "result": turn.result}
-    if turn.usage is not None:
-        payload["usage"] = turn.usage._asdict()
-    if turn.duration_ms is not None:
-        payload["durationMs"] = turn.duration_ms
-    for key, text in (("model", turn.model), ("call", turn.call)):
-        if text is not None:
-            payload[key] = text
-    if turn.failed:
-        payload["failed"] = True
-    return payload
+def turns_in(store: Store, detail: Detail) -> tuple[TurnRecord, ...]:
+    """The turns of a Detail. A node of another kind, in a detail that was made by hand, is left out."""
+    nodes = map(store.get, detail.turns)
+    return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
 
 
 def sound(value: Any) -> Any:
-    """A JSON value with lone surrogates, which no encoding of Unicode has, replaced."""
+    """A JSON value whose texts can be encoded: with `?` for every lone surrogate."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return encodable(value)
     if isinstance(value, list | tuple):
         return [sound(item) for item in value]
     if isinstance(value, dict):

@@ -349,6 +349,7 @@ class Run:
 
 def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
     """What the steps and failed attempts of the thread have cost that an agent did in a session."""
+    from uwf_git.kit.record import detail_at, turns_in
     from uwf_git.store.attempts import Attempts
 
     nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
@@ -356,16 +357,16 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
     nodes += [each.detail for each in tried if each.detail is not None and each.agent == agent]
     total, cost = [0, 0, 0], 0.0
     for node in dict.fromkeys(nodes):
-        detail = ctx.store.get(node).payload
-        if not isinstance(detail, dict) or detail.get("session") != session or not detail.get("usage"):
+        detail = detail_at(ctx.store, node)
+        if detail is None or detail.session != session or not detail.usage:
             continue
-        usages = [(1, detail["usage"])]
-        for turn in (ctx.store.get(each).payload for each in detail["turns"]):
-            if turn.get("tool") == "extract" and turn.get("usage"):  # another model's, which read the answer
-                usages.append((-1, turn["usage"]))
+        usages = [(1, detail.usage)]
+        for turn in turns_in(ctx.store, detail):
+            if turn.tool == "extract" and turn.usage:  # another model's, which read the answer
+                usages.append((-1, turn.usage))
         for sign, usage in usages:
-            total = [sum_ + sign * usage[name] for sum_, name in zip(total, Usage._fields, strict=True)]
-        cost += detail.get("cost") or 0.0
+            total = [sum_ + sign * tokens for sum_, tokens in zip(total, usage, strict=True)]
+        cost += detail.cost or 0.0
     return Usage(*total), cost
 
 
