@@ -23,10 +23,15 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """An opened location. Configuration and secrets are read when first asked for."""
+    """An opened location. Configuration and secrets are read when first asked for; a `config` that is given takes the
+    place of config.yaml."""
 
-    def __init__(self, location: Location, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, location: Location, environ: Mapping[str, str] | None = None, config: Config | None = None
+    ) -> None:
         check_format(location.git_dir)
+        if config is not None:
+            self.config = config
         self.location = location
         self.environ = os.environ if environ is None else environ
         self.store = Store.open(location.git_dir)
