@@ -22,6 +22,7 @@ from uwf_git.kit import Context, Reply, TurnRecord, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.kit.format import render_frontmatter
+from uwf_git.text import fenced, shortened
 from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def run(ctx: Context) -> Reply:
 
 def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
     shown = shlex.join(argv)
-    name = shown if len(shown) <= 60 else shown[:57] + "…"
+    name = shortened(shown, 60)
     ended = _ended(finished, options.tail)
     turn = TurnRecord(
         "tool",
@@ -165,9 +166,10 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
         result={"exitStatus": finished.returncode},
         duration_ms=round(seconds * 1000),
     )
-    body = f"`{shown}` {ended.words}.\n\n{_fenced(ended.report)}"
+    report = fenced(ended.report, "text")
+    body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
     if finished.timed_out:
-        failed = Reply(f"`{shown}` ran out of time.\n\n{_fenced(ended.report)}\n", turns=(turn,))
+        failed = Reply(f"`{shown}` ran out of time.\n\n{fenced(ended.report, 'text')}\n", turns=(turn,))
         raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
     printed = _printed(ctx, finished)
     if printed is not None:
@@ -238,13 +240,6 @@ def _end_of(text: str, most: int) -> str:
     if len(text) <= most:
         return text
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
-
-
-def _fenced(text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}text\n{text}\n{fence}"
 
 
 def _printed(ctx: Context, finished: Finished) -> Reply | None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.context import Reply
+from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.kinds import TurnRecord, Usage
 
@@ -378,7 +379,7 @@ class Chat:
                 "is it a chat completions endpoint?",
             )
         model = value.get("model")
-        text = _sound(_text_of(message))
+        text = _surrogates_joined(_text_of(message))
         if len(text) > self._limits.text:
             self._fail(f"answered more than {self._limits.text // 1_000_000 or 1} MB")
         return Completion(
@@ -395,7 +396,8 @@ class Chat:
 
     def _flat(self, text: str) -> str:
         """The beginning of what a server said, without the key, which some repeat in their errors."""
-        return _flat(text.replace(self.endpoint.key, "[key]") if self.endpoint.key else text)
+        text = text.replace(self.endpoint.key, "[key]") if self.endpoint.key else text
+        return one_line(text[: _SHOWN * 4], _SHOWN)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
@@ -443,12 +445,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def _flat(text: str) -> str:
-    """The beginning of a text on one line, without anything that would steer a terminal."""
-    shown = " ".join("".join(each if each.isprintable() else " " for each in text[: _SHOWN * 4]).split())
-    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
-
-
-def _sound(text: str) -> str:
-    """The text with lone surrogates, which JSON can carry and Unicode can't, replaced."""
+def _surrogates_joined(text: str) -> str:
+    """The text with the halves of surrogate pairs joined, which JSON can bring one by one, and a replacement character
+    for each half that is alone."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

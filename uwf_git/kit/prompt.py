@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
-from uwf_git.text import nearest
+from uwf_git.text import fenced, nearest
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, StepContext, Transition
 from uwf_git.values.shape import variants
@@ -217,20 +217,10 @@ def _step(number: int, step: StepContext, role: str, answer: str, room: int | No
     if room is not None:
         output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))
         room -= len(output)
-    text = f"## Step {number}: {who}\n\nOutput:\n\n{_fenced(output, 'json')}"
+    text = f"## Step {number}: {who}\n\nOutput:\n\n{fenced(output, 'json')}"
     if answer.strip():
-        text += f"\n\nAnswer:\n\n{_fenced(_cut(answer.strip(), room), 'markdown')}"
+        text += f"\n\nAnswer:\n\n{fenced(_cut(answer.strip(), room), 'markdown')}"
     return text
-
-
-def _fenced(text: str, language: str) -> str:
-    """Text in a fence that nothing inside it can close."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _cut(text: str, room: int | None) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.kit.context import Exchange
 from uwf_git.kit.record import sound
+from uwf_git.text import encodable
 from uwf_git.values.cbor import normalise
 from uwf_git.values.kinds import TurnRecord
 
@@ -103,7 +104,7 @@ class Conversation:
             name, text = function.get("name"), function.get("arguments")
             if not isinstance(text, str):
                 text = "" if text is None else json.dumps(text)
-            name = sound(name)[:200] if isinstance(name, str) and name else "unnamed"
+            name = encodable(name)[:200] if isinstance(name, str) and name else "unnamed"
             extra = each.get("extra_content")
             extra = extra if isinstance(extra, Mapping) else None
             found.append(Call(self._fresh_id(each.get("id")), name, text, kept_arguments(text), extra))
@@ -179,7 +180,7 @@ def kept_arguments(text: str) -> Any:
             return kept(value)
     except (ValueError, RecursionError, Invalid):
         pass
-    cut = sound(text[:_LONGEST_KEPT])
+    cut = encodable(text[:_LONGEST_KEPT])
     return (
         cut if len(text) <= _LONGEST_KEPT else f"{cut}[… {len(text) - _LONGEST_KEPT} characters left out …]"
     )

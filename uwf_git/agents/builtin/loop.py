@@ -19,6 +19,7 @@ from uwf_git.agents.builtin.conversation import Call, Conversation, kept
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Completion, ContextTooLong
 from uwf_git.kit.extract import sum_tokens
+from uwf_git.text import one_line
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ CORRECTION_TURNS = 3
 NOTICE = 3  # turns left when the model is told so
 REPEATS = 3  # of a call that fails, without one that succeeds between
 AT_ONCE = 32  # tool calls in one turn
+_LOOKED_AT = 1000  # characters of a text that is shown in an error
 
 Ask = Callable[[Sequence["Message"], str], Completion]
 """Asks the model: messages, and what it may do with its tools: "auto", "none", or "" for not offering any."""
@@ -183,8 +185,8 @@ class Loop:
             error = value.get("error") if isinstance(value, dict) else None
             said = error.get("message") if isinstance(error, dict) else ""
             raise _Stop(
-                f"the model repeated the same failing call {REPEATS} times: {_flat(call.name, 60)} "
-                f"{_flat(call.text, 120)}: {_flat(str(said), 200)}",
+                f"the model repeated the same failing call {REPEATS} times: {one_line(call.name, 60)} "
+                f"{one_line(call.text[:_LOOKED_AT], 120)}: {one_line(str(said)[:_LOOKED_AT])}",
                 "the next step carries on from here; another model may do better",
             )
 
@@ -227,11 +229,6 @@ def _kept_result(value: Any) -> Any:
 
 def _error(code: str, message: str) -> dict[str, Any]:
     return {"ok": False, "error": {"code": code, "message": message}}
-
-
-def _flat(text: str, most: int) -> str:
-    shown = " ".join("".join(each if each.isprintable() else " " for each in text[: most * 4]).split())
-    return shown if len(shown) <= most else shown[:most] + "…"
 
 
 _GO_ON = (
