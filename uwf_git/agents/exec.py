@@ -167,9 +167,9 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
         duration_ms=round(seconds * 1000),
     )
     report = fenced(ended.report, "text")
-    body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
+    body = f"`{shown}` {ended.words}.\n\n{report}"
     if finished.timed_out:
-        failed = Reply(f"`{shown}` ran out of time.\n\n{fenced(ended.report, 'text')}\n", turns=(turn,))
+        failed = Reply(f"`{shown}` ran out of time.\n\n{report}\n", turns=(turn,))
         raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
     printed = _printed(ctx, finished)
     if printed is not None:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
 from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.arguments import read_options
 from uwf_git.kit.conversation import Conversation
 from uwf_git.store.threads import History
 from uwf_git.values.kinds import Role, StepContext, Workflow, asks_human
@@ -84,13 +85,10 @@ _PATIENCE = 100  # steps, from which on nothing is searched for that plain outpu
 
 def parse_args(args: Sequence[str]) -> Path | None:
     """The script's path, if one is to be played. Raises Usage."""
-    if not args:
-        return None
-    name, equals, value = args[0].partition("=")
-    rest = [value] if equals else list(args[1:2])
-    if name != "--script" or not rest or len(args) > 1 + (not equals):
+    given, rest = read_options("uwf-rehearse", USAGE, args, ("--script",))
+    if rest or len(given) > 1:
         raise Usage(f"uwf-rehearse can't take {' '.join(args)}", USAGE)
-    return Path(rest[0])
+    return Path(given[0][1]) if given else None
 
 
 class _Conversation(Conversation):

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.agents.llm import asked_model
 from uwf_git.config.known_agents import EMBEDDED, PLUGIN, SHIPPED, plugins
 from uwf_git.config.read import resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.embedded import embedded
 from uwf_git.errors import UwfError
+from uwf_git.kit.chat import asked_model
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row

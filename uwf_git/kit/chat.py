@@ -89,6 +89,19 @@ class Completion(NamedTuple):
         return Reply(self.text, session, self.model, self.usage, (turn,))
 
 
+def asked_model(agent: str, config: Config, alias: str | None) -> str:
+    """The alias of the model to ask: the one named, else that of the configuration. Raises AgentFailed where there
+    is none, Invalid where the configuration's leads nowhere."""
+    from uwf_git.config.read import resolve_model
+
+    if alias is not None:
+        return alias
+    model = resolve_model(config, "agent")
+    if model is None:
+        raise AgentFailed(f"{agent} has no model to ask", "set one up with: uwf setup")
+    return model.alias
+
+
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
     """The endpoint of a configured model. `secrets` are `redact.load_secrets`'. Raises Invalid for an
     alias that isn't configured, AgentFailed where its key isn't set."""

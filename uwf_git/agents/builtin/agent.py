@@ -14,9 +14,9 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.agents.llm import asked_model, read_asking
 from uwf_git.errors import Usage
 from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.arguments import read_asking
 from uwf_git.kit.conversation import Conversation
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class _Conversation(Conversation):
     def say(self, text: str) -> Reply:
         """One more message, the first included."""
         from uwf_git.agents.builtin.surroundings import surroundings
-        from uwf_git.kit.chat import Chat, resolve_endpoint
+        from uwf_git.kit.chat import Chat, asked_model, resolve_endpoint
 
         ctx, options = self.ctx, self.ctx.options
         model = asked_model("uwf-builtin", ctx.config, options.model)
