@@ -1,19 +1,16 @@
-"""A script of replies: what `uwf-rehearse --script` plays, one entry a run.
+"""`uwf-rehearse`: makes any workflow run without a model.
+
+It answers with a valid output made from the role's schema. Of all outputs it takes one that follows the edge which
+this thread has taken least: so every status and every edge has its turn, and loops end. With `--script` it plays the
+replies of a file instead, one entry a run:
 
     - {role: planner, output: {plan: short}}         a valid output
-    - {role: developer, answer: "---\n…\n---\n…"}   an answer, verbatim
+    - {role: developer, answer: "---\\n…\\n---\\n…"}   an answer, verbatim
     - {role: reviewer, garbage: "no fields here"}    an answer that never gets better
     - {role: reviewer, exit: 3}                      ends with that status
     - {role: reviewer, sleep: 2, output: {…}}        takes its time first
 
-Which entry is next is derived, not remembered: one for each step of a role and
-each failed attempt, of the whole thread.
-
-`uwf-rehearse`: makes any workflow run without a model.
-
-It answers with a valid output made from the role's schema, and of all that it could say it says what
-takes the edge that this thread has taken least: so every status and every edge has its turn, and loops
-end. With `--script` it plays replies from a file instead.
+Which entry is next follows from the thread: there is one for each step of a role and for each failed attempt.
 """
 
 from __future__ import annotations
@@ -36,51 +33,9 @@ from uwf_git.values.types import END, USER
 from uwf_git.workflow.check import reachable
 from uwf_git.workflow.made_up import Hints, hints_of, variants
 
-KEYS = ("role", "output", "answer", "garbage", "exit", "sleep")
-
-
-class Entry(NamedTuple):
-    """One reply. `sleep` is in seconds; exactly one of the others but `role` is given."""
-
-    role: str
-    output: Any = None
-    answer: str | None = None
-    garbage: str | None = None
-    exit: int | None = None
-    sleep: float = 0.0
-
-
-def read_script(path: Path) -> tuple[Entry, ...]:
-    """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
-    from uwf_git.values.yaml12 import read
-
-    value = read(path).data
-    if not isinstance(value, list):
-        raise Invalid(f"{path} is no list of replies", "as in: - {role: planner, output: {plan: short}}")
-    return tuple(_entry(path, number, item) for number, item in enumerate(value, 1))
-
-
-def _entry(path: Path, number: int, item: Any) -> Entry:
-    where = f"{path}, entry {number}"
-    if not isinstance(item, dict) or not isinstance(item.get("role"), str):
-        raise Invalid(f"{where} has no role", "as in: - {role: planner, output: {plan: short}}")
-    if unknown := [key for key in item if key not in KEYS]:
-        raise Invalid(f"{where} has the unknown key {unknown[0]!r}", f"known are {', '.join(KEYS)}")
-    given = [key for key in ("output", "answer", "garbage", "exit") if key in item]
-    if len(given) > 1 or (not given and "sleep" not in item):
-        raise Invalid(f"{where} needs one of output, answer, garbage, exit")
-    for key, kind in (("answer", str), ("garbage", str), ("exit", int)):
-        if key in item and (not isinstance(item[key], kind) or isinstance(item[key], bool)):
-            raise Invalid(f"{where}: {key} is not {kind.__name__}")
-    sleep = item.get("sleep", 0)
-    if not isinstance(sleep, int | float) or isinstance(sleep, bool) or sleep < 0:
-        raise Invalid(f"{where}: sleep is no number of seconds")
-    return Entry(**{**item, "sleep": float(sleep)})
-
-
 USAGE = "uwf-rehearse [--script FILE]"
-_REMEMBERED = 24
-_PATIENCE = 100  # steps, from which on nothing is searched for that plain outputs don't reach
+_REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken
+_PATIENCE = 100  # steps after which no odd outputs are tried any more
 
 
 def parse_args(args: Sequence[str]) -> Path | None:
@@ -113,8 +68,8 @@ def _said(ctx: Context, output: Any) -> Reply:
 
 
 def _frontmatter(output: Any) -> str:
-    """An object's fields as YAML whose values are JSON, which YAML 1.2 reads as they are. A writer of
-    nicer YAML is not worth its import in every step."""
+    """An object's fields as a block of YAML; "" for anything else. The values are JSON, which YAML 1.2 reads too: a
+    writer of nicer YAML is not worth its import in every step."""
     if not isinstance(output, dict):
         return ""
     names = {key: key if key.isidentifier() else json.dumps(key) for key in output}
@@ -125,12 +80,12 @@ def _frontmatter(output: Any) -> str:
 class _Rank(NamedTuple):
     """How welcome an output is: the least comes first."""
 
-    nowhere: bool
-    asks: bool
-    breaks: bool
+    nowhere: bool  # no edge takes it
+    asks: bool  # it asks a human
+    breaks: bool  # a template of its edge fails
     odd: bool
-    worn: int
-    leaves: bool
+    worn: int  # how often its edge was taken
+    leaves: bool  # from there no way leads back to the role
     ends: bool
     position: int
 
@@ -140,11 +95,10 @@ class _Rank(NamedTuple):
 
 
 def choose_output(history: History, role: Role, schema: Schema) -> Any:
-    """The output that takes the edge which this thread has taken least; among equals one that can lead
-    back here, so that loops are gone round once before they end; then one that doesn't end the thread; then
-    the one that stands first. Outputs
-    that lead nowhere, or whose edge has a template that fails for them, are last. Raises Invalid where
-    no output can be made up."""
+    """The output that takes the edge which this thread has taken least. Among equals it is one whose edge can lead
+    back here, so that loops are gone round once before they end; then one that doesn't end the thread; then the one
+    that stands first. Outputs that lead nowhere, or whose edge has a template that fails for them, come last. Raises
+    Invalid where no output can be made up."""
     workflow, steps = history.workflow, history.steps
     turn = sum(step.role == role.name for step in steps)
     hints = hints_of(workflow, role.name)
@@ -155,7 +109,7 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
     wanted = {position for position in new if edges[position].role in back}
     wanted = wanted or {position for position in new if edges[position].role != END} or new
     best: tuple[_Rank, Any] | None = None
-    # What leaves out fields or makes them odd is for edges that nothing plain takes.
+    # Odd outputs, with fields left out or unusual, are for edges that no plain output takes.
     for odd in (False, True):
         made = _made(schema, turn, hints, history, role.name, odd)
         if len(edges) < 2:  # nothing to choose: each has its turn
@@ -198,7 +152,7 @@ def _returning(workflow: Workflow, role: str) -> set[str]:
 
 
 def _worn(history: History, role: str) -> Counter[int | None]:
-    """How often each edge of a role was taken in this thread, by its last turns."""
+    """How often the role's last turns took each of its edges, by the edge's position."""
     taken: Counter[int | None] = Counter()
     if len(history.workflow.graph.get(role, ())) < 2:
         return taken
@@ -227,6 +181,46 @@ def _edge(history: History, before: Sequence[StepContext], role: str, output: An
     except UwfError:
         return chosen.position, False
     return chosen.position, True
+
+
+class Entry(NamedTuple):
+    """One reply of a script. `sleep` is in seconds. At most one of the others but `role` is given; with none the
+    reply is made up."""
+
+    role: str
+    output: Any = None
+    answer: str | None = None
+    garbage: str | None = None
+    exit: int | None = None
+    sleep: float = 0.0
+
+
+def read_script(path: Path) -> tuple[Entry, ...]:
+    """The entries of a file. Raises NotFound, Invalid with the entry at fault."""
+    from uwf_git.values.yaml12 import read
+
+    value = read(path).data
+    if not isinstance(value, list):
+        raise Invalid(f"{path} is no list of replies", "as in: - {role: planner, output: {plan: short}}")
+    return tuple(_entry(path, number, item) for number, item in enumerate(value, 1))
+
+
+def _entry(path: Path, number: int, item: Any) -> Entry:
+    where = f"{path}, entry {number}"
+    if not isinstance(item, dict) or not isinstance(item.get("role"), str):
+        raise Invalid(f"{where} has no role", "as in: - {role: planner, output: {plan: short}}")
+    if unknown := [key for key in item if key not in Entry._fields]:
+        raise Invalid(f"{where} has the unknown key {unknown[0]!r}", f"known are {', '.join(Entry._fields)}")
+    given = [key for key in ("output", "answer", "garbage", "exit") if key in item]
+    if len(given) > 1 or (not given and "sleep" not in item):
+        raise Invalid(f"{where} needs one of output, answer, garbage, exit")
+    for key, kind in (("answer", str), ("garbage", str), ("exit", int)):
+        if key in item and (not isinstance(item[key], kind) or isinstance(item[key], bool)):
+            raise Invalid(f"{where}: {key} is not {kind.__name__}")
+    sleep = item.get("sleep", 0)
+    if not isinstance(sleep, int | float) or isinstance(sleep, bool) or sleep < 0:
+        raise Invalid(f"{where}: sleep is no number of seconds")
+    return Entry(**{**item, "sleep": float(sleep)})
 
 
 def _play(ctx: Context, path: Path) -> Reply:

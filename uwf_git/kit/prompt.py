@@ -1,11 +1,9 @@
-"""The prompt an agent is given: one pure function from the thread's history to text.
+"""The prompt that an agent is given: a pure function from a thread's history to text.
 
-The order is fixed: deliverable format, progress, the role, the task, what happened since the role's
-last turn, the current instruction. What must be obeyed stands first and last; what may be long stands
-between, the newest whole whatever its size, and is cut from the oldest backwards. Prompts are never
-stored: a detail keeps the head one was built from, and the same head gives the same prompt.
-
-What an agent is told at a point of a thread: the prompt, from what the store holds.
+Its parts have a fixed order: the format of the deliverable, progress, the role, the task, what happened since the
+role's last turn, the instruction. What must be obeyed stands first and last, what may be long between: the newest step
+whole, the older ones as far as there is room. Prompts are not stored: a Detail names the head that its prompt was
+built from, and the same head gives the same prompt.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
 _NAMED = 20  # fields and inputs that are listed
-_LEAST = 400  # fewer characters than these tell nothing
+_LEAST = 400  # characters: with less room than that, nothing of a step is told
 
 
 def build_prompt(
@@ -45,11 +43,10 @@ def build_prompt(
 ) -> str:
     """The whole prompt for a role's next turn.
 
-    `schema` is the payload of the role's output schema, `answers` the verbatim answer by step hash; it is
-    asked for the newest first, and only as far as the quota reaches, so it may read them when asked.
-    `remembers` says that the agent resumes the session of the role's last turn, or of its last one by `agent`
-    where that is given: then only what happened since is told. Otherwise all of it is, the newest first when
-    room runs out. `quota` is in characters; the newest step is told whole, whatever it takes.
+    `schema` is the payload of the role's output schema. `answers` holds the verbatim answer by step hash; it is asked
+    for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
+    it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
+    that is given), and only the steps since then are told.
     """
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
@@ -58,11 +55,51 @@ def build_prompt(
         f"# The task\n\n{history.start.prompt.strip()}",
     ]
     if history.steps:
-        parts.append(
-            _happened(history, role, answers, _known(history, role, agent) if remembers else 0, quota)
-        )
+        known = max(_turns(history.steps, role.name, agent), default=0) if remembers else 0
+        parts.append(_happened(history, role, answers, known, quota))
     parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
     return "\n\n".join(parts) + "\n"
+
+
+def prompt_at(
+    instance: Instance,
+    history: History,
+    role: Role,
+    instruction: str | None,
+    remembers: bool = False,
+    agent: str | None = None,
+) -> str:
+    """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers` and
+    `agent` are those of build_prompt."""
+    schema = instance.store.schema(role.schema).payload
+    answers = _Answers(instance, history)
+    return build_prompt(history, role, schema, instruction, answers, remembers=remembers, agent=agent)
+
+
+def role_of(history: History, name: str) -> Role:
+    """The role of that name in a history's workflow. Raises Invalid where there is none."""
+    role = history.workflow.roles.get(name)
+    if role is None:
+        hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
+        raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
+    return role
+
+
+class _Answers(Mapping[Hash, str]):
+    """The verbatim answers of a history by step, each read when it is asked for."""
+
+    def __init__(self, instance: Instance, history: History) -> None:
+        self._threads = instance.threads
+        self._steps = {step.hash: step for step in history.steps}
+
+    def __getitem__(self, step: Hash) -> str:
+        return self._threads.answer(self._steps[step])
+
+    def __iter__(self) -> Iterator[Hash]:
+        return iter(self._steps)
+
+    def __len__(self) -> int:
+        return len(self._steps)
 
 
 def _progress(history: History, role: Role) -> str:
@@ -75,7 +112,7 @@ def _progress(history: History, role: Role) -> str:
 
 
 def _place(history: History, role: Role, schema: Any) -> str:
-    """What the role's turn stands between: what it is given, what it has to give, who can come next."""
+    """The role's inputs, its outputs, and the roles that can come next."""
     lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
     edges = history.workflow.graph.get(role.name, ())
     if edges:
@@ -84,7 +121,7 @@ def _place(history: History, role: Role, schema: Any) -> str:
 
 
 def _inputs(history: History, role: Role) -> str:
-    """The last step of each other role, and a human's answer."""
+    """The last step of every other role, a human's answer included, as a continued list."""
     last: dict[str, int] = {}
     for number, step in enumerate(history.steps, 1):
         last.pop(step.role, None)
@@ -113,9 +150,10 @@ def _next(history: History, edge: Transition) -> str:
     return f"{target} if `{edge.condition}`" + (f" ({said})" if said else "")
 
 
-def _turns(steps: Sequence[StepContext], role: str) -> list[int]:
-    """The numbers of a role's steps, counted from 1."""
-    return [number for number, step in enumerate(steps, 1) if step.role == role]
+def _turns(steps: Sequence[StepContext], role: str, agent: str | None = None) -> list[int]:
+    """The numbers of a role's steps, counted from 1; of those that `agent` did, if it is given."""
+    numbered = enumerate(steps, 1)
+    return [number for number, step in numbered if step.role == role and agent in (None, step.agent)]
 
 
 def _role(role: Role) -> str:
@@ -147,20 +185,15 @@ def _instruction(history: History, instruction: str | None) -> str:
 
 
 class _Told(NamedTuple):
-    """A step as it is told. `left_out` marks one that the quota had no room for."""
+    """A step in the prompt's words. `left_out` marks a step that the quota has no room for."""
 
     number: int
     text: str
     left_out: bool = False
 
 
-def _known(history: History, role: Role, agent: str | None) -> int:
-    """The number of the last step that a session knows which goes on; 0 where it knows none."""
-    steps = enumerate(history.steps, 1)
-    return max((n for n, step in steps if step.role == role.name and agent in (None, step.agent)), default=0)
-
-
 def _happened(history: History, role: Role, answers: Mapping[Hash, str], known: int, quota: int) -> str:
+    """The steps after number `known`, those before the role's last turn apart from those since."""
     last = max(_turns(history.steps, role.name), default=0)
     told = _tell(history.steps, known, role.name, answers, quota)
     recent = [each for each in told if each.number > last]
@@ -192,7 +225,7 @@ def _section(heading: str, told: Sequence[_Told], history: History) -> str:
 def _tell(
     steps: Sequence[StepContext], after: int, role: str, answers: Mapping[Hash, str], quota: int
 ) -> list[_Told]:
-    """The steps after that number, oldest first. Room is given out from the newest backwards."""
+    """The steps after number `after`, oldest first. The newest gets its room first."""
     told: list[_Told] = []
     room = quota
     for number in range(len(steps), after, -1):
@@ -232,45 +265,3 @@ def _cut(text: str, room: int | None) -> str:
         return text
     head, tail = room * 2 // 3, room // 3
     return f"{text[:head]}\n[… {len(text) - head - tail} characters left out …]\n{text[-tail:]}"
-
-
-def prompt_at(
-    instance: Instance,
-    history: History,
-    role: Role,
-    instruction: str | None,
-    remembers: bool = False,
-    agent: str | None = None,
-) -> str:
-    """The prompt of a role at a history; `remembers` for a session that knows the role's earlier turns, or those
-    by that agent."""
-
-    schema = instance.store.schema(role.schema).payload
-    answers = _Answers(instance, history)
-    return build_prompt(history, role, schema, instruction, answers, remembers=remembers, agent=agent)
-
-
-def role_of(history: History, name: str) -> Role:
-    """A role of a history's workflow. Raises Invalid."""
-    role = history.workflow.roles.get(name)
-    if role is None:
-        hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
-        raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
-    return role
-
-
-class _Answers(Mapping[Hash, str]):
-    """The verbatim answers of a history, read when asked for."""
-
-    def __init__(self, instance: Instance, history: History) -> None:
-        self._threads = instance.threads
-        self._steps = {step.hash: step for step in history.steps}
-
-    def __getitem__(self, step: Hash) -> str:
-        return self._threads.answer(self._steps[step])
-
-    def __iter__(self) -> Iterator[Hash]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)

@@ -17,7 +17,7 @@ from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_turn
 from uwf_git.values.types import DETAIL, TURN, is_kind
 
 if TYPE_CHECKING:
-    from uwf_git.store.nodes import Store
+    from uwf_git.store.taking_in import Store
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
     from uwf_git.store.threads import Head
