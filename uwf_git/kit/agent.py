@@ -1,11 +1,13 @@
-"""From a `run` function to an agent: context, prompt, extraction, corrections, nodes, the hash.
+"""What makes an agent of a `run` function: a command that does one step and prints the hash of its StepNode.
 
     agent = create_agent("shout", run, continue_)
     if __name__ == "__main__":
         agent.main()
 
-As a command it is called `<command> [args…] <thread-id> <role>` and prints the hash of the StepNode that
-it wrote; the engine may call `perform` in its own process instead. Neither moves a head.
+The command is called as `<command> [args…] <thread-id> <role>`. It reads the thread, has the agent answer the prompt,
+finds an output in the answer that obeys the role's schema, asks for corrections where there is none, and stores the
+turns, the output, the Detail and the StepNode. The engine may call `perform` in its own process instead. Neither moves
+a head: the engine does, once it has accepted the step.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.conversation import ContinueFunction, Conversation, OfFunctions, RunFunction
 from uwf_git.kit.memory import Memory
 from uwf_git.kit.prompt import prompt_at, role_of
-from uwf_git.kit.record import Clock, Recorder, broken_off
+from uwf_git.kit.record import Recorder, broken_off
 from uwf_git.store.private import Order, Report
 from uwf_git.values.ids import Hash, parse_thread_id
-from uwf_git.values.kinds import Detail, Step
+from uwf_git.values.kinds import Detail, Step, TurnRecord
 from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
     from uwf_git.kit.extract import Ask
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head, History, Position
+    from uwf_git.store.threads import Head, Position
 
 ConverseFunction = Callable[[Context], Conversation]
 ParseFunction = Callable[[Sequence[str]], Any]
@@ -39,7 +41,7 @@ NameFunction = Callable[[Any], str]
 
 
 class AttemptFailed(AgentFailed):
-    """A failed run whose answers were kept: `detail` is the node that holds them."""
+    """A failed run whose answers were kept, in the Detail node `detail`."""
 
     def __init__(self, message: str, hint: str, detail: Hash | None) -> None:
         super().__init__(message, hint)
@@ -47,8 +49,8 @@ class AttemptFailed(AgentFailed):
 
 
 class Agent:
-    """Something that can do a step: `converse` makes its conversation for one. The other parameters are those of
-    create_agent; `about` is what `--help` shows below the usage."""
+    """An agent: `converse` makes its conversation for a step. `about` is what `--help` shows below the usage; the other
+    parameters are those of create_agent, which makes an agent of functions."""
 
     def __init__(
         self,
@@ -67,13 +69,13 @@ class Agent:
         self._named = named
 
     def called(self, args: Sequence[str]) -> str:
-        """The name that the steps bear which it does with these arguments. Raises Usage."""
+        """The name that steps bear which the agent does with these arguments. Raises Usage."""
         if self._named is None or self._parse is None:
             return self.name
         return self._named(self._parse(args))
 
     def main(self, argv: Sequence[str] | None = None) -> None:
-        """The command: prints the StepNode's hash, or one line on stderr. Exits."""
+        """The command: prints the StepNode's hash, or an error in one line on standard error. Exits."""
         sys.exit(self._command(sys.argv[1:] if argv is None else argv))
 
     def _command(self, argv: Sequence[str]) -> int:
@@ -114,7 +116,8 @@ class Agent:
         )
 
     def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
-        """Performs a step and leaves the report for an engine that may be gone by then."""
+        """Performs a step and writes a report of it into the private folder, for an engine that may be gone by then.
+        Raises what `perform` raises."""
         name = self.called(args)
         recorder = Recorder(instance, head.thread, name)
         step: Hash | None = None
@@ -148,15 +151,18 @@ class Agent:
         recorder: Recorder | None = None,
         cwd: Path | None = None,
     ) -> Hash:
-        """Runs the agent for one step and writes the nodes. Returns the StepNode's hash. Raises
-        AttemptFailed, with what was said, when no valid output came of it."""
+        """Runs the agent for one step and stores the nodes. Returns the StepNode's hash. Raises AttemptFailed, with
+        what was said, where no valid output came of it, and UwfError where nothing was said."""
         from uwf_git.kit.extract import ExtractionFailed, extract
 
-        clock = Clock()
         head = at.head
         name = self.called(args)
         recorder = recorder or Recorder(instance, head.thread, name)
-        context = self._context(instance, at, order, args, clock, cwd or Path.cwd(), recorder)
+        context = self._context(instance, at, order, args, cwd or Path.cwd(), recorder)
+
+        def keep(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
+            return recorder.detail(said._replace(budget=order.budget), turns, order, head.node)
+
         with closing(self._converse(context)) as conversation:
             try:
                 extraction = extract(
@@ -170,22 +176,19 @@ class Agent:
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
                 said = _said(failure.replies, last.text, failure.usage, "failed")
-                said = said._replace(session=last.session, budget=order.budget)
-                detail = recorder.detail(said, failure.turns, order, head.node, clock.took)
+                detail = keep(said._replace(session=last.session), failure.turns)
                 raise AttemptFailed(failure.message, failure.hint, detail) from None
             except UwfError as error:
                 if not (turns := tuple(recorder.turns)):
                     raise
-                said = broken_off(turns, recorder.session)._replace(budget=order.budget)
-                detail = recorder.detail(said, turns, order, head.node, clock.took)
+                detail = keep(broken_off(turns, recorder.session), turns)
                 raise AttemptFailed(error.message, error.hint, detail) from None
             history, replies = context.history, extraction.replies
             said = _said(replies, extraction.answer, extraction.usage, extraction.how)
-            said = said._replace(budget=order.budget)
             made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
             with instance.store.index.transaction():
                 output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
-                detail = made or recorder.detail(said, extraction.turns, order, head.node, clock.took)
+                detail = made or keep(said, extraction.turns)
                 step = Step(history.start_hash, history.prev, order.role, output, detail, name)
                 return recorder.put(STEPNODE, step.payload())
 
@@ -195,37 +198,33 @@ class Agent:
         at: Position,
         order: Order,
         args: Sequence[str],
-        clock: Clock,
         cwd: Path,
         recorder: Recorder,
     ) -> Context:
         name = self.called(args)
         head, history = at
         role = role_of(history, order.role)
-        schema = instance.store.schema(role.schema)
-        every = instance.attempts.all(head.thread)
-
-        def build(at: History, instruction: str | None, remembers: bool) -> str:
-            return prompt_at(instance, at, role, instruction, remembers, name)
-
-        memory = Memory(instance, history, role, name, every, build)
+        attempts = instance.attempts.all(head.thread)
+        memory = Memory(instance, history, role, name, attempts)
         return Context(
             thread=head.thread,
             alias=order.agent,
             role=role,
             history=history,
             store=instance.store,
-            schema=schema,
+            schema=instance.store.schema(role.schema),
             instruction=order.instruction,
             previous=memory.previous(),
             resume=memory.resume(),
-            attempt=sum(each.prev == history.prev and each.role == role.name for each in every),
-            attempts=len(every),
+            attempt=sum(each.prev == history.prev and each.role == role.name for each in attempts),
+            attempts=len(attempts),
             config=instance.config,
             cwd=cwd,
-            deadline=None if order.timeout is None else clock.began + order.timeout,
+            deadline=None if order.timeout is None else recorder.began + order.timeout,
             options=self._parse(args) if self._parse else None,
-            build_prompt=lambda remembers: build(history, order.instruction, remembers),
+            build_prompt=lambda remembers: prompt_at(
+                instance, history, role, order.instruction, remembers, name
+            ),
             record=recorder.record,
             in_session=recorder.in_session,
             secrets=instance.secrets,
@@ -241,11 +240,16 @@ def create_agent(
     usage: str = "",
     named: NameFunction | None = None,
 ) -> Agent:
-    """An agent of that name. `run(ctx)` does a step and returns a Reply or just its text. `continue_(ctx,
-    session, message)` says one more thing in the same session; without it a garbled answer can't be
-    corrected. `parse_args(args)` makes `ctx.options` of what stands before the thread id; `usage` and the module's
-    docstring are what `--help` shows. `named(options)` is for an agent that asks others in its turn: the name that
-    its steps bear, such as "uwf-acp/opencode"."""
+    """An agent called `uwf-<name>`.
+
+    `run(ctx)` does a step: it returns a Reply, or just the answer's text. `continue_(ctx, session, message)` says one
+    more thing in the session that a Reply named: what is wrong with its answer, or that a failed attempt is to be
+    carried on. Without it neither is possible. Both raise AgentFailed where they can't go on.
+
+    `parse_args(args)` makes `ctx.options` of the arguments before the thread's id, and raises Usage. `usage` and the
+    docstring of `run`'s module are what `--help` shows. `named(options)` is the name that its steps bear, such as
+    "uwf-acp/opencode", for an agent that asks others in its turn.
+    """
     about = getattr(sys.modules.get(run.__module__), "__doc__", None)
     agent = Agent(
         name, lambda ctx: OfFunctions(ctx, agent.name, run, continue_), parse_args, usage, named, about
@@ -254,7 +258,7 @@ def create_agent(
 
 
 def _said(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
-    """What is kept of an agent's replies, but for their turns."""
+    """The Detail of an agent's replies, without their turns."""
     costs = [reply.cost for reply in replies if reply.cost is not None]
     return Detail(
         answer,

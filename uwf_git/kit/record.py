@@ -17,19 +17,21 @@ from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_turn
 from uwf_git.values.types import DETAIL, TURN, is_kind
 
 if TYPE_CHECKING:
-    from uwf_git.store.taking_in import Store
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
+    from uwf_git.store.taking_in import Store
     from uwf_git.store.threads import Head
 
 
 class Recorder:
-    """Puts the nodes of one run of an agent, and remembers them. `turns` are those recorded so far."""
+    """Writes the nodes of one run of an agent, which begins now, and remembers them: `nodes` maps each to its blob.
+    `turns` are those recorded so far, `session` the last one noted."""
 
     def __init__(self, instance: Instance, thread: ThreadId | None = None, agent: str = "") -> None:
         self._instance = instance
         self._thread = thread
         self._agent = agent
+        self.began = time.monotonic()
         self._known: dict[int, Hash] = {}
         self._redacted: Counter[str] = Counter()
         self.nodes: dict[Hash, str] = {}
@@ -37,21 +39,21 @@ class Recorder:
         self.session: str | None = None
 
     def redact(self, value: Any, where: str) -> Any:
-        """The value without secrets; how many stood where is counted."""
+        """The value without its secrets, which are counted for `where`."""
         clean, count = self._instance.redactor.value(sound(value))
         if count:
             self._redacted[where] += count
         return clean
 
     def put(self, type_hash: Hash, payload: Any) -> Hash:
-        """Puts a node, and remembers it with its blob."""
+        """Stores a node and remembers its blob."""
         store = self._instance.store
         node = store.put(type_hash, payload)
         self.nodes[node] = str(store.blob_of(node))
         return node
 
     def record(self, turn: TurnRecord) -> None:
-        """Writes a turn now, and tells whoever watches."""
+        """Stores a turn now, and names it in the private folder for those who watch the step."""
         node = self._turn(turn)
         if self._thread:
             self._instance.runs.note(
@@ -59,7 +61,7 @@ class Recorder:
             )
 
     def in_session(self, session: str) -> None:
-        """Notes the session as soon as it is known: a run that is broken off can then be carried on."""
+        """Notes the session as soon as it is known, so that a run which is broken off can be carried on."""
         if session != self.session:
             self.session = session
             self._claim(session)
@@ -80,10 +82,16 @@ class Recorder:
         return known
 
     def detail(
-        self, said: Detail, turns: Sequence[TurnRecord], order: Order, context: Hash, took: float
+        self,
+        said: Detail,
+        turns: Sequence[TurnRecord],
+        order: Order,
+        context: Hash,
+        took: float | None = None,
     ) -> Hash:
-        """The Detail node of a run that took so many seconds, with a node for each turn. `context` is the head that
-        its prompt was built from."""
+        """The Detail node of the run, with a node for each turn. `context` is the head that its prompt was built from,
+        `took` its seconds, those so far if not given."""
+        took = time.monotonic() - self.began if took is None else took
         if said.session:
             self._claim(said.session)
         detail = said._replace(
@@ -98,18 +106,6 @@ class Recorder:
             notes=self.redact(said.notes, "notes"),
         )
         return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
-
-
-class Clock:
-    """How long a run takes, in seconds."""
-
-    def __init__(self) -> None:
-        self.began = time.monotonic()
-
-    @property
-    def took(self) -> float:
-        """Seconds so far."""
-        return time.monotonic() - self.began
 
 
 def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
