@@ -36,7 +36,7 @@ TAIL = 20_000  # characters of a report
 _STDIN = ("context", "prompt", "none")
 
 _STATUS = ("$status", "status")
-# What a schema may call it, in the order of preference.
+# Words that a schema may have for it, best first.
 _GOOD = (
     *("passed", "pass", "ok", "success", "succeeded", "done", "completed", "complete"),
     *("approved", "accepted", "ready", "released", "green", "yes"),
@@ -46,27 +46,12 @@ _BAD = (
     *("denied", "broken", "blocked", "red", "no"),
 )
 _VERDICTS = (
-    "passed",
-    "success",
-    "succeeded",
-    "successful",
-    "ok",
-    "approved",
-    "accepted",
-    "done",
-    "completed",
+    *("passed", "success", "succeeded", "successful", "ok"),
+    *("approved", "accepted", "done", "completed"),
 )
 _REPORTS = (
-    "report",
-    "summary",
-    "comments",
-    "comment",
-    "output",
-    "message",
-    "details",
-    "log",
-    "result",
-    "text",
+    *("report", "summary", "comments", "comment", "output"),
+    *("message", "details", "log", "result", "text"),
 )
 _CODES = ("exitCode", "exit_code", "exitStatus", "exit_status", "returnCode", "returncode", "code")
 
@@ -220,11 +205,11 @@ def held_lock(ctx: Context) -> tuple[int, ...]:
 def _ended(finished: Finished, tail: int) -> Ended:
     code = finished.returncode
     words = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
-    parts = [
+    parts = (
         _text(finished.stdout_tail, finished.stdout_size),
         _text(finished.stderr_tail, finished.stderr_size),
-    ]
-    report = "\n".join(part for part in parts if part)
+    )
+    report = "\n".join(filter(None, parts))
     return Ended(code == 0, code, words, _end_of(report, tail) or "(it printed nothing)")
 
 

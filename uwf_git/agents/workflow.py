@@ -60,21 +60,23 @@ def run(ctx: Context) -> Reply:
 def continue_(ctx: Context, session: str, message: str) -> Reply:
     """Goes on with the child of a failed attempt, or begins anew where that was killed or is gone."""
     head = _own(ctx, session)
-    if head is None or (head.archive is not None and head.archive.status == "killed"):
+    if head is None:
         return run(ctx)
     return _to_the_end(ctx, head.thread)
 
 
 def _own(ctx: Context, session: str) -> Head | None:
-    """The head of the child that a session is. A session comes with the thread, maybe from somebody else: only a
-    thread that was started here, for this one, and of the workflow that is bound to the role, is its child."""
+    """The head of the child thread whose id the session is; None where that was killed or is gone. A session comes
+    with the thread, maybe from somebody else: only a thread that was started here, for this one, and of the workflow
+    that is bound to the role, is its child."""
     if not is_thread_id(session) or not ctx.instance.sessions.is_own(NAME, session, ctx.thread):
         return None
     try:
         head = ctx.instance.threads.head(ThreadId(session))
     except NotFound:
         return None
-    return head if head.row.name == ctx.options.name else None
+    killed = head.archive is not None and head.archive.status == "killed"
+    return None if killed or head.row.name != ctx.options.name else head
 
 
 def _start(ctx: Context) -> ThreadId:
@@ -92,8 +94,8 @@ def _start(ctx: Context) -> ThreadId:
 
 
 def _task(ctx: Context) -> str:
-    """The child's prompt: the edge's instruction, or the task. After a question of a child that isn't here, with
-    the answer."""
+    """The child's prompt: the edge's instruction, or else the task; and the questions of an earlier child that isn't
+    here any more, with their answers."""
     steps = ctx.history.steps
     at = len(steps)
     asked: list[str] = []
@@ -127,7 +129,7 @@ def _within(ctx: Context, name: str) -> list[str]:
 
 @contextmanager
 def _stepping(around: Sequence[str]) -> Iterator[None]:
-    """Says around what a child is stepped, to agents in this process and to commands."""
+    """Names the workflows `around` a child in the environment, while it is stepped."""
     before = os.environ.get(_WITHIN)
     os.environ[_WITHIN] = ",".join(around)
     try:
@@ -150,8 +152,8 @@ def _answered(ctx: Context) -> ThreadId | None:
     from uwf_git.engine.step import answer
 
     head = _own(ctx, session)
-    if head is None or (head.archive is not None and head.archive.status == "killed"):
-        return None  # it is done from the beginning
+    if head is None:
+        return None
     if head.archive is None and head.row.asks:
         answer(ctx.instance, head.thread, ctx.instruction or "")
     ctx.in_session(head.thread)
@@ -186,7 +188,8 @@ def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFail
 
 
 def _charged(ctx: Context, reply: Reply) -> Reply:
-    """What the child's attempt that just failed has spent: its steps tell of themselves, its attempts don't."""
+    """The reply with what the child's last failed attempt has spent: the child's steps are counted by themselves, its
+    attempts aren't."""
     child = ThreadId(reply.session or "")
     threads = ctx.instance.threads
     attempts = ctx.instance.attempts.all(child)
@@ -201,7 +204,7 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
 
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
-    """What the child waits for, as a question of this step: one of its own, or more of its budget."""
+    """A question to the human in the child's place: the child's own, or whether its budget may be raised."""
     from uwf_git.engine.status import outlook
 
     where = f"in thread {child} of workflow {ctx.options.name}"
@@ -247,8 +250,8 @@ def _ended(ctx: Context, head: Head) -> Reply:
 
 
 def _outputs(ctx: Context, history: History) -> list[Any]:
-    """What may be the output, in the order of preference: what `--output` says, or the child's last output as
-    it is, then without the fields that the role's schema doesn't have."""
+    """What may be the step's output, best first: what `--output` makes of the child; without that, the child's last
+    output as it is, then without the fields that the role's schema doesn't have."""
     options: Options = ctx.options
     if options.output is not None:
         from uwf_git.workflow.expression import evaluate

@@ -1,12 +1,12 @@
 """A client for chat completions as OpenAI defined them, which nearly every model server speaks.
 
-One request at a time, all of its limits explicit: the time to connect, the time without a byte, the time
-in total, the number of attempts, the size of a reply. What is worth another attempt (429, 5xx, a dropped
-connection, a stream that breaks off) gets one after a pause; everything else is one line that names the
-endpoint. Messages are the protocol's own dictionaries, so that tools and streaming need no other form.
+It sends one request at a time, all of whose limits are explicit: the time to connect, the time without a byte, the
+time in total, the number of attempts, the size of a reply. After a failure that may pass (429, 5xx, a dropped
+connection, a stream that breaks off) it pauses and tries again; any other failure is an error of one line that names
+the endpoint. Messages are the protocol's own dictionaries, so that tools and streaming need no other form.
 
-Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit), it
-is asked again without, and isn't asked that way again by this client.
+Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit), the client
+asks again without that field, and leaves it out from then on.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.errors import AgentFailed, Invalid
+from uwf_git.kit.chat_stream import Stream, StreamProblem, text_of_parts
 from uwf_git.kit.context import Reply
 from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
@@ -103,7 +104,7 @@ def asked_model(agent: str, config: Config, alias: str | None) -> str:
 
 
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
-    """The endpoint of a configured model. `secrets` are `redact.load_secrets`'. Raises Invalid for an
+    """The endpoint of a configured model. `secrets` are the values of `.env` by name. Raises Invalid for an
     alias that isn't configured, AgentFailed where its key isn't set."""
     model = config.models.get(alias)
     if model is None:
@@ -301,13 +302,10 @@ class Chat:
         with it yet, so it is asked for again as a whole."""
         import httpx
 
-        from uwf_git.kit.chat_stream import Stream, StreamProblem
-
         stream = Stream(self._limits.text)
         try:
-            for (
-                chunk
-            ) in chunks:  # beyond the end mark too: a connection that is read to its end is used again
+            # Beyond the end mark too: a connection that is read to its end is used again.
+            for chunk in chunks:
                 stream.feed(chunk)
             stream.close()
         except StreamProblem as problem:
@@ -366,10 +364,8 @@ class Chat:
         self._fail(problem)
 
     def _pause(self, attempt: int, failure: _Retry, deadline: float) -> None:
-        # Half of it by chance, so that processes refused together don't come back together.
-        pause = min(self._limits.longest_pause, self._limits.pause * 2 ** (attempt - 1)) * random.uniform(
-            0.5, 1
-        )
+        pause = min(self._limits.longest_pause, self._limits.pause * 2 ** (attempt - 1))
+        pause *= random.uniform(0.5, 1)  # so that processes refused together don't come back together
         if failure.after is not None:
             if failure.after > self._limits.longest_pause:
                 self._fail(f"{failure.problem}; it asks to wait {failure.after:.0f} s", "try again later")
@@ -415,12 +411,9 @@ class Chat:
 
 def _text_of(message: Mapping[str, Any]) -> str:
     """A message's text, also where it comes in parts, or as a refusal."""
-    content = message.get("content")
+    content = text_of_parts(message.get("content"))
     if isinstance(content, str):
         return content
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(text for text in texts if isinstance(text, str))
     refusal = message.get("refusal")
     return refusal if isinstance(refusal, str) else ""
 

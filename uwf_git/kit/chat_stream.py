@@ -5,7 +5,7 @@
 
 Endpoints that call themselves compatible differ in the details: where a tool call's index is missing or
 always 0, its id and name tell one call from the next; usage comes in any chunk; comments keep a connection
-alive. What can't be told apart is taken as the text of one call, and whoever runs it will say so.
+alive. Pieces that can't be told apart are taken as one call, which then fails when it is run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_LINE = 16_000_000  # bytes of one event
 
 
 class StreamProblem(Exception):
-    """The stream holds what no completion does. `passing`: another attempt may do better."""
+    """The stream is no completion. `passing` means that another attempt may do better; `shown` is the part at fault."""
 
     def __init__(self, problem: str, shown: str = "", passing: bool = False) -> None:
         super().__init__(problem)
@@ -124,7 +124,7 @@ class Stream:
         if not isinstance(delta, dict):
             delta = choice.get("message")
         if isinstance(delta, dict):
-            self._add(self._text, _content(delta.get("content")))
+            self._add(self._text, text_of_parts(delta.get("content")))
             self._add(self._refusal, delta.get("refusal"))
             self._add(self._reasoning, delta.get("reasoning_content"))
             listed = delta.get("tool_calls")
@@ -222,8 +222,8 @@ class _Call:
         return value | {"extra_content": self.extra} if self.extra else value
 
 
-def _content(content: Any) -> object:
-    """A piece of text, also where it comes as a list of parts."""
+def text_of_parts(content: Any) -> object:
+    """The text of a list of parts; anything else as it is."""
     if not isinstance(content, list):
         return content
     texts = [part.get("text") for part in content if isinstance(part, dict)]

@@ -1,4 +1,4 @@
-"""What an agent is given and what it gives back."""
+"""What an agent is given for a step, the Context, and what it gives back, a Reply."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 
 class Reply(NamedTuple):
-    """What an agent said. With a `session` it can be asked to correct itself there. `output`, where it
-    is given, is taken as it is, instead of the frontmatter of `text`. `cost` is in US dollars, as the agent
-    itself counts it; `notes` say what happened besides. `detail` names a node to stand as the step's detail
-    in place of one made of all this."""
+    """What an agent answered. Only `text` is needed.
+
+    In a `session` the agent can be asked to correct its answer. An `output` is taken as it is, instead of the block of
+    fields at the top of `text`. `usage` counts tokens; `cost` is in US dollars, as the agent itself counts it. Without
+    `turns` the answer is one turn. `notes` say what else happened. `detail` is the hash of a node that becomes the
+    step's detail, in place of one made of all this.
+    """
 
     text: str
     session: str | None = None
@@ -36,15 +39,15 @@ class Reply(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """One run of an agent: the prompt it was given, built again, and the turns that came of it."""
+    """One earlier run of an agent: the prompt that it was given, built again, and its turns."""
 
     prompt: str
     turns: tuple[TurnRecord, ...]
 
 
 class Resume(NamedTuple):
-    """A failed attempt at this very step by this agent: its session, what went wrong, what was said.
-    `exchanges` reads what was said in it and in the attempts that it carried on from, oldest first."""
+    """The failed attempt at this step that this agent carries on from: its session, its error and its turns.
+    `exchanges()` reads what was said in it and in the attempts that it carried on from itself, oldest first."""
 
     session: str | None
     error: str
@@ -53,24 +56,30 @@ class Resume(NamedTuple):
 
 
 class Previous(NamedTuple):
-    """This role's last step by this agent in this thread. `exchanges` reads all that was said to this role
-    and by it, with this agent, in its steps so far and the failed attempts at them, oldest first."""
+    """The last step that this agent did in this role in this thread: its session. `exchanges()` reads all that was
+    said between role and agent in the thread, in steps and in failed attempts at them, oldest first."""
 
     session: str | None
     exchanges: Callable[[], tuple[Exchange, ...]]
 
 
 class Context(NamedTuple):
-    """What an agent needs for one step.
+    """What an agent is given for one step.
 
-    `alias` is the agent's name in the configuration; `instruction` the edge's rendered prompt; `previous`
-    this role's last step by this agent in this thread; `resume` the failed attempt that this step carries on
-    from; `attempt` counts the failed attempts at this step, `attempts` those of the whole thread; `deadline`
-    is on time.monotonic()'s clock; `options` is what the agent's own argument parser made of its arguments.
-    `record` writes a turn at once, for whoever watches: what it was given may stand in `Reply.turns` too,
-    as the same object, and is not written twice. `in_session` notes the session's id as soon as it is known, so
-    that a run which is broken off can be carried on. `secrets` are the values of `.env`, by name; `instance` is for
-    agents that work on the store itself.
+    thread, role, history   the thread's id, the role to play, and what happened so far
+    schema                  what the output must obey
+    instruction             the edge's rendered prompt, None where it has none
+    prompt                  all of that as one text; see also prompt_for_resumed_session
+    previous, resume        this agent's last step in this role; the failed attempt to carry on from
+    attempt, attempts       how many attempts at this step, and in the whole thread, have failed
+    cwd, deadline           where to work, and until when on time.monotonic(); None: as long as it takes
+    alias, config, secrets  the agent's name in the configuration, the configuration, the values of `.env` by name
+    options                 what the agent's `parse_args` made of its arguments
+    store, instance         the nodes; and the whole store, for agents that work on it
+
+    `record(turn)` stores a turn at once, for those who watch the step; the same object may stand in `Reply.turns` too,
+    and is not stored twice. `in_session(id)` notes the session as soon as it is known, so that a run which is broken
+    off can be carried on.
     """
 
     thread: ThreadId
@@ -96,21 +105,21 @@ class Context(NamedTuple):
 
     @property
     def previous_session(self) -> str | None:
-        """This role's last session with this agent in this thread."""
+        """The session of this agent's last step in this role in this thread."""
         return self.previous.session if self.previous else None
 
     @property
     def workflow_policy(self) -> Mapping[str, Any] | None:
-        """What the workflow lets this role use."""
+        """The role's `tools`: what the workflow lets it use."""
         return self.role.tools
 
     @property
     def prompt(self) -> str:
-        """Everything the agent should be told, in one text: format, progress, role, task, what happened
-        since this role's last turn, instruction."""
+        """Everything the agent should be told, as one text: the format of the deliverable, progress, the role, the
+        task, what happened, the instruction. Built anew each time."""
         return self.build_prompt(False)
 
     @property
     def prompt_for_resumed_session(self) -> str:
-        """The same for a session that remembers this role's earlier turns."""
+        """The prompt for a session that remembers this role's earlier turns: it tells only what happened since."""
         return self.build_prompt(True)

@@ -1,9 +1,8 @@
 """From an agent's answer to an output that obeys its role's schema.
 
-The fields are read as they are; where they don't obey, the agent is told exactly why, twice at most, in
-the same session, so that it need not do its work again; then a model may read the fields out of what was
-said. Nothing is put into the store here: an output is valid before anybody sees it. Every reply is kept,
-because the first one, with all its turns, is usually the one that holds the work.
+Where the fields of the answer don't obey the schema, the agent is told exactly why, in the same session, so that it
+need not do its work again: twice at most. Then a model may read the fields out of what was said. Nothing is stored
+here. Every reply is kept, because the first one, with all its turns, is usually the one that holds the work.
 """
 
 from __future__ import annotations
@@ -39,12 +38,11 @@ Ask = Callable[[Sequence[Mapping[str, Any]]], Reply]
 class Extraction(NamedTuple):
     """A valid output and how it came about.
 
-    `type` is the output's schema: the role's, or the reserved question's. `how` is "frontmatter",
-    "correction", "native" or "model:<name>". `answer` is the text to show for the step: the last reply
-    of the agent, followed by its earlier report where the last one was only the corrected block.
-    `replies` are all of the agent's, in order. `turns` are the turns of all of them, with the corrections
-    that were asked for as turns of "user", and what a model read out of them as turns of the tool
-    "extract". `usage` is the sum over replies and model.
+    `type` is the schema that it obeys: the role's, or the reserved question's. `how` is "frontmatter", "correction",
+    "native" or "model:<name>". `answer` is the text to show for the step: the agent's last reply, followed by its
+    earlier report where that reply was only the corrected block. `replies` are all of the agent's, in order. `turns`
+    are those of the replies, the corrections that were asked for as turns of "user", and what a model read as turns of
+    the tool "extract". `usage` is the sum of all of them.
     """
 
     output: Any
@@ -57,7 +55,7 @@ class Extraction(NamedTuple):
 
 
 class ExtractionFailed(AgentFailed):
-    """No reply held a valid output. Carries all that was said, so that nothing is lost."""
+    """No reply held a valid output. Holds all that was said, so that nothing is lost."""
 
     def __init__(self, message: str, hint: str, said: _Said, problems: Sequence[str]) -> None:
         super().__init__(message, hint)
@@ -68,7 +66,7 @@ class ExtractionFailed(AgentFailed):
 
 
 class _Verdict(NamedTuple):
-    """What one reply comes to: an output and its type, or what is wrong with it."""
+    """What one reply holds: an output and the schema it obeys, or the problems that keep it from being one."""
 
     output: Any
     type: Hash
@@ -111,11 +109,10 @@ def extract(
     model: Ask | None = None,
     clean: Clean | None = None,
 ) -> Extraction:
-    """The output that a reply holds, or one of the replies to the corrections asked for.
+    """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
-    `continue_` needs a session; without either, no correction is asked for. `model` comes last. With `clean`,
-    an output must be valid without its secrets too. Raises ExtractionFailed when nothing gave a valid
-    output, also when asking itself failed.
+    Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
+    too. Raises ExtractionFailed where none of these gave a valid output, or failed itself.
     """
     said = _Said()
     said.add(reply)
@@ -162,7 +159,7 @@ def judge(reply: Reply, role: Role, schema: Schema) -> _Verdict:
 
 
 def _storable(verdict: _Verdict, schema: Schema, clean: Clean | None) -> _Verdict:
-    """The verdict, with the problems that a valid output has once its secrets are taken out."""
+    """The verdict; for a valid output with secrets, with the problems that it has once they are taken out."""
     if verdict.problems or clean is None or (value := clean(verdict.output)) == verdict.output:
         return verdict
     obeyed = Schema(SUSPEND_SCHEMA) if verdict.type == QUESTION else schema
@@ -185,8 +182,7 @@ def correction(problems: Sequence[str]) -> str:
 
 
 def failed_with(reply: Reply, message: str, hint: str = "") -> ExtractionFailed:
-    """The error for an agent that can't go on but has something to show: what it has is kept with the
-    failed attempt."""
+    """The error for an agent that can't go on but has answered something: `reply` is kept with the failed attempt."""
     said = _Said()
     said.add(reply)
     return ExtractionFailed(message, hint, said, [message])
@@ -198,15 +194,11 @@ def sum_usage(replies: Sequence[Reply]) -> Usage | None:
 
 
 def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
-    """Tokens together; None where nobody counted any."""
+    """The sum of the tokens; None where none were counted."""
     total: Usage | None = None
     for usage in usages:
         if usage is not None and total is not None:
-            total = total._replace(
-                input=total.input + usage.input,
-                output=total.output + usage.output,
-                cached=total.cached + usage.cached,
-            )
+            total = Usage(*map(sum, zip(total, usage, strict=True)))
         else:
             total = total or usage
     return total
@@ -236,15 +228,8 @@ def _obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool
 
 
 def _done(said: _Said, verdict: _Verdict, how: str, answer: str) -> Extraction:
-    return Extraction(
-        verdict.output,
-        verdict.type,
-        how,
-        answer,
-        tuple(said.replies),
-        tuple(said.turns),
-        said.usage(),
-    )
+    replies, turns = tuple(said.replies), tuple(said.turns)
+    return Extraction(verdict.output, verdict.type, how, answer, replies, turns, said.usage())
 
 
 def _failed(role: Role, said: _Said, problems: Sequence[str], hint: str = "") -> ExtractionFailed:
