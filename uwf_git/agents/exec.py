@@ -1,9 +1,9 @@
 """`uwf-exec`: a role is done by a command, such as the tests.
 
-The command comes from this agent's own arguments, that is from the user's configuration, and from nowhere
-else: nothing that stands in the store is ever run. It gets the context as JSON on its standard input. If
-it prints an object that obeys the role's schema, that is the output; otherwise its exit status becomes the
-status, in whatever word the schema has for it, and what it printed becomes the report.
+The command comes from this agent's own arguments, that is from the user's configuration: nothing that stands in the
+store is ever run. It gets the context as JSON on its standard input. If it prints an object that obeys the role's
+schema, that is the output. Otherwise its exit status becomes the status, in the word that the schema has for it, and
+what it printed becomes the report.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
 
 
 def held_lock(ctx: Context) -> tuple[int, ...]:
-    """The thread's lock, as far as this process holds it open: handed on, so that a command which
+    """The descriptors by which this process holds the thread's lock. They are handed on to a command, so that one which
     outlives this process still counts as running, and can be ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
@@ -214,7 +214,7 @@ def _ended(finished: Finished, tail: int) -> Ended:
 
 
 def _text(data: bytes, size: int) -> str:
-    """Output without what steers a terminal; of a line that was overwritten the last version."""
+    """Output without sequences that steer a terminal; of an overwritten line the last version."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
     text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     text = _STEERING.sub("", text).strip("\n")
@@ -228,7 +228,7 @@ def _end_of(text: str, most: int) -> str:
 
 
 def _printed(ctx: Context, finished: Finished) -> Reply | None:
-    """What was printed, where that is itself an answer: nothing but an object, or frontmatter on top."""
+    """What was printed, where that is an answer itself: a JSON object alone, or a block of fields on top."""
     if finished.stdout_size > len(finished.stdout_tail):
         return None
     text = finished.stdout_tail.decode("utf-8", "replace")

@@ -1,8 +1,7 @@
 """`uwf-human`: a role is done by the person at the terminal.
 
-It asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a filled-in
-form. It asks where its standard input is a terminal and refuses everywhere else: an engine that waits for
-somebody who isn't there would wait for ever.
+It asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a form. Where its standard
+input is no terminal it refuses: an engine that waits for somebody who isn't there would wait for ever.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Terminal:
         os.close(self.descriptor)
 
     def say(self, text: str) -> None:
-        """Writes text, whatever could steer the terminal made visible."""
+        """Writes text; characters that could steer the terminal are written as escapes."""
         data = _visible(text).encode("utf-8", "replace")
         while data:
             data = data[os.write(self.descriptor, data) :]
@@ -135,6 +134,7 @@ def _cut(text: str) -> str:
 
 
 def _visible(text: str) -> str:
+    """The text with an escape such as `\\x1b` for each character that isn't printable, but line ends."""
     return "".join(
         each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode("ascii")
         for each in text.replace("\t", "    ")
@@ -146,7 +146,7 @@ def _listed(problems: Sequence[Any]) -> str:
 
 
 def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
-    """Every field of one variant, then the report."""
+    """The output and the report, asked for field by field. The schema's variants are narrowed to one first."""
     root = ctx.schema.payload
     output: dict[str, Any] = {}
     shapes = variants(root)
@@ -163,7 +163,8 @@ def _questions(ctx: Context, terminal: Terminal) -> tuple[dict[str, Any], str]:
 def _narrow(
     root: Any, terminal: Terminal, shapes: tuple[Variant, ...], output: dict[str, Any]
 ) -> tuple[Variant, ...]:
-    """Asks for a field that tells the variants apart, such as the status; failing that, for the variant."""
+    """The one variant that is wanted. Asks for a field that tells the variants apart, such as the status, and puts it
+    into `output`; where there is no such field, asks for the variant itself."""
     for name in dict.fromkeys(["$status", "status", *(field.name for field in shapes[0].fields)]):
         offers = [choices(root, found.schema) if (found := shape.field(name)) else None for shape in shapes]
         if all(offers):
@@ -184,7 +185,7 @@ def _narrow(
 
 
 def _choose(terminal: Terminal, name: str, offered: Sequence[Any], optional: bool = False) -> Any:
-    """One of the values, by its number or by itself. None where it is optional and nothing was typed."""
+    """One of the offered values, chosen by its number or its text. None where it is optional and nothing was typed."""
     shown = [each if isinstance(each, str) else repr(each) for each in offered]
     lines = "".join(f"  {number}) {text}\n" for number, text in enumerate(shown, 1))
     while True:
@@ -310,7 +311,7 @@ def _form(ctx: Context) -> str:
 
 
 def _blank(value: Any) -> Any:
-    """An example without the words that stand for something."""
+    """An example without its placeholders, such as `<summary>`."""
     if isinstance(value, dict):
         return {key: _blank(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Who can be asked to do a step on this machine, and whether it can.
+"""Which agents this machine knows, and whether they work.
 
-`members` looks at what is there; `check` has an agent do one small step for real, in a store of its own that is
-thrown away, with the user's configuration and secrets.
+`members` lists them and looks for their programs. `check` has an agent do one small step for real, in a store that is
+thrown away afterwards, with the user's configuration and secrets.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Member(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What came of asking an agent. `problem` is "" where it answered as it should."""
+    """The result of a check. `problem` is "" where the agent answered as it should."""
 
     agent: str
     seconds: float

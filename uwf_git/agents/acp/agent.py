@@ -1,15 +1,14 @@
 """`uwf-acp`: a role is done by an agent that speaks the Agent Client Protocol.
 
-The agent is a command of the user's configuration, started for a step and ended with it. What it says and
-does is recorded as it happens. A session that the agent can load again goes on in this role's next step;
-where that fails, or the session turns out to be empty, a fresh one is told everything. What it asks leave for
-is granted by `tools.permissions`, else by the person at the terminal, else denied; what the policy forbids it is
-kept from, or the step fails. It reads and writes files
-through its client in the working directory alone. Terminals are not offered: what an agent runs, it runs by
-its own means and under its own settings.
+The agent is a command of the user's configuration. It is started for a step and ended with it, and what it says and
+does is recorded as it happens. This role's next step goes on in the same session, if the agent can load it; where that
+fails, or the session is empty, a fresh one is told everything. What the agent asks permission for is granted by
+`tools.permissions`, else by the person at the terminal, else denied. What the policy forbids the agent is kept from
+doing, or the step fails. Through its client it reads and writes files in the working directory alone. Terminals are not
+offered: what an agent runs, it runs by its own means and under its own settings.
 
---mode and --model choose among what the agent offers; --auth is one of its ways to log in. With --no-files it isn't
-offered to read and write files through its client.
+--mode and --model choose among what the agent offers; --auth is one of its ways to log in. With --no-files it is not
+offered files through its client.
 """
 
 from __future__ import annotations

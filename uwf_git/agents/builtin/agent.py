@@ -1,11 +1,11 @@
 """`uwf-builtin`: a role is done by a language model with tools: files, search, commands, web pages, MCP servers.
 
 The model is the one of `--model ALIAS`, else of `modelOverrides.agent`, else `defaultModel`. It is asked up to
-`--turns` times, 30 unless something else is said, the last time without tools. What the tools may do is said
-under `tools` in config.yaml; commands are off until they are switched on there.
+`--turns` times, 30 by default, the last time without tools. `tools` in config.yaml says what the tools may do; commands
+are off until they are switched on there.
 
-Its earlier turns in the thread are told to it again, word for word, so that a provider's cache holds most of
-what it reads; a correction goes on in the same conversation.
+The model is told its earlier turns in the thread again, word for word, so that a provider's cache holds most of what it
+reads. A correction goes on in the same conversation.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     system · prompt · assistant, its tool calls · their results · … · answer · next prompt · …
 
-A provider's cache holds the beginning of a request, so a conversation only grows: what is sent next begins
-with what was sent last, within a step and, made again from the turns of earlier steps, across steps. For
-that everything is written from what a turn's node holds, in one spelling. Where it outgrows its room, the
-oldest results of tools make way, half of the room at once, so that this doesn't happen with every request;
-the same turns lose the same results every time.
+A provider caches the beginning of a request, so each request begins with the whole one before: within a step, and
+across steps, whose messages are made again from their turns. For that every message is made from what a turn's node
+holds, in one spelling. Where a conversation outgrows its room, the oldest results of tools are replaced by a notice
+until half of the room is free, so that this doesn't happen with every request; the same turns lose the same results
+every time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Call(NamedTuple):
 
 
 class Conversation:
-    """Messages that only grow, but for results that make way. `room` is in characters."""
+    """Messages that are only added to, except that the results of tools may be replaced. `room` is in characters."""
 
     def __init__(self, system: str, room: int = ROOM) -> None:
         self.messages: list[Message] = [{"role": "system", "content": system}]
@@ -59,8 +59,8 @@ class Conversation:
         self._newest = 0  # where the messages since the last request begin
 
     def tell(self, text: str) -> None:
-        """Something is said to the model. Some endpoints want it to answer the results of its tools first,
-        and never to be told two things at once: then this is added to what it is told anyhow."""
+        """Adds what is said to the model. Some endpoints refuse a message of the user after a result of a tool or after
+        another one of the user, so there the text is appended to that message."""
         last = self.messages[-1]
         if last["role"] == "tool":
             last["content"] += f"\n\n[Not from the tool, but from the one who gave you your task:] {text}"
@@ -71,8 +71,8 @@ class Conversation:
         self._size += len(text)
 
     def heard(self, text: str, calls: Sequence[Call], reasoning: str | None = None) -> None:
-        """The model's answer. Some endpoints insist on being told again what the model thought when it
-        called tools."""
+        """Adds the model's answer. Some endpoints insist on getting back the `reasoning` of an answer that calls
+        tools."""
         if calls:
             message: Message = {"role": "assistant", "content": text or None}
             if reasoning:
@@ -86,15 +86,14 @@ class Conversation:
         self._newest = len(self.messages)
 
     def result(self, call: str, value: Any) -> None:
-        """What a tool call came to."""
+        """Adds the result of a tool call."""
         content = _json(value)
         self._results.append((len(self.messages), len(content)))
         self.messages.append({"role": "tool", "tool_call_id": call, "content": content})
         self._size += len(content)
 
     def calls(self, message: Mapping[str, Any]) -> list[Call]:
-        """The tool calls in a model's message, each with an id that no other call of this conversation
-        has."""
+        """The tool calls in a model's message, each with an id that is unique in this conversation."""
         listed = message.get("tool_calls")
         found = []
         for each in listed if isinstance(listed, list) else ():
@@ -111,18 +110,18 @@ class Conversation:
         return found
 
     def replay(self, exchanges: Iterable[Exchange]) -> None:
-        """Earlier runs of the same agent: what it was told, and what it did then."""
+        """Adds earlier runs of the same agent: each prompt and the turns that followed."""
         for exchange in exchanges:
             self.tell(exchange.prompt)
             self._replay(exchange.turns)
 
     def fit(self) -> None:
-        """Before each request: makes room where there is too little."""
+        """Makes room where there is too little. To be called before each request."""
         if self._size > self._room:
             self._make_way(self._room // 2)
 
     def shrink(self) -> bool:
-        """Lets all results make way that the model has seen already; False where there are none."""
+        """Replaces all results that the model has seen already; False where there are none."""
         before = len(self._results)
         self._make_way(0)
         return len(self._results) < before
@@ -173,7 +172,7 @@ class Conversation:
 
 
 def kept_arguments(text: str) -> Any:
-    """What is kept of a call's arguments: the object, as a node can hold it, or the text."""
+    """The arguments of a call as they are kept: the object that they spell, else their text."""
     try:
         value = json.loads(text) if text.strip() else {}
         if isinstance(value, dict):
@@ -187,7 +186,7 @@ def kept_arguments(text: str) -> Any:
 
 
 def kept(value: Any) -> Any:
-    """A JSON value as a node holds it. Raises Invalid, RecursionError for what none can hold."""
+    """A JSON value as a node holds it. Raises Invalid or RecursionError for a value that no node can hold."""
     return normalise(sound(value))
 
 

@@ -3,8 +3,8 @@
     ask → no tool calls → an answer: taken, or one nudge where it holds no deliverable
         → tool calls, in order → their results → ask again, at most `turns` times, the last without tools
 
-It knows neither network nor files: it is given a function to ask and one to call a tool. Whatever happens is
-told to `record` when it happens.
+It knows neither network nor files: it is given a function to ask the model and one to call a tool. Each turn is handed
+to `record` as soon as it is complete.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Missing = Callable[[str], Sequence[str]]
 
 
 class Ended(NamedTuple):
-    """How a run of the loop ended. `text` is the last answer; with a `problem` it is none. `turns` are all
-    of the run, `usage` the sum of what its requests took."""
+    """How a run of the loop ended. `text` is the answer, "" where there is a `problem`. `turns` are all of the run,
+    `usage` is the sum over its requests."""
 
     text: str
     turns: tuple[TurnRecord, ...]
@@ -86,7 +86,8 @@ class Loop:
         self._model: str | None = None
 
     def run(self, ask: Ask, call: CallTool) -> Ended:
-        """Until the model answers or can't go on. What the endpoint failed at is a problem, too."""
+        """Asks until the model answers or can't go on. An error of the endpoint is the result's problem; raises
+        AgentFailed where it comes before the first turn."""
         self._turns, self._notes = [], []
         text, problem, hint = "", "", ""
         try:
@@ -101,7 +102,7 @@ class Loop:
         return Ended(text, tuple(self._turns), self._model, usage, tuple(self._notes), problem, hint)
 
     def correct(self, message: str, ask: Ask, call: CallTool) -> Ended:
-        """One more message in the same conversation, which somebody else records, and a few turns more."""
+        """Runs on after one more message, for a few turns. The caller records the message."""
         self._conversation.tell(message)
         self._left = max(1, min(CORRECTION_TURNS, self._left))
         self._nudges = 0
@@ -191,7 +192,7 @@ class Loop:
             )
 
     def _nudge(self, done: Completion) -> str:
-        """What to say to an answer that holds no deliverable; "" where it does."""
+        """What to say to an answer without a deliverable; "" for one with a deliverable."""
         try:
             problems = self._missing(done.text)
         except Invalid:  # of the role's schema: no other answer would help

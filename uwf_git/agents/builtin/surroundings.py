@@ -1,7 +1,7 @@
 """What the built-in agent works in: the folder of the step, the workflow's own files, and its tools.
 
-One policy, merged of what the configuration says for all agents and for this one and of what the workflow's
-role says, decides what the model is told, what it sees, and what it may do.
+One policy decides what the model is told, what it sees, and what it may do. It is merged from the configuration's for
+all agents, its own for this agent, and the workflow's for the role.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOST_FILES = 1000
 
 
 class Surroundings(NamedTuple):
-    """The tools, for as long as the block lasts that they were made for. `description` says of them what a
-    model has to know; `servers` are where some of them come from."""
+    """The tools of a step, which close with the block that made them. `description` is what the model is told of them;
+    `servers` are the MCP servers that some of them come from."""
 
     toolbox: Toolbox
     description: str
@@ -34,12 +34,12 @@ class Surroundings(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What whoever reads how the step came about should know of the tools."""
+        """What the step's notes should say of the tools, such as one that was not offered."""
         return tuple(self.servers.notes) if self.servers is not None else ()
 
 
 def effective_policy(ctx: Context) -> ToolPolicy:
-    """What this agent may use at this step."""
+    """The policy for this agent at this step."""
     configured = ctx.config.agents.get(ctx.alias)
     role = parse_policy(ctx.workflow_policy, of_role=True)[0] if ctx.workflow_policy is not None else None
     return tighten(ctx.config.tools, configured.tools if configured is not None else None, role)

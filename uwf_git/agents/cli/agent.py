@@ -1,8 +1,8 @@
 """`uwf-claude-code`, `uwf-codex`, `uwf-gemini`, `uwf-opencode`, `uwf-hermes`, `uwf-cursor`, `uwf-llm-cli`, and
 `uwf-cli NAME` for a row of `agentClis`: a role is done by an agent CLI that is installed on this machine.
 
-Arguments are handed on to the program. It works in the step's folder with the user's own login, and under
-the tool policy as far as its flags can say it. A role that comes back goes on in its session.
+Arguments are handed on to the program. It works in the step's folder, with the user's own login, and under the tool
+policy as far as its flags can express it. A role that comes back goes on in its session.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Options(NamedTuple):
 
 
 def agent_called(command: str) -> Agent:
-    """The agent of a shipped row by its command's name, and the one of users' rows for any other."""
+    """The agent of the shipped row with that command's name; for any other name `uwf-cli`, the agent of users' rows."""
     row = shipped_row(command.removeprefix("uwf-"))
     return agent_of(row) if row is not None else _of_any_row()
 
@@ -142,8 +142,7 @@ class _Conversation(Conversation):
         return self._resumed(self._session, text, "\n\n".join(parts))
 
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
-        """The reply to a message in a session, or to the whole context where the session can't be gone on
-        with."""
+        """The reply to `message` in a session; where that is lost, to the `whole` context in a new one."""
         if not self._row.resume:
             return self._fresh(whole, f"{self._row.program} can't go on in a session")
         run = self._call(self._row.resume, message, session)
@@ -153,8 +152,8 @@ class _Conversation(Conversation):
         return self._fresh(whole, f"{lost}; begun anew with the whole context", run.reply())
 
     def _fresh(self, prompt: str, note: str = "", wasted: Reply | None = None) -> Reply:
-        """The reply to the whole context in a new session. What was `wasted` on another one is counted with
-        it."""
+        """The reply to the whole context in a new session. `wasted` is the reply from a lost session, whose turns and
+        cost are counted too."""
         from uwf_git.kit.extract import sum_usage
 
         run = self._call(self._row.first, prompt, None)
