@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
-from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, relate, settle_attempts
+from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts
 from uwf_git.store import archives, layout
-from uwf_git.store.index import CommitRow
+from uwf_git.store.ancestry import ancestry, relate
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import tagged_commit
 from uwf_git.values.ids import Hash, ThreadId
@@ -274,7 +274,8 @@ class Adoption:
         if ours is None:
             case = Case.UNKNOWN
         else:
-            mine, theirs = self._versions(ours), self._versions(oid)
+            store = self._instance.store
+            mine, theirs = list(ancestry(store, ours)), list(ancestry(store, oid))
             if ours.raw in {row.oid for row in theirs}:
                 case = Case.BEHIND
             elif oid.raw in {row.oid for row in mine}:
@@ -292,14 +293,6 @@ class Adoption:
         old = self._repository.ref(layout.PROPOSALS + name)
         if old != commit:
             self._repository.put_ref(layout.PROPOSALS + name, old, commit)
-
-    def _versions(self, tip: Oid) -> Sequence[CommitRow]:
-        """The versions of a workflow, newest first."""
-        store = self._instance.store
-        found = [store.take_in(tip)]
-        while (parent := found[-1].parent) is not None:
-            found.append(store.take_in(Oid(raw=parent)))
-        return found
 
 
 def _adopted(ref: str, thread: ThreadId, settled: Settled) -> Adopted:

@@ -33,9 +33,9 @@ from typing import NamedTuple
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.store.ancestry import Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId, fork_id
 
@@ -64,54 +64,6 @@ class Case(enum.Enum):
     def label(self) -> str:
         """Its name in JSON: `ended-there`."""
         return self.name.lower().replace("_", "-")
-
-
-class Relation(NamedTuple):
-    """Two histories of one thread. `ours` and `theirs` are the commits that only one of them has,
-    oldest first; `base` the last common one, as theirs has it, and `our_base` as ours has it: they
-    differ where the same step was committed twice."""
-
-    base: Oid
-    our_base: Oid
-    ours: tuple[CommitRow, ...]
-    theirs: tuple[CommitRow, ...]
-
-    @property
-    def same_commits(self) -> bool:
-        """Whether what they share is the same down to the commits."""
-        return self.base == self.our_base
-
-
-def relate(store: Store, ours: Oid, theirs: Oid) -> Relation | None:
-    """How two heads relate, by their steps' hashes; None where they share not even a beginning. Both
-    must be taken in. Raises StoreDamaged."""
-    mine, other = _Walk(store, ours), _Walk(store, theirs)
-    while mine.row.number > other.row.number:
-        mine.back()
-    while other.row.number > mine.row.number:
-        other.back()
-    while mine.row.node != other.row.node:
-        if mine.row.kind != "step" or other.row.kind != "step":
-            return None
-        mine.back()
-        other.back()
-    return Relation(
-        Oid(raw=other.row.oid), Oid(raw=mine.row.oid), tuple(mine.passed[::-1]), tuple(other.passed[::-1])
-    )
-
-
-class _Walk:
-    """Goes back through a thread, step by step."""
-
-    def __init__(self, store: Store, head: Oid) -> None:
-        self._store = store
-        self.row = store.take_in(head)
-        self.passed: list[CommitRow] = []
-
-    def back(self) -> None:
-        self.passed.append(self.row)
-        assert self.row.parent is not None
-        self.row = self._store.take_in(Oid(raw=self.row.parent))
 
 
 _BY_HAND = "one of the two was made by hand: delete it there"

@@ -1,0 +1,349 @@
+"""Is everything in order on this machine? The programs, the configuration, the store, its index and its leftovers,
+each with what to do where something is wrong.
+
+Only leftovers are ever touched, and only where that is asked for: a ref of a thread that has ended, temporary files,
+the mode of `.env`, a stale index.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.config.read import check_config, load_config
+from uwf_git.config.secrets import load_secrets
+from uwf_git.config.settings import FILE, Config
+from uwf_git.errors import StoreDamaged, UwfError
+from uwf_git.git.limits import ADVISED_BLOB, max_blob
+from uwf_git.git.repository import Oid
+from uwf_git.store.ancestry import relate
+from uwf_git.store.index import Index
+from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, REMOTES, THREADS, is_thread_ref
+from uwf_git.store.location import Location
+from uwf_git.store.maintenance import leftovers
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Damaged
+from uwf_git.values.ids import ThreadId
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+MANY_LOOSE = 20_000
+MANY_ENDED = 5_000  # refs that every push has to hear of
+MB = 1_000_000
+
+
+class Check(NamedTuple):
+    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something."""
+
+    check: str
+    status: str
+    message: str
+    hint: str = ""
+    damaged: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """The check as a JSON object; `damaged` shows in an exit status."""
+        return {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
+
+
+class Doctor:
+    """Looks at one location. `in_engine` tells whether an agent's command runs in the engine's process, so that no
+    program has to be found for it; `to_push` names the refs that a push to a remote would take. With `fix` what is
+    merely left over is removed; with `quick` not every object is read."""
+
+    def __init__(
+        self,
+        location: Location,
+        in_engine: Callable[[str], bool],
+        to_push: Callable[[Instance, Remote], Collection[str]],
+        fix: bool = False,
+        quick: bool = False,
+    ) -> None:
+        self._location = location
+        self._in_engine = in_engine
+        self._to_push = to_push
+        self._fix = fix
+        self._quick = quick
+
+    def checks(self) -> Iterator[Check]:
+        """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
+        opened, the checks end there."""
+        yield from _guarded("versions", _versions())
+        yield from _guarded("config", self._configuration())
+        yield from _guarded("agents", self._agents())
+        opened: list[Instance] = []
+        yield from _guarded("store", self._store(opened))
+        for instance in opened:
+            yield from _guarded("refs", self._refs(instance))
+            yield from _guarded("archives", _archives(instance))
+            yield from _guarded("remotes", self._remotes(instance))
+            if not self._quick:
+                yield from _guarded("objects", self._objects(instance))
+            yield from _guarded("threads", _threads(instance))
+            yield from _guarded("workflows", _workflows(instance))
+            if not self._quick:
+                yield from _guarded("sizes", _sizes(instance))
+            yield from _guarded("index", _index(instance))
+            yield from _guarded("loose objects", _loose_objects(instance))
+            yield from _guarded("leftovers", self._leftovers(instance))
+
+    def _configuration(self) -> Iterator[Check]:
+        root = self._location.root
+        yield Check("root", OK, str(root) if root.is_dir() else f"{root}, not made yet")
+        problems = check_config(root)
+        for problem in problems:
+            where = f"{root / FILE}:{problem.line}:{problem.column}"
+            yield Check("config", ERROR, f"{where}: {problem.message}", problem.hint)
+        if not problems:
+            there = (root / FILE).exists()
+            yield Check("config", OK, FILE if there else f"no {FILE}; uwf-rehearse makes up the answers")
+        secrets = root / ".env"
+        if secrets.exists() and secrets.stat().st_mode & 0o077:
+            if self._fix:
+                secrets.chmod(0o600)
+                yield Check(".env", OK, "now readable by you alone")
+            else:
+                yield Check(".env", WARNING, f"{secrets} is readable by others", f"chmod 600 {secrets}")
+        yield from _keys(root, load_config(root))
+
+    def _agents(self) -> Iterator[Check]:
+        config = load_config(self._location.root)
+        for agent in config.agents.values():
+            if not agent.command or self._in_engine(agent.command):
+                continue
+            if found := shutil.which(agent.command):
+                yield Check("agents", OK, f"{agent.alias}: {found}")
+            else:
+                hint = "install it, or name it with its whole path"
+                yield Check("agents", ERROR, f"{agent.alias}: {agent.command} is not on PATH", hint)
+        yield Check("agents", OK, f"default: {config.default_agent or 'uwf-rehearse'}")
+
+    def _store(self, opened: list[Instance]) -> Iterator[Check]:
+        """Adds the instance to `opened`, where there is one."""
+        location = self._location
+        if not location.git_dir.exists():
+            # A root's own store is made by the first command that writes.
+            status = ERROR if location.here else WARNING
+            yield Check("store", status, f"no store at {location.git_dir}", "uwf init")
+            return
+        instance = Instance(location)
+        opened.append(instance)
+        private, path = instance.store.repository.private, instance.store.repository.path
+        marker = private / "format"
+        version = marker.read_text(encoding="utf-8").strip() if marker.exists() else "none yet"
+        kind = "the project's own" if location.here else "the root's"
+        yield Check("store", OK, f"{location.git_dir}, {kind}, format {version}")
+        for folder in (path, path / "objects", path / "refs", private):
+            if folder.exists() and not os.access(folder, os.W_OK):
+                yield Check("store", ERROR, f"{folder} is not writable", "check its owner and permissions")
+        for lock in (*path.glob("*.lock"), *(path / "refs" / "uwf").rglob("*.lock")):
+            yield Check("store", WARNING, f"{lock} locks a ref", "if no git process is running, remove it")
+
+    def _refs(self, instance: Instance) -> Iterator[Check]:
+        repository = instance.store.repository
+        for name in repository.broken_refs():
+            yield Check("refs", ERROR, f"{name} holds no object id", "restore it, or delete its file", True)
+        refs = repository.refs(without=REMOTES)
+        folded: set[str] = set(instance.store.folded_threads())
+        for name, tip in instance.store.index.tips(FOLDED).items():
+            if tip.problem:
+                yield Check("refs", ERROR, f"{name}: {tip.problem}", "fetch it from a remote", True)
+        ended = {name.removeprefix(ARCHIVE) for name in refs if name.startswith(ARCHIVE)} | folded
+        for name, oid in refs.items():
+            if name.startswith(THREADS) and name.removeprefix(THREADS) in ended:
+                yield self._left_over(instance, name, oid)
+        known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs} | folded
+        for name in refs:
+            if name.startswith(ATTEMPTS) and name.removeprefix(ATTEMPTS) not in known:
+                yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
+        yield Check("refs", OK, f"{len(refs)} under refs/uwf")
+
+    def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
+        """The active ref of a thread that has ended: removed, unless it leads to steps that the end doesn't."""
+        head = instance.threads.head(ThreadId(name.removeprefix(THREADS)))
+        relation = relate(instance.store, active, head.commit)
+        if relation is None or relation.ours:
+            last = instance.store.take_in(active).node
+            hint = f"keep them with: uwf thread fork {last}, then: git update-ref -d {name}"
+            return Check("refs", WARNING, f"{name} has steps after its thread's end", hint)
+        if not self._fix:
+            return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
+        instance.store.repository.delete_ref(name, active)
+        return Check("refs", OK, f"removed {name}: its thread has ended")
+
+    def _remotes(self, instance: Instance) -> Iterator[Check]:
+        for remote in instance.remotes.all():
+            missing = self._to_push(instance, remote)
+            threads = {name.rsplit("/", 1)[1] for name in missing if is_thread_ref(name)}
+            others = sum(1 for name in missing if not is_thread_ref(name))
+            parts = [_counted(len(threads), "thread")] if threads else []
+            parts += [_counted(others, "other ref")] if others else []
+            if parts:
+                verb = "is" if len(threads) + others == 1 else "are"
+                message = f"{' and '.join(parts)} {verb} not on {remote.name}, or not as here"
+                yield Check("remotes", WARNING, message, f"uwf push {remote.name}")
+            else:
+                yield Check("remotes", OK, f"all is on {remote.name}, as far as was last seen")
+
+    def _objects(self, instance: Instance) -> Iterator[Check]:
+        """Takes everything in once more, into an index of its own, which reads and verifies each node; where the
+        real index says something else it is stale."""
+        with tempfile.TemporaryDirectory(prefix="uwf-doctor-") as folder:
+            fresh = Store(instance.store.repository)
+            fresh.index.close()
+            fresh.index = Index(Path(folder))
+            fresh.sync()
+            bad = [tip for tip in fresh.index.tips().values() if tip.problem]
+            nodes = fresh.index.node_count()
+            stale = _stale(instance.store, fresh.index)
+            fresh.index.close()
+        for tip in bad:
+            yield Check("objects", ERROR, f"{tip.name}: {tip.problem}", "fetch it from a remote", True)
+        yield Check("objects", OK, f"{nodes} nodes are what their hashes say")
+        if stale and self._fix:
+            instance.store.reindex()
+            yield Check("index", OK, f"built anew: it was stale, {stale}")
+        elif stale:
+            yield Check("index", WARNING, f"it is stale: {stale}", "uwf cas reindex")
+
+    def _leftovers(self, instance: Instance) -> Iterator[Check]:
+        found = leftovers(instance.store.repository)
+        if not found:
+            return
+        what = f"{_counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
+        if self._fix:
+            for path in found:
+                path.unlink(missing_ok=True)
+            yield Check("leftovers", OK, f"removed {what}")
+        else:
+            yield Check("leftovers", WARNING, f"{what}, from a git that was killed", "uwf doctor --fix")
+
+
+def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
+    """The checks of one look; an error on the way is a check that failed."""
+    try:
+        yield from found
+    except UwfError as error:
+        yield Check(name, ERROR, error.message, error.hint, isinstance(error, StoreDamaged))
+    except OSError as error:
+        yield Check(name, ERROR, str(error))
+
+
+def _versions() -> Iterator[Check]:
+    from importlib.metadata import version
+
+    import pygit2
+
+    from uwf_git import __version__
+
+    yield Check("uwf", OK, f"{__version__} on Python {platform.python_version()}")
+    yield Check("libgit2", OK, f"{pygit2.LIBGIT2_VERSION} by pygit2 {version('pygit2')}")
+    try:
+        done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False, timeout=10)
+        yield Check("git", OK, done.stdout.strip().removeprefix("git version "))
+    except (OSError, subprocess.TimeoutExpired):
+        yield Check("git", WARNING, "not on PATH", "sharing and packing need it; all else works")
+
+
+def _keys(root: Path, config: Config) -> Iterator[Check]:
+    """The keys of providers that are nowhere to be found."""
+    for provider in config.providers.values():
+        name = provider.api_key_env
+        if name and not (os.environ.get(name) or load_secrets(root, None, os.environ).get(name)):
+            message = f"{name} is set neither in the environment nor in .env"
+            yield Check("keys", WARNING, message, "uwf setup")
+
+
+def _archives(instance: Instance) -> Iterator[Check]:
+    ended = len(instance.store.repository.ref_names(ARCHIVE))
+    if ended > MANY_ENDED:
+        message = f"{ended} threads that have ended stand in a ref each, which makes pushes slow"
+        yield Check("archives", WARNING, message, "uwf gc --fold-before 30d")
+
+
+def _threads(instance: Instance) -> Iterator[Check]:
+    heads = instance.threads.all(archived=True)
+    sound = 0
+    for head in heads:
+        if isinstance(head, Damaged):
+            hint = f"restore its ref from a remote, or: uwf thread rm {head.thread} --yes"
+            yield Check("threads", ERROR, f"{head.thread}: {head.problem}", hint, True)
+            continue
+        try:
+            instance.threads.history(head)
+            sound += 1
+        except UwfError as error:
+            yield Check("threads", ERROR, f"{head.thread}: {error.message}", error.hint, True)
+    yield Check("threads", OK, f"{sound} of {len(heads)} can be read")
+
+
+def _workflows(instance: Instance) -> Iterator[Check]:
+    names = instance.registry.names()
+    for name in names:
+        try:
+            instance.registry.workflow(instance.registry.current(name).hash)
+        except UwfError as error:
+            yield Check("workflows", ERROR, f"{name}: {error.message}", error.hint, True)
+    yield Check("workflows", OK, f"{len(names)} registered")
+
+
+def _stale(store: Store, fresh: Index) -> str:
+    """What the index of a store says that isn't so, in a few words; "" where it is right."""
+    has, index = store.repository.has, store.index
+    known, found = dict(index.blobs()), dict(fresh.blobs())
+    lacking = len(found.keys() - known.keys())
+    gone = sum(1 for node, blob in known.items() if found.get(node) != blob and not has(Oid(raw=blob)))
+    commits = len(set(fresh.commit_ids()) - set(index.commit_ids()))
+    parts = [f"{_counted(lacking, 'node')} missing"] if lacking else []
+    parts += [f"{_counted(gone, 'node')} whose object is gone"] if gone else []
+    parts += [f"{_counted(commits, 'commit')} missing"] if commits else []
+    if index.folded_threads() != fresh.folded_threads():
+        parts.append("other folded threads than the refs lead to")
+    return ", ".join(parts)
+
+
+def _sizes(instance: Instance) -> Iterator[Check]:
+    repository = instance.store.repository
+    at_most = max_blob(repository)
+    largest = 0
+    for node, blob in instance.store.index.blobs():
+        if not repository.has(Oid(raw=blob)):
+            continue  # a stale index, which is told elsewhere
+        size = repository.size(Oid(raw=blob))
+        largest = max(largest, size)
+        if size <= ADVISED_BLOB:
+            continue
+        what = f"node {node} has {size / MB:.1f} MB, more than forges"
+        if size > at_most:
+            yield Check("sizes", ERROR, f"{what} take", "fork its thread before that step")
+        else:
+            yield Check("sizes", WARNING, f"{what} like in one file")
+    if largest <= ADVISED_BLOB:
+        yield Check("sizes", OK, f"no node is larger than {max(1, round(largest / 1024))} KB")
+
+
+def _index(instance: Instance) -> Iterator[Check]:
+    index = instance.store.index
+    if not (instance.store.repository.private / "index.db").exists():
+        yield Check("index", WARNING, "it can't be kept, so every command builds it anew", "check free space")
+    yield Check("index", OK, f"{index.node_count()} nodes, {len(index.tips())} refs")
+
+
+def _loose_objects(instance: Instance) -> Iterator[Check]:
+    folders = (instance.store.repository.path / "objects").iterdir()
+    number = sum(1 for folder in folders if len(folder.name) == 2 for _ in folder.iterdir())
+    if number > MANY_LOOSE:
+        yield Check("loose objects", WARNING, f"{number}: a step gets slower with them", "uwf gc")
+    else:
+        yield Check("loose objects", OK, str(number))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
