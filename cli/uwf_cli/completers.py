@@ -76,13 +76,14 @@ def _hashes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]
 
 
 def _steps(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.values.kinds import parse_step
     from uwf_git.values.types import STEPNODE
 
     store = invocation.instance.store
     store.sync()
     for node in store.index.hashes_of_type(STEPNODE):
         if node.startswith(incomplete.upper()):
-            yield node, str(store.get(node).payload["role"])
+            yield node, parse_step(store.get(node).payload).role
 
 
 def _agents(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli.output import as_json, iso
 from uwf_git.errors import NotFound
-from uwf_git.store import layout
+from uwf_git.store.ancestry import shared_steps
+from uwf_git.store.layout import summary
+from uwf_git.text import fenced
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import StepContext, parse_detail, parse_step
+from uwf_git.values.kinds import StepContext, parse_attempt, parse_detail, parse_step
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head
+    from uwf_git.store.taking_in import Store
+    from uwf_git.store.threads import Head, History
 
 
 class Transcript:
@@ -100,37 +103,22 @@ class Transcript:
 
         title = f"## {number} {inline(step.role)}"
         by = f"{code(step.agent)} · {code(step.hash)}"
-        output = _fenced(step.output)
+        output = fenced(as_json(step.output), "json")
         answer = self._instance.threads.answer(step).strip("\n")
         if not answer or answer == output:
             return "\n\n".join((title, by, output))
-        return "\n\n".join(
-            (title, by, output, _front_matter_fenced(answer) if fence_front_matter else answer)
-        )
+        return "\n\n".join((title, by, output, _shielded(answer) if fence_front_matter else answer))
 
 
-def _front_matter_fenced(answer: str) -> str:
+def _shielded(answer: str) -> str:
+    """An answer with a fence around the front matter at its top, where it has any."""
     text = answer.lstrip("\ufeff\n")
     if not text.startswith("---\n"):
         return answer
     inner, found, rest = text[4:].partition("\n---")
     if not found or rest[:1] not in ("", "\n"):
         return answer
-    return f"{_fence(inner)}yaml\n---\n{inner}\n---\n{_fence(inner)}{rest}"
-
-
-def _fenced(output: Any) -> str:
-    text = as_json(output)
-    return f"{_fence(text)}json\n{text}\n{_fence(text)}"
-
-
-def _fence(text: str) -> str:
-    """Backticks that nothing in the text closes."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return "`" * max(3, longest + 1)
+    return fenced(f"---\n{inner}\n---", "yaml") + rest
 
 
 def _count(steps: int) -> str:
@@ -143,9 +131,9 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
     store = instance.store
     content = store.get(node)
     if is_kind(content.type, "attempt"):
-        attempt = content.payload
-        how = _detail(instance, attempt["detail"]) if attempt["detail"] else None
-        return {"attempt": node, "time": iso(content.timestamp / 1000), **attempt, "detail": how}
+        detail = parse_attempt(content.payload).detail
+        how = _detail(store, detail) if detail else None
+        return {"attempt": node, "time": iso(content.timestamp / 1000), **content.payload, "detail": how}
     step = parse_step(content.payload)
     return {
         "step": node,
@@ -155,45 +143,45 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
         "start": step.start,
         "prev": step.prev,
         "output": {"hash": step.output, "value": store.get(step.output).payload},
-        "detail": _detail(instance, step.detail),
+        "detail": _detail(store, step.detail),
     }
 
 
-def _detail(instance: Instance, node: Hash) -> dict[str, Any]:
-    detail = instance.store.get(node)
-    how: Any = detail.payload
-    if is_kind(detail.type, "detail"):
-        turns = map(instance.store.get, parse_detail(how).turns)
-        how = {**how, "turns": [turn.payload for turn in turns if is_kind(turn.type, "turn")]}
-    return {"hash": node, "value": how}
+def _detail(store: Store, node: Hash) -> dict[str, Any]:
+    detail = store.get(node)
+    if not is_kind(detail.type, "detail"):
+        return {"hash": node, "value": detail.payload}
+    turns = map(store.get, parse_detail(detail.payload).turns)
+    # A detail that was made by hand may name nodes of other kinds.
+    found = [turn.payload for turn in turns if is_kind(turn.type, "turn")]
+    return {"hash": node, "value": {**detail.payload, "turns": found}}
 
 
 def compare(instance: Instance, a: Head, b: Head) -> dict[str, Any]:
     """What two threads share, and what each has alone."""
-    histories = [instance.threads.history(head) for head in (a, b)]
-    one, other = (history.steps for history in histories)
-    number = 0
-    while number < min(len(one), len(other)) and one[number].hash == other[number].hash:
-        number += 1
-    starts = [history.start_hash for history in histories]
-    workflows = [history.workflow_hash for history in histories]
+    one, other = (instance.threads.history(head) for head in (a, b))
+    shared = shared_steps(one, other)
     return {
-        "workflow": {"same": workflows[0] == workflows[1], "hashes": workflows},
-        "start": {"same": starts[0] == starts[1], "hashes": starts},
-        "shared": _listed(one[:number], 1),
-        "a": {"thread": a.thread, "steps": _listed(one[number:], number + 1)},
-        "b": {"thread": b.thread, "steps": _listed(other[number:], number + 1)},
+        "workflow": _same(one.workflow_hash, other.workflow_hash),
+        "start": _same(one.start_hash, other.start_hash),
+        "shared": _listed(one, 0, shared),
+        "a": {"thread": a.thread, "steps": _listed(one, shared)},
+        "b": {"thread": b.thread, "steps": _listed(other, shared)},
     }
 
 
-def _listed(steps: tuple[StepContext, ...], first: int) -> list[dict[str, Any]]:
+def _same(a: Hash, b: Hash) -> dict[str, Any]:
+    return {"same": a == b, "hashes": [a, b]}
+
+
+def _listed(history: History, begin: int, end: int | None = None) -> list[dict[str, Any]]:
     return [
         {
             "step": step.hash,
             "number": number,
             "role": step.role,
             "agent": step.agent,
-            "summary": layout.summary(step.output),
+            "summary": summary(step.output),
         }
-        for number, step in enumerate(steps, first)
+        for number, step in enumerate(history.steps[begin:end], begin + 1)
     ]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from uwf_git.git.repository import Oid
 from uwf_git.store.index import CommitRow
-from uwf_git.store.nodes import Store
+from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head, History
 from uwf_git.values.ids import Hash
 

@@ -17,10 +17,8 @@ from uwf_cli.output import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Damaged, Head
-    from uwf_git.values.ids import Hash
 
 STATUSES = ("idle", "running", "waiting", "failed", "completed", "killed", "corrupt")
 
@@ -85,13 +83,13 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
 
 def _extraction(instance: Instance, head: Head) -> str:
     """How the last output was found; "" where its detail doesn't say."""
-    from uwf_git.values.kinds import parse_step
+    from uwf_git.values.kinds import parse_detail, parse_step
     from uwf_git.values.types import is_kind
 
     if head.row.kind != "step":
         return ""
     detail = instance.store.get(parse_step(instance.store.get(head.node).payload).detail)
-    return str(detail.payload["extraction"]) if is_kind(detail.type, "detail") else ""
+    return parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
 
 
 def _state_text(value: Any) -> str:
@@ -155,32 +153,28 @@ def list_(
     if status is not None:
         items = [item for item in items if item["status"] == status]
     if workflow is not None:
-        _known(invocation.instance, workflow)
-        begin = workflow.upper() if len(workflow) >= 4 else None
-        items = [
-            item
-            for item in items
-            if item["name"] == workflow or (begin and (item["workflow"] or "").startswith(begin))
-        ]
+        _require_known(invocation.instance, workflow)
+        items = [item for item in items if _is_of(workflow, item["name"], item["workflow"])]
     end = None if limit is None else offset + limit
     invocation.emit(items[offset:end], _list_text)
 
 
-def _known(instance: Instance, workflow: str) -> None:
-    """Raises NotFound, with the nearest name, for a workflow that no version and no thread has."""
+def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
+    """Whether a text is a workflow's name, or four characters and more that its hash begins with."""
+    return name == workflow or (len(workflow) >= 4 and (node or "").startswith(workflow.upper()))
+
+
+def _require_known(instance: Instance, workflow: str) -> None:
+    """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
     from uwf_git.errors import NotFound
     from uwf_git.store.threads import Head
     from uwf_git.text import nearest
 
-    heads = [head for head in instance.threads.all(archived=True) if isinstance(head, Head)]
-    names = {*instance.registry.names(), *(head.row.name or "" for head in heads)}
-    begin = workflow.upper()
-    if workflow not in names and not (
-        len(begin) >= 4 and any((head.row.workflow or "").startswith(begin) for head in heads)
-    ):
-        raise NotFound(
-            f"no workflow {workflow!r}", nearest(workflow, sorted(names)) or "see: uwf workflow list"
-        )
+    rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
+    names = {*instance.registry.names(), *(row.name or "" for row in rows)}
+    if workflow not in names and not any(_is_of(workflow, row.name, row.workflow) for row in rows):
+        hint = nearest(workflow, sorted(names)) or "see: uwf workflow list"
+        raise NotFound(f"no workflow {workflow!r}", hint)
 
 
 def _items(instance: Instance, archived: bool) -> Iterator[dict[str, Any]]:
@@ -415,11 +409,11 @@ def _diff_text(value: Any) -> str:
 @click.pass_obj
 def log(invocation: Invocation, thread: str) -> None:
     """List a thread's commits, newest first. The last is the workflow version it began on."""
+    from uwf_git.store.ancestry import log as read_log
+
     instance = invocation.instance
-    found = [
-        _commit(instance, row)
-        for row in _rows(instance, instance.threads.head(find_thread(invocation, thread)))
-    ]
+    head = instance.threads.head(find_thread(invocation, thread))
+    found = [{**each._asdict(), "time": iso(each.time)} for each in read_log(instance.store, head)]
 
     def text(value: Any) -> str:
         rows = [
@@ -429,30 +423,3 @@ def log(invocation: Invocation, thread: str) -> None:
         return terminal.table(rows)
 
     invocation.emit(found, text)
-
-
-def _rows(instance: Instance, head: Head) -> Iterator[CommitRow]:
-    """The commits of a thread, newest first, and at the end the version it began on."""
-    from uwf_git.git.repository import Oid
-
-    row = head.row
-    while True:
-        yield row
-        if row.kind not in ("step", "start") or row.parent is None:
-            return
-        row = instance.store.take_in(Oid(raw=row.parent))
-
-
-def _commit(instance: Instance, row: CommitRow) -> dict[str, Any]:
-    from uwf_git.git.repository import Oid
-
-    commit = instance.store.repository.commit(Oid(raw=row.oid))
-    node: Hash = row.node
-    return {
-        "commit": row.oid.hex(),
-        "kind": row.kind,
-        "node": node,
-        "subject": commit.message.split("\n", 1)[0],
-        "author": commit.author.rsplit(" <", 1)[0],
-        "time": iso(commit.time),
-    }
