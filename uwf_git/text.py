@@ -1,4 +1,5 @@
-"""Text that people read: did-you-mean, one line of it, a fence around it, Unicode that can be encoded."""
+"""Text that people read: did-you-mean, one line of it, a number of things, a fence around it, Unicode that can be
+encoded."""
 
 from __future__ import annotations
 
@@ -54,6 +55,11 @@ def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
     """The text on one line, shortened: `instead` for every character that isn't printable, then one space for any
     run of white space."""
     return shortened(" ".join(printable(text, instead).split()), at_most)
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things: `1 step`, `2 steps`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def fenced(text: str, language: str = "") -> str:

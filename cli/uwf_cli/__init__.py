@@ -3,9 +3,17 @@
     main        the process: version, signals, errors, exit status
     command     what every command shares: options before and after its name, help, lazy loading
     tree        the commands and where each is
+    commands/   a module for each group of commands
+    mcp/        serves commands as tools of the Model Context Protocol
     invocation  one call: its options, its location, its output
+    arguments   texts from the command line, a file or standard input
+    resolve     what an argument names: a workflow, a thread, a step
+    completers  what the tab key offers
+    exchange    git with its progress, and what a plain `git fetch` brought
     output      JSON, YAML and text
     terminal    what may reach a terminal, and how it looks there
+    transcript  threads to read
+    plot        bar charts
 
-Everything else holds commands. Nothing is imported before it is needed: start-up is what a user feels.
+Nothing is imported before it is needed: start-up is what a user feels.
 """

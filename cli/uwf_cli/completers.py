@@ -1,4 +1,4 @@
-"""What the tab key offers: threads, workflows, hashes, agents."""
+"""What the tab key offers: threads, workflows, hashes, agents. A shell asks by calling `uwf` with VARIABLE set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from uwf_cli.invocation import Invocation
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+VARIABLE = "_UWF_COMPLETE"
 MOST = 100
+
+
+def complete(invocation: Invocation, instruction: str) -> int:
+    """Answers a shell that wants to know how a line may go on."""
+    from click.shell_completion import shell_complete
+
+    from uwf_cli.tree import uwf
+
+    return shell_complete(uwf, {"obj": invocation}, "uwf", VARIABLE, instruction)
 
 
 def _offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> Any:

@@ -44,7 +44,7 @@ def _run(arguments: list[str]) -> int:
     _prepare()
     try:
         if "_UWF_COMPLETE" in os.environ:
-            from uwf_cli.commands.completion import complete
+            from uwf_cli.completers import complete
 
             return complete(invocation, os.environ["_UWF_COMPLETE"])
         return _invoke(invocation, arguments)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from uwf_git.text import shortened
+
 _WIDTH = 760
 _ROW = 30
 _BAR = 18
@@ -43,7 +45,7 @@ class Bar(NamedTuple):
 
 def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
     """An SVG document, its last line end included. `note` says what the bars mean."""
-    names = [_short(bar.name) for bar in bars]
+    names = [shortened(bar.name, _LONGEST) for bar in bars]
     left = _EDGE + round(max(map(_wide, names), default=0)) + 10
     behind = round(max((_wide(bar.text) for bar in bars), default=0)) + 10
     room = max(120, _WIDTH - left - behind - _EDGE)
@@ -81,10 +83,6 @@ def _wide(text: str) -> float:
     return sum(
         _LETTER * (1.35 if each.isupper() or each.isdigit() or not each.isascii() else 1) for each in text
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
 
 
 def _xml(text: str) -> str:

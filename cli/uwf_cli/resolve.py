@@ -54,10 +54,19 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
     if path is not None:
         return _in_file(path)
     known = [*_registered(invocation), *project_names()]
-    raise NotFound(
-        f"no workflow {text!r}",
-        nearest(text, known) or "see: uwf workflow list, or give a file",
-    )
+    hint = nearest(text, known) or "see: uwf workflow list, or give a file"
+    raise NotFound(f"no workflow {text!r}", hint)
+
+
+def compile_file(invocation: Invocation, file: Path) -> Compiled:
+    """A workflow's file, compiled; its warnings are told. Raises NotFound, InvalidWorkflow."""
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import read_source
+
+    compiled = compile_source(read_source(file))
+    for finding in compiled.warnings:
+        invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}")
+    return compiled
 
 
 def workflow_file(text: str) -> Path | None:

@@ -8,7 +8,7 @@ from uwf_cli.output import as_json, iso
 from uwf_git.errors import NotFound
 from uwf_git.store.ancestry import shared_steps
 from uwf_git.store.layout import summary
-from uwf_git.text import fenced
+from uwf_git.text import counted, fenced
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import StepContext, parse_attempt, parse_detail, parse_step
 from uwf_git.values.types import is_kind
@@ -64,12 +64,12 @@ class Transcript:
         if self._omitted:
             first = self._steps[0][1].hash
             parts.append(
-                f"*{_count(self._omitted)} before this; to read: "
+                f"*{counted(self._omitted, 'step')} before this; to read: "
                 f"`uwf thread read {head.thread} --before {first}`*"
             )
         parts += [self._section(number, step, fence_front_matter) for number, step in self._steps]
         if self._after:
-            parts.append(f"*{_count(self._after)} after this.*")
+            parts.append(f"*{counted(self._after, 'step')} after this.*")
         return "\n\n".join(parts) + "\n"
 
     def value(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Transcript:
     def _state(self) -> str:
         from uwf_git.engine.status import status_of
 
-        return f"{status_of(self._instance, self._head)} after {_count(self._head.row.number)}"
+        return f"{status_of(self._instance, self._head)} after {counted(self._head.row.number, 'step')}"
 
     def _section(self, number: int, step: StepContext, fence_front_matter: bool) -> str:
         from uwf_git.workflow.diagram import code, inline
@@ -119,10 +119,6 @@ def _shielded(answer: str) -> str:
     if not found or rest[:1] not in ("", "\n"):
         return answer
     return fenced(f"---\n{inner}\n---", "yaml") + rest
-
-
-def _count(steps: int) -> str:
-    return f"{steps} step{'s' * (steps != 1)}"
 
 
 def details(instance: Instance, node: Hash) -> dict[str, Any]:

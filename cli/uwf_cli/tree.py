@@ -167,7 +167,7 @@ uwf = Group(
         "doctor": "store:doctor",
         "gc": "store:gc",
         "verify": "verify:verify",
-        "completion": "completion:completion",
+        "completion": "config:completion",
     },
     examples=(
         "uwf workflow put solve-issue.yaml                     register a workflow",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
@@ -35,6 +35,18 @@ class Adopted(NamedTuple):
     ours: bool = False
     proposal: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        value: dict[str, Any] = {"ref": self.ref, "case": self.case.label, "number": self.case.value}
+        if self.thread:
+            value["thread"] = self.thread
+        if self.fork:
+            side = "ours" if self.ours else "theirs"
+            value["fork"] = {"thread": self.fork, "steps": self.steps, "side": side}
+        if self.proposal:
+            value["proposal"] = self.proposal
+        return value
+
 
 class Refused(NamedTuple):
     """A ref that was not taken over, and why. `later`: nothing is wrong with it, a step is running."""
@@ -44,6 +56,20 @@ class Refused(NamedTuple):
     problem: str = ""
     hint: str = ""
     later: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What is wrong, in words."""
+        return self.findings[0].message if self.findings else self.problem
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            "ref": self.ref,
+            "later": self.later,
+            "problem": self.reason,
+            "findings": [finding.as_json() for finding in self.findings],
+        }
 
 
 class Adoption:

@@ -100,6 +100,15 @@ class Taken(NamedTuple):
     accepted: Accepted | None
     problem: UwfError | None
 
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        return {
+            "workflow": self.name,
+            "accepted": self.accepted.to_json() if self.accepted else None,
+            "problem": self.problem.message if self.problem else None,
+            "hint": self.problem.hint if self.problem else None,
+        }
+
 
 def propose(instance: Instance, compiled: Compiled, branch: str) -> Proposal:
     """Makes a version commit on top of the registered one, and of what was proposed there before. Moves

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sharing import tracking
@@ -35,6 +35,19 @@ class Pulled(NamedTuple):
     refused: tuple[Refused, ...]
     strange: tuple[str, ...] = ()
     merged: tuple[Taken, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is printed."""
+        value: dict[str, Any] = {
+            "remote": self.remote,
+            "adopted": [each.to_json() for each in self.adopted],
+            "refused": [each.to_json() for each in self.refused],
+        }
+        if self.strange:
+            value["strange"] = list(self.strange)
+        if self.merged:
+            value["merged"] = [each.to_json() for each in self.merged]
+        return value
 
 
 def pull(
@@ -135,9 +148,24 @@ def raise_if_refused(pulled: Pulled) -> None:
     invalid = [each for each in pulled.refused if not each.later]
     if invalid:
         first = invalid[0]
-        why = first.findings[0].message if first.findings else first.problem
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
         raise StoreDamaged(
-            f"{pulled.remote} has invalid data, which was left there: {first.ref}: {why}{more}",
+            f"{pulled.remote} has invalid data, which was left there: {first.ref}: {first.reason}{more}",
             f"see: uwf verify --remote {pulled.remote}",
         )
+
+
+def raise_if_incomplete(pulled: Pulled) -> None:
+    """Raises for whatever wasn't taken over: StoreDamaged for what is invalid, HeadMoved for a merge that collides
+    with a change made here, Busy for what waits for a step that runs."""
+    raise_if_refused(pulled)
+    for merged in pulled.merged:
+        if isinstance(merged.problem, HeadMoved):
+            raise merged.problem
+        if merged.problem is not None:
+            raise StoreDamaged(
+                f"workflow {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
+                merged.problem.hint,
+            )
+    if later := [each for each in pulled.refused if each.later]:
+        raise Busy(later[0].problem, f"pull once more when it is through: uwf pull {pulled.remote}")

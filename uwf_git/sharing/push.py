@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, RemoteFailed
 from uwf_git.git.limits import ADVISED_BLOB, max_blob, raised_by
@@ -20,7 +20,7 @@ from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
-from uwf_git.store.threads import parted_from, tagged_commit
+from uwf_git.store.threads import Head, parted_from, tagged_commit
 from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId
 
@@ -60,6 +60,20 @@ class Report(NamedTuple):
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
     large: tuple[Large, ...] = ()
+
+    def to_json(self, remote: str) -> dict[str, Any]:
+        """The form that is printed; `remote` is the remote's name."""
+        return {
+            "remote": remote,
+            "pushed": [
+                {"ref": each.ref, "object": str(each.object)}
+                for each in self.pushed
+                if each.object is not None
+            ],
+            "deleted": [each.ref for each in self.pushed if each.object is None],
+            "refused": [each._asdict() for each in self.rejected],
+            "large": [each._asdict() for each in self.large],
+        }
 
 
 class Large(NamedTuple):
@@ -133,6 +147,14 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
     while more := {link.thread for link in links if link.origin in wanted} - wanted:
         wanted |= more  # a fork may have forks of its own
     return {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
+
+
+def refs_of_workflow(instance: Instance, name: str) -> set[str]:
+    """The ref of a workflow, and every ref that its threads may have. Raises NotFound."""
+    version = instance.registry.current(name)
+    heads = instance.threads.all(archived=True)
+    threads = [head.thread for head in heads if isinstance(head, Head) and head.row.name == version.name]
+    return {layout.WORKFLOWS + version.name, *refs_of(instance, threads)}
 
 
 def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:

@@ -31,6 +31,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
+from uwf_git.text import counted
 from uwf_git.values.ids import ThreadId
 
 OK, WARNING, ERROR = "ok", "warning", "error"
@@ -183,8 +184,8 @@ class Doctor:
             missing = self._to_push(instance, remote)
             threads = {name.rsplit("/", 1)[1] for name in missing if is_thread_ref(name)}
             others = sum(1 for name in missing if not is_thread_ref(name))
-            parts = [_counted(len(threads), "thread")] if threads else []
-            parts += [_counted(others, "other ref")] if others else []
+            parts = [counted(len(threads), "thread")] if threads else []
+            parts += [counted(others, "other ref")] if others else []
             if parts:
                 verb = "is" if len(threads) + others == 1 else "are"
                 message = f"{' and '.join(parts)} {verb} not on {remote.name}, or not as here"
@@ -217,7 +218,7 @@ class Doctor:
         found = leftovers(instance.store.repository)
         if not found:
             return
-        what = f"{_counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
+        what = f"{counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
         if self._fix:
             for path in found:
                 path.unlink(missing_ok=True)
@@ -301,9 +302,9 @@ def _stale(store: Store, fresh: Index) -> str:
     lacking = len(found.keys() - known.keys())
     gone = sum(1 for node, blob in known.items() if found.get(node) != blob and not has(Oid(raw=blob)))
     commits = len(set(fresh.commit_ids()) - set(index.commit_ids()))
-    parts = [f"{_counted(lacking, 'node')} missing"] if lacking else []
-    parts += [f"{_counted(gone, 'node')} whose object is gone"] if gone else []
-    parts += [f"{_counted(commits, 'commit')} missing"] if commits else []
+    parts = [f"{counted(lacking, 'node')} missing"] if lacking else []
+    parts += [f"{counted(gone, 'node')} whose object is gone"] if gone else []
+    parts += [f"{counted(commits, 'commit')} missing"] if commits else []
     if index.folded_threads() != fresh.folded_threads():
         parts.append("other folded threads than the refs lead to")
     return ", ".join(parts)
@@ -343,7 +344,3 @@ def _loose_objects(instance: Instance) -> Iterator[Check]:
         yield Check("loose objects", WARNING, f"{number}: a step gets slower with them", "uwf gc")
     else:
         yield Check("loose objects", OK, str(number))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

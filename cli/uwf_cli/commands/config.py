@@ -1,7 +1,4 @@
-"""`uwf config`: single settings of config.yaml in the storage root.
-
-`uwf setup`: a provider, its key, a model and an agent, asked for on a terminal or given as options.
-"""
+"""`uwf config`, `setup` and `completion`: config.yaml and .env in the storage root, and the user's shell."""
 
 from __future__ import annotations
 
@@ -14,14 +11,30 @@ import click
 
 from uwf_cli import arguments, terminal
 from uwf_cli.command import Command
-from uwf_cli.completers import complete_agent, complete_setting
+from uwf_cli.completers import VARIABLE, complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
-from uwf_cli.terminal import table
 from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
+
+SHELLS = ("bash", "zsh", "fish")
+MODEL = "default"
+
+
+class Preset(NamedTuple):
+    """What is known of a provider: its address, and the variable its key is in by custom."""
+
+    base_url: str
+    variable: str
+
+
+PRESETS = {
+    "openai": Preset("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openrouter": Preset("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "ollama": Preset("http://localhost:11434/v1", ""),
+}
 
 
 @click.command(
@@ -73,7 +86,7 @@ def list_(invocation: Invocation) -> None:
 
     def text(value: Any) -> str:
         rows = [(key, _plain(item).rstrip("\n")) for key, item in value.items()]
-        return table(rows) if rows else f"nothing is set in {root / FILE}; uwf setup"
+        return terminal.table(rows) if rows else f"nothing is set in {root / FILE}; uwf setup"
 
     invocation.emit(list_values(root), text)
 
@@ -86,31 +99,14 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else as_yaml(value)
 
 
-MODEL = "default"
-
-
-class Preset(NamedTuple):
-    """What is known of a provider: its address, and the variable its key is in by custom."""
-
-    base_url: str
-    variable: str
-
-
-PRESETS = {
-    "openai": Preset("https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "openrouter": Preset("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "ollama": Preset("http://localhost:11434/v1", ""),
-}
-
-
 class Wishes(NamedTuple):
     """What is to be set; None leaves a setting as it is."""
 
-    provider: str | None
-    base_url: str | None
-    api_key: str | None
-    model: str | None
-    agent: str | None
+    provider: str | None = None
+    base_url: str | None = None
+    api_key: str | None = None
+    model: str | None = None
+    agent: str | None = None
 
 
 @click.command(
@@ -141,7 +137,7 @@ def setup(
     """
     root = invocation.location.root
     wishes = Wishes(provider, base_url, api_key, model, agent)
-    if wishes == Wishes(None, None, None, None, None):
+    if wishes == Wishes():
         if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
             raise Usage(
                 "there is nothing to set up", "give --provider, --model or --agent, or call it on a terminal"
@@ -163,7 +159,7 @@ def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
     from uwf_git.config.settings import FILE
 
     config = load_config(root)
-    provider = _provider(root, wishes)
+    provider = _provider(config, wishes)
     settings: list[tuple[tuple[str, ...], str]] = []
     variable = ""
     if provider is not None:
@@ -202,15 +198,14 @@ def _apply(root: Path, wishes: Wishes) -> dict[str, Any]:
     }
 
 
-def _provider(root: Path, wishes: Wishes) -> str | None:
+def _provider(config: Config, wishes: Wishes) -> str | None:
     """The provider that a model, an address or a key is meant for."""
     if wishes.provider is not None:
         return wishes.provider
     if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
         return None
-    from uwf_git.config.read import load_config, resolve_model
+    from uwf_git.config.read import resolve_model
 
-    config = load_config(root)
     model = resolve_model(config, MODEL)
     if model is not None:
         return model.provider
@@ -237,14 +232,15 @@ def _ask(root: Path) -> Wishes:
 
     config = load_config(root)
     model = resolve_model(config, MODEL)
-    say = "A model needs an OpenAI-compatible provider. Without one, agents that need none still work.\n"
-    sys.stderr.write(say)
+    sys.stderr.write(
+        "A model needs an OpenAI-compatible provider. Without one, agents that need none still work.\n"
+    )
     provider = _prompt(
         "Provider (" + ", ".join(PRESETS) + ", another, or none)", model.provider if model else "none"
     )
     if provider == "none":
         agent = _prompt("Default agent", config.default_agent or EMBEDDED)
-        return Wishes(None, None, None, None, agent)
+        return Wishes(agent=agent)
     known, preset = config.providers.get(provider), PRESETS.get(provider)
     base_url = _prompt("Address", (known or preset or Preset("", "")).base_url or None)
     api_key = None
@@ -263,3 +259,27 @@ def _ask(root: Path) -> Wishes:
 
 def _prompt(question: str, default: str | None) -> str:
     return str(click.prompt(question, default=default, err=True)).strip()
+
+
+@click.command(
+    cls=Command,
+    examples=(
+        'eval "$(uwf completion bash)"                               in ~/.bashrc',
+        'eval "$(uwf completion zsh)"                                in ~/.zshrc',
+        "uwf completion fish > ~/.config/fish/completions/uwf.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_obj
+def completion(invocation: Invocation, shell: str) -> None:
+    """Print the script that lets a shell complete ids and names."""
+    from click.shell_completion import get_completion_class
+
+    from uwf_cli.tree import uwf
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    # Without a look at the shell's version, for which click would run it.
+    made = kind(uwf, {}, "uwf", VARIABLE)
+    script = made.source_template % made.source_vars()
+    invocation.emit_document(script, {"shell": shell, "script": script})

@@ -13,6 +13,7 @@ from uwf_cli.completers import complete_name, complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -393,7 +394,7 @@ def _diff_text(value: Any) -> str:
     elif not shared:
         lines = ["the same start, no step in common"]
     else:
-        lines = [f"{len(shared)} step{'s' * (len(shared) > 1)} in common, the last {shared[-1]['step']}"]
+        lines = [f"{counted(len(shared), 'step')} in common, the last {shared[-1]['step']}"]
     for side in ("a", "b"):
         only = value[side]["steps"]
         lines.append("")

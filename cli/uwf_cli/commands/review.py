@@ -1,7 +1,5 @@
-"""`uwf publish` and `uwf unpublish`: threads and workflows on branches that a forge shows.
-
-`uwf workflow propose` and `accept`: changes of a workflow that others look at first.
-"""
+"""`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows and changes of workflows on
+branches that a forge shows, for review."""
 
 from __future__ import annotations
 
@@ -12,6 +10,7 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import Command
+from uwf_cli.commands.workflow import version_rows
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.exchange import git_for, tell_large
 from uwf_cli.invocation import Invocation
@@ -48,7 +47,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     chosen = instance.remotes.get(remote)
     found = publish_thread(instance, git_for(instance), chosen, instance.threads.find(thread), branch)
     tell_large(invocation, found.large)
-    invocation.emit(found.to_json(), published_text)
+    invocation.emit(found.to_json(), _published_text)
 
 
 @click.command(
@@ -69,7 +68,7 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
     instance = invocation.instance
     found = publish_workflow(instance, git_for(instance), instance.remotes.get(remote), workflow, branch)
     tell_large(invocation, found.large)
-    invocation.emit(found.to_json(), published_text)
+    invocation.emit(found.to_json(), _published_text)
 
 
 @click.command(
@@ -103,18 +102,18 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     invocation.emit(value, _unpublished_text)
 
 
-def published_text(value: Any) -> str:
-    """What was published, for people."""
-    shown = value["pages"] or {}
-    rows = [
-        ("branch", terminal.style(value["branch"], "bold")),
-        ("commit", value["commit"]),
-        ("base", value["baseBranch"] or "none: this is the first"),
-        *((name, url) for name, url in shown.items() if url and name != "branch"),
-    ]
-    if shown.get("branch"):
-        rows.append(("page", shown["branch"]))
-    return terminal.fields(rows)
+def _published_text(value: Any) -> str:
+    pages = dict(value["pages"] or {})
+    page = pages.pop("branch", "")
+    return terminal.fields(
+        [
+            ("branch", terminal.style(value["branch"], "bold")),
+            ("commit", value["commit"]),
+            ("base", value["baseBranch"] or "none: this is the first"),
+            *((name, url or "") for name, url in pages.items()),
+            ("page", page),
+        ]
+    )
 
 
 def _unpublished_text(value: Any) -> str:
@@ -142,14 +141,11 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
 
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
+    from uwf_cli.resolve import compile_file
     from uwf_git.sharing.proposals import propose as make
     from uwf_git.sharing.proposals import publish_proposal
-    from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.source import read_source
 
-    compiled = compile_source(read_source(file))
-    for finding in compiled.warnings:
-        invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}")
+    compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
     chosen = instance.remotes.get(remote) if remote else None
     proposal = make(instance, compiled, branch)
@@ -182,22 +178,10 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
 
 
 def _proposed_text(value: Any) -> str:
-    rows = [
-        ("workflow", terminal.style(value["name"], "bold")),
-        ("hash", value["hash"]),
-        ("commit", value["commit"]),
-        ("proposal", value["branch"] if value["changed"] else f"{value['branch']}: nothing new"),
-    ]
-    text = terminal.fields(rows)
-    return text + "\n" + published_text(value["published"]) if "published" in value else text
+    branch = value["branch"] if value["changed"] else f"{value['branch']}: nothing new"
+    text = terminal.fields([*version_rows(value), ("proposal", branch)])
+    return text + "\n" + _published_text(value["published"]) if "published" in value else text
 
 
 def _accepted_text(value: Any) -> str:
-    return terminal.fields(
-        [
-            ("workflow", terminal.style(value["name"], "bold")),
-            ("hash", value["hash"]),
-            ("commit", value["commit"]),
-            ("accepted", value["case"]),
-        ]
-    )
+    return terminal.fields([*version_rows(value), ("accepted", value["case"])])

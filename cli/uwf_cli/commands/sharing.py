@@ -1,12 +1,10 @@
-"""`uwf push`, `uwf pull`, `uwf clone`: threads and workflows between machines.
-
-`uwf remote`: where threads are shared with others.
-
-`uwf bundle`, `uwf unbundle`: threads as one file.
-"""
+"""`uwf push`, `pull` and `clone`, `bundle` and `unbundle`: threads and workflows between machines, through a remote or
+in a file; and `uwf remote`, which says where the remotes are."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +14,29 @@ from uwf_cli import arguments, exchange, terminal
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import Busy, HeadMoved, NotFound, StoreDamaged, Usage
+from uwf_git.errors import NotFound, Usage
 from uwf_git.store.remotes import Remote, without_password
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.git.program import Git
-    from uwf_git.sharing.pull import Pulled
     from uwf_git.sharing.push import Report
     from uwf_git.store.opened import Instance
-    from uwf_git.store.remotes import Remote
+
+# What became of a ref that was pulled, by its case; the other cases changed nothing.
+_TOLD = {
+    "unknown": "new      ",
+    "behind": "moved on ",
+    "diverged": "diverged ",
+    "ended-there": "ended    ",
+    "ended-there-behind": "ended    ",
+    "ended-there-ahead": "ended    ",
+    "ended-here-behind": "ended    ",
+    "ended-twice": "ended    ",
+    "deleted-there": "deleted  ",
+    "two-histories": "replaced ",
+    "two-commits": "same     ",
+}
 
 
 @click.command(
@@ -68,12 +80,34 @@ def push(
         else:
             report = _push(invocation, instance, git, remote, _meant(instance, ids, workflow), again)
     exchange.tell_large(invocation, report.large)
-    invocation.emit(exchange.pushed_value(remote.name, report), exchange.pushed_text)
+    invocation.emit(report.to_json(remote.name), _pushed_text)
     lost = [each for each in report.rejected if each.lost and not each.deletion]
     if lost:
         raise explain_loss(instance, git, remote, lost[0])
     if refused := [each for each in report.rejected if not each.deletion]:
         raise refusal(remote, refused)
+
+
+def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote, list[str]]:
+    """Words begin with a remote's name, or are all ids of threads."""
+    names = {remote.name for remote in instance.remotes.all()}
+    if words and words[0] in names:
+        return instance.remotes.get(words[0]), list(words[1:])
+    if words:
+        try:
+            instance.threads.find(words[0])
+        except NotFound:
+            return instance.remotes.get(words[0]), list(words[1:])
+    return instance.remotes.get(None), list(words)
+
+
+def _meant(instance: Instance, ids: list[str], workflow: str | None) -> set[str] | None:
+    """The refs that are meant by ids or a workflow's name; None for all there are."""
+    from uwf_git.sharing.push import refs_of, refs_of_workflow
+
+    if workflow is not None:
+        return refs_of_workflow(instance, workflow)
+    return refs_of(instance, [instance.threads.find(each) for each in ids]) if ids else None
 
 
 def _push(
@@ -84,6 +118,8 @@ def _push(
     meant: set[str] | None,
     again: bool,
 ) -> Report:
+    """Pushes what is meant, or all that the remote hasn't. Says where something stays here because it was deleted
+    there."""
     from uwf_git.sharing.push import look, plan
     from uwf_git.sharing.push import push as do
 
@@ -93,9 +129,21 @@ def _push(
         held_back = look(instance, git, remote)
         what = plan(instance, remote, meant, again)
         if held_back and not again and meant is None:
-            many = f"{len(held_back)} ref{'s' * (len(held_back) > 1)}"
+            many = counted(len(held_back), "ref")
             invocation.note(f"{many} deleted on {remote.name} stay here; uwf push {remote.name} --all")
     return do(instance, git, remote, what)
+
+
+def _pushed_text(value: Any) -> str:
+    lines = [f"pushed   {_short(each['ref'])}" for each in value["pushed"]]
+    ended = {each["ref"].rpartition("/")[2] for each in value["pushed"]}
+    lines += [f"deleted  {_short(ref)}" for ref in value["deleted"] if ref.rpartition("/")[2] not in ended]
+    for each in value["refused"]:
+        if each["deletion"]:
+            lines.append(f"left     {_short(each['ref'])}: {each['reason']}; it counts as ended all the same")
+        else:
+            lines.append(f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}")
+    return _listing(lines, f"nothing new for {value['remote']}")
 
 
 @click.command(
@@ -129,6 +177,7 @@ def pull(invocation: Invocation, name: str | None) -> None:
 def clone(invocation: Invocation, url: str) -> None:
     """Begin on a new machine: make the store, add URL as origin, and pull."""
     from uwf_git.errors import RemoteFailed
+    from uwf_git.store import layout
 
     if invocation.location.here:
         raise Usage(
@@ -140,62 +189,108 @@ def clone(invocation: Invocation, url: str) -> None:
     try:
         _pull(invocation, instance, remote)
     except RemoteFailed:
-        if remote.name not in known and not instance.store.repository.ref_names("refs/uwf/remotes/"):
+        if remote.name not in known and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
 
 
 def _pull(invocation: Invocation, instance: Instance, remote: Remote) -> None:
     from uwf_git.sharing.pull import pull as do
+    from uwf_git.sharing.pull import raise_if_incomplete
 
-    pulled = do(
-        instance, exchange.git_for(instance), remote, on_verified=exchange.verified_progress(invocation)
-    )
-    invocation.emit(exchange.pulled_value(pulled), exchange.pulled_text)
-    raise_for(pulled)
-
-
-def raise_for(pulled: Pulled) -> None:
-    """Raises StoreDamaged where something invalid was left out, Busy where something waits for a step."""
-    from uwf_git.sharing.pull import raise_if_refused
-
-    raise_if_refused(pulled)
-    for merged in pulled.merged:
-        if isinstance(merged.problem, HeadMoved):
-            raise merged.problem
-        if merged.problem is not None:
-            raise StoreDamaged(
-                f"workflow {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
-                merged.problem.hint,
-            )
-    if later := [each for each in pulled.refused if each.later]:
-        raise Busy(later[0].problem, f"pull once more when it is through: uwf pull {pulled.remote}")
+    pulled = do(instance, exchange.git_for(instance), remote, on_verified=_verified_progress())
+    invocation.emit(pulled.to_json(), _pulled_text)
+    raise_if_incomplete(pulled)
 
 
-def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote, list[str]]:
-    """Words begin with a remote's name, or are all ids of threads."""
-    names = {remote.name for remote in instance.remotes.all()}
-    if words and words[0] in names:
-        return instance.remotes.get(words[0]), list(words[1:])
-    if words:
-        try:
-            instance.threads.find(words[0])
-        except NotFound:
-            return instance.remotes.get(words[0]), list(words[1:])
-    return instance.remotes.get(None), list(words)
+def _verified_progress() -> Callable[[int, int], None] | None:
+    """Tells on a terminal how many refs have been verified."""
+    if not terminal.is_terminal(sys.stderr):
+        return None
+
+    def tell(done: int, of: int) -> None:
+        if of >= 100 and (done % 50 == 0 or done == of):
+            sys.stderr.write(f"\ruwf: verified {done} of {of} refs" + ("\n" if done == of else ""))
+            sys.stderr.flush()
+
+    return tell
 
 
-def _meant(instance: Instance, ids: list[str], workflow: str | None) -> set[str] | None:
-    from uwf_git.sharing.push import refs_of
-    from uwf_git.store import layout
-    from uwf_git.store.threads import Head
+def _pulled_text(value: Any) -> str:
+    lines = [_adopted_line(each) for each in value["adopted"] if each["case"] in _TOLD]
+    for each in value["refused"]:
+        what = terminal.style("left for later" if each["later"] else "refused", "red")
+        lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
+    for each in value.get("merged", ()):
+        if each["accepted"]:
+            lines.append(f"merged     workflow {each['workflow']}: now {each['accepted']['hash']}")
+        else:
+            refused = terminal.style("refused", "red")
+            lines.append(f"{refused}  merge of workflow {each['workflow']}: {each['problem']}")
+    if value.get("strange"):
+        many = counted(len(value["strange"]), "ref")
+        lines.append(f"left       {many} that uwf doesn't know, such as {value['strange'][0]}")
+    return _listing(lines, f"nothing new on {value['remote']}")
 
-    if workflow is not None:
-        version = instance.registry.current(workflow)
-        heads = instance.threads.all(archived=True)
-        threads = [head.thread for head in heads if isinstance(head, Head) and head.row.name == version.name]
-        return {layout.WORKFLOWS + version.name, *refs_of(instance, threads)}
-    return refs_of(instance, [instance.threads.find(each) for each in ids]) if ids else None
+
+def _adopted_line(each: Any) -> str:
+    line = f"{_TOLD[each['case']]}  {_short(each['ref'])}"
+    if fork := each.get("fork"):
+        whose = "your" if fork["side"] == "ours" else "their"
+        line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
+    if each.get("proposal"):
+        line += f"; your version is kept: uwf workflow accept {each['proposal']}"
+    return line
+
+
+def _listing(lines: list[str], nothing: str) -> str:
+    if len(lines) > 40:
+        lines = [*lines[:30], f"… and {len(lines) - 30} more"]
+    return "\n".join(lines) if lines else nothing
+
+
+def _short(ref: str) -> str:
+    return ref.removeprefix("refs/uwf/").replace("threads/", "thread ").replace("archive/", "thread ")
+
+
+@click.command(cls=Command, examples=("uwf bundle 01JK7M 01JK9Q -o review.bundle",))
+@click.argument("threads", metavar="ID…", nargs=-1, required=True, shell_complete=complete_thread)
+@click.option(
+    "-o", "--output", "path", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Where to."
+)
+@click.pass_obj
+def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
+    """Write threads to one file, with all they stand on. It is a git bundle."""
+    from uwf_git.sharing.bundle import bundle as do
+
+    if str(path) == arguments.STDIN:
+        raise Usage("a bundle needs a file", "name one: -o threads.bundle")
+    instance = invocation.instance
+    refs = do(instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path)
+
+    def text(value: Any) -> str:
+        return f"{value['file']}: {counted(len(threads), 'thread')}, {value['bytes']:,} bytes"
+
+    size = path.expanduser().stat().st_size
+    invocation.emit({"file": str(path), "bytes": size, "refs": refs}, text)
+
+
+@click.command(cls=Command, examples=("uwf unbundle review.bundle",))
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.pass_obj
+def unbundle(invocation: Invocation, path: Path) -> None:
+    """Take over the threads in a file, verified as those of a remote are.
+
+    Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
+    own. Exit 7 where something was invalid and left out.
+    """
+    from uwf_git.sharing.bundle import unbundle as do
+    from uwf_git.sharing.pull import raise_if_incomplete
+
+    instance = invocation.instance_for_writing()
+    pulled = do(instance, exchange.git_for(instance), path)
+    invocation.emit(pulled.to_json(), _pulled_text)
+    raise_if_incomplete(pulled)
 
 
 @click.command(
@@ -216,14 +311,14 @@ def add(invocation: Invocation, name: str, url: str | None) -> None:
     move the same refs. In a repository shared with code a remote that is there needs no URL; its branches
     are left alone.
     """
-    invocation.emit(_value(invocation.instance_for_writing().remotes.add(name, url)), _text)
+    invocation.emit(_remote_value(invocation.instance_for_writing().remotes.add(name, url)), _remote_text)
 
 
 @click.command("list", cls=Command, examples=("uwf remote list",))
 @click.pass_obj
 def list_(invocation: Invocation) -> None:
     """List the remotes."""
-    found = [_value(remote) for remote in invocation.instance.remotes.all()]
+    found = [_remote_value(remote) for remote in invocation.instance.remotes.all()]
 
     def text(value: Any) -> str:
         rows = [(terminal.style(each["name"], "bold"), each["url"]) for each in value]
@@ -238,55 +333,15 @@ def list_(invocation: Invocation) -> None:
 def rm(invocation: Invocation, name: str) -> None:
     """Forget a remote, and where its refs were. Threads stay as they are, here and there."""
     removed = invocation.instance.remotes.remove(name)
-    invocation.emit({**_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
+    invocation.emit({**_remote_value(removed), "removed": True}, lambda value: f"forgot {value['name']}")
 
 
-def _value(remote: Remote) -> dict[str, Any]:
+def _remote_value(remote: Remote) -> dict[str, Any]:
     value = {"name": remote.name, "url": without_password(remote.url)}
     if remote.push_url != remote.url:
         value["pushUrl"] = without_password(remote.push_url)
     return value
 
 
-def _text(value: Any) -> str:
+def _remote_text(value: Any) -> str:
     return terminal.fields([("remote", terminal.style(value["name"], "bold")), ("url", value["url"])])
-
-
-@click.command(cls=Command, examples=("uwf bundle 01JK7M 01JK9Q -o review.bundle",))
-@click.argument("threads", metavar="ID…", nargs=-1, required=True, shell_complete=complete_thread)
-@click.option(
-    "-o", "--output", "path", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Where to."
-)
-@click.pass_obj
-def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
-    """Write threads to one file, with all they stand on. It is a git bundle."""
-    from uwf_git.sharing.bundle import bundle as do
-
-    if str(path) == arguments.STDIN:
-        raise Usage("a bundle needs a file", "name one: -o threads.bundle")
-    instance = invocation.instance
-    refs = do(instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path)
-
-    def text(value: Any) -> str:
-        many = f"{len(threads)} thread{'s' * (len(threads) > 1)}"
-        return f"{value['file']}: {many}, {value['bytes']:,} bytes"
-
-    size = path.expanduser().stat().st_size
-    invocation.emit({"file": str(path), "bytes": size, "refs": refs}, text)
-
-
-@click.command(cls=Command, examples=("uwf unbundle review.bundle",))
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@click.pass_obj
-def unbundle(invocation: Invocation, path: Path) -> None:
-    """Take over the threads in a file, verified as those of a remote are.
-
-    Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
-    own. Exit 7 where something was invalid and left out.
-    """
-    from uwf_git.sharing.bundle import unbundle as do
-
-    instance = invocation.instance_for_writing()
-    pulled = do(instance, exchange.git_for(instance), path)
-    invocation.emit(exchange.pulled_value(pulled), exchange.pulled_text)
-    raise_for(pulled)

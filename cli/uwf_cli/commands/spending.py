@@ -1,9 +1,4 @@
-"""`uwf stats`: what agents used, as a table, as JSON and as a chart.
-
-`uwf thread budget`: what a thread may use, what it has used, and raising it.
-
-`uwf trace`: threads as traces of OpenTelemetry.
-"""
+"""`uwf stats`, `uwf thread budget` and `uwf trace`: what agents used, what a thread may use, and when they used it."""
 
 from __future__ import annotations
 
@@ -19,6 +14,7 @@ from uwf_cli.command import Command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
+from uwf_git.engine.spending import BY
 from uwf_git.errors import Invalid, Usage, UwfError
 
 if TYPE_CHECKING:
@@ -29,8 +25,6 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head
     from uwf_git.values.ids import Hash
-
-BY = ("role", "agent", "model", "workflow", "day", "step", "thread")
 
 
 @click.command(
@@ -177,17 +171,16 @@ def _stats_text(value: Any) -> str:
     groups, by, total = value["groups"], value["by"], value["total"]
     if not groups:
         return "nothing was spent there"
-    threads = {each.get("thread") for each in groups}
-    rows = [(_label(each, by, len(threads) > 1), *_cells(each), duration(each["seconds"])) for each in groups]
-    rows.append(("total", *_cells(total), duration(total["seconds"])))
-    header = (by, "steps", "failed", "input", "cached", "output", "cost", "time")
+    rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]
+    named = [*zip(_labels(groups, by), groups, strict=True), ("total", total)]
+    rows += [(name, *_cells(each), duration(each["seconds"])) for name, each in named]
+    header, *body = _right_aligned(rows)
     notes = []
     if total["unmetered"]:
         notes.append(f"{total['unmetered']} of the runs told neither tokens nor cost")
     if total["unpriced"]:
         notes.append(f"{total['unpriced']:,} tokens have no price: add models.<alias>.price to config.yaml")
-    table = terminal.table(_right_aligned([header, *rows])[1:], _right_aligned([header, *rows])[0])
-    return table + "".join(terminal.style(note, "dim") + "\n" for note in notes)
+    return terminal.table(body, header) + "".join(terminal.style(note, "dim") + "\n" for note in notes)
 
 
 def _right_aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -211,10 +204,12 @@ def _cost(each: Any) -> str:
     return f"{'≥ ' if each['unpriced'] else ''}${each['cost']:,.{digits}f}"
 
 
-def _label(each: Any, by: str, many: bool) -> str:
+def _labels(groups: list[dict[str, Any]], by: str) -> list[str]:
+    """What each group is called; a step with its thread where there are several."""
     if by != "step":
-        return each[by] or "unknown"
-    return f"{each['thread'] + ' ' if many else ''}{each['step']} {each['role']}"
+        return [each[by] or "unknown" for each in groups]
+    many = len({each["thread"] for each in groups}) > 1
+    return [f"{each['thread'] + ' ' if many else ''}{each['step']} {each['role']}" for each in groups]
 
 
 def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> None:
@@ -223,9 +218,8 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
     from uwf_cli.plot import Bar, bar_chart
     from uwf_git.engine.budget import duration
 
-    many = len({each.get("thread") for each in groups}) > 1
     bars = []
-    for each in groups:
+    for name, each in zip(_labels(groups, by), groups, strict=True):
         tokens = None if each["input"] is None else each["input"] + each["output"]
         if total["cost"] is not None:
             what, value, text = "US dollars", each["cost"], _cost(each)
@@ -233,11 +227,14 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
             what, value, text = "Tokens", tokens, "–" if tokens is None else f"{tokens:,}"
         else:
             what, value, text = "Agents' time", each["seconds"], duration(each["seconds"])
-        bars.append(Bar(_label(each, by, many), value, text))
+        bars.append(Bar(name, value, text))
     note = f"{total['steps']} steps, {total['attempts']} failed attempts"
-    title = f"{what if bars else 'Spending'} by {by}"
+    _write(path, bar_chart(f"{what if bars else 'Spending'} by {by}", note, bars))
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(bar_chart(title, note, bars), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Invalid(f"{path} can't be written: {error.strerror}", "choose another file") from None
 
@@ -274,9 +271,9 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     recorded = account(instance, head).raised
     fresh = pending(instance, found)
     rows: list[dict[str, Any]] = []
-    for limit in standing.limits.values() if standing else ():
-        assert standing is not None
-        row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": standing.used[limit.key]}
+    limits, used = (standing.limits, standing.used) if standing else ({}, {})
+    for limit in limits.values():
+        row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": used[limit.key]}
         row["source"] = limit.source
         value, step = recorded.get(limit.key, (None, None))
         if limit.source == "raised" and limit.key not in fresh and step and value == limit.value:
@@ -288,7 +285,6 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
 def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:
     """The limits that options give. Raises Usage for one that the thread doesn't have."""
     from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
-    from uwf_git.errors import Usage
 
     standing = Budgets(instance).standing(head)
     held = standing.limits if standing else {}
@@ -352,10 +348,7 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
     if out is None:
         invocation.emit_document(as_json(value), value)
         return
-    try:
-        out.write_text(as_json(value) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise Invalid(f"{out} can't be written: {error.strerror}", "choose another file") from None
+    _write(out, as_json(value) + "\n")
     spans = len(value["resourceSpans"][0]["scopeSpans"][0]["spans"])
     invocation.emit(
         {"thread": found, "spans": spans, "file": str(out)},

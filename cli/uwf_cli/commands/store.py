@@ -14,6 +14,7 @@ from uwf_cli import terminal
 from uwf_cli.command import Command
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, StoreDamaged, Usage
+from uwf_git.text import counted
 
 DAY = 24 * 60 * 60
 _DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
@@ -149,9 +150,7 @@ def _gc_text(value: Any) -> str:
     rows = [("", "before", "after")]
     rows += [(name, str(was[name]), str(now[name])) for name in ("loose", "packs", "refs")]
     rows.append(("size", _size(was["bytes"]), _size(now["bytes"])))
-    folds = [
-        f"folded {number} thread{'s' * (number != 1)} of {month}" for month, number in value["folded"].items()
-    ]
+    folds = [f"folded {counted(number, 'thread')} of {month}" for month, number in value["folded"].items()]
     return "\n".join([*folds, terminal.table(rows)])
 
 

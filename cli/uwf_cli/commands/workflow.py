@@ -14,6 +14,7 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 from uwf_git.errors import UwfError
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,25 +23,18 @@ if TYPE_CHECKING:
     from uwf_git.store.versions import Version
 
 
-@click.command(
-    cls=Command,
-    examples=("uwf workflow put solve-issue.yaml",),
-)
+@click.command(cls=Command, examples=("uwf workflow put solve-issue.yaml",))
 @click.argument("file", type=click.Path(path_type=Path))
 @click.pass_obj
 def put(invocation: Invocation, file: Path) -> None:
     """Register a workflow under its name. Unchanged content makes no new version."""
-    from uwf_cli.resolve import refuse_secrets
-    from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.source import read_source
+    from uwf_cli.resolve import compile_file, refuse_secrets
 
-    compiled = compile_source(read_source(file))
-    for finding in compiled.warnings:
-        invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}")
+    compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
     refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
-    invocation.emit(_version(version), _registered_as)
+    invocation.emit(_version(version), _version_text)
 
 
 @click.command(
@@ -58,7 +52,7 @@ def show(invocation: Invocation, workflow: str) -> None:
     from uwf_cli.resolve import find_workflow
 
     found = find_workflow(invocation, workflow)
-    invocation.emit(_definition(found), _as_text)
+    invocation.emit(_definition(found), _definition_text)
 
 
 @click.command("list", cls=Command, examples=("uwf workflow list",))
@@ -124,7 +118,7 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
     """Make an older version the newest again. It is a new commit; threads keep the version they have."""
     instance = invocation.instance
     target = instance.store.complete(to) if to else None
-    invocation.emit(_version(instance.registry.rollback(name, target)), _registered_as)
+    invocation.emit(_version(instance.registry.rollback(name, target)), _version_text)
 
 
 @click.command(
@@ -164,7 +158,7 @@ def validate(context: click.Context, file: Path) -> None:
     findings = check_path(file)
     wrong = any(finding.severity == "error" for finding in findings)
     report = {"file": str(file), "valid": not wrong, "findings": [each._asdict() for each in findings]}
-    invocation.emit(report, _report)
+    invocation.emit(report, _findings_text)
     context.exit(1 if wrong else 0)
 
 
@@ -189,7 +183,7 @@ def rehearse(context: click.Context, workflow: str) -> None:
     invocation: Invocation = context.obj
     found = find_workflow(invocation, workflow)
     report = walk(found.workflow, found.schemas)
-    invocation.emit(report.to_json(), _rehearsal)
+    invocation.emit(report.to_json(), _rehearsal_text)
     context.exit(0 if report.ok else 1)
 
 
@@ -206,14 +200,14 @@ def _version(version: Version) -> dict[str, Any]:
     return {"name": version.name, "hash": version.hash, "commit": version.commit}
 
 
-def _registered_as(value: Any) -> str:
-    return terminal.fields(
-        [
-            ("workflow", terminal.style(value["name"], "bold")),
-            ("hash", value["hash"]),
-            ("commit", value["commit"]),
-        ]
-    )
+def version_rows(value: Any) -> list[tuple[str, str]]:
+    """A version as rows for `terminal.fields`."""
+    name = terminal.style(value["name"], "bold")
+    return [("workflow", name), ("hash", value["hash"]), ("commit", value["commit"])]
+
+
+def _version_text(value: Any) -> str:
+    return terminal.fields(version_rows(value))
 
 
 def _definition(found: Found) -> dict[str, Any]:
@@ -233,24 +227,23 @@ def _definition(found: Found) -> dict[str, Any]:
     }
 
 
-def _as_text(value: Any) -> str:
+def _definition_text(value: Any) -> str:
     from uwf_cli.output import as_yaml
 
     head = [(name, value.pop(name)) for name in ("name", "hash", "commit")]
     return terminal.fields([(name, text or "") for name, text in head]) + "\n" + as_yaml(value)
 
 
-def _report(value: Any) -> str:
+def _findings_text(value: Any) -> str:
     lines = [
         f"{value['file']}:{each['line']}:{each['column']}: {terminal.status(each['severity'])}: "
         f"{each['message']}" + (f" — {each['hint']}" if each["hint"] else "")
         for each in value["findings"]
     ]
-    counts = _counts(value["findings"])
-    return "\n".join([*lines, f"{value['file']}: {counts}"])
+    return "\n".join([*lines, f"{value['file']}: {_counts(value['findings'])}"])
 
 
-def _rehearsal(value: Any) -> str:
+def _rehearsal_text(value: Any) -> str:
     covered = value["coverage"]
     lines = [
         f"{value['workflow']}: {covered['taken']} of {covered['edges']} edges taken, {value['runs']} runs",
@@ -272,9 +265,5 @@ def _rehearsal(value: Any) -> str:
 def _counts(findings: Sequence[Any]) -> str:
     if not findings:
         return terminal.style("no problems", "green")
-    said = []
-    for severity in ("error", "warning"):
-        number = sum(each["severity"] == severity for each in findings)
-        if number:
-            said.append(f"{number} {severity}{'s' * (number > 1)}")
-    return ", ".join(said)
+    numbers = {name: sum(each["severity"] == name for each in findings) for name in ("error", "warning")}
+    return ", ".join(counted(number, name) for name, number in numbers.items() if number)
