@@ -17,7 +17,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.sharing.adopt import Adoption
 from uwf_git.sharing.pull import Pulled
 from uwf_git.sharing.push import refs_of
-from uwf_git.sharing.tracking import Listed, bring, sort_out
+from uwf_git.sharing.tracking import Listed, bring, listed_lines, sort_out
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
@@ -93,14 +93,13 @@ def _forget(instance: Instance) -> None:
 def _listed(instance: Instance, git: Git, source: Path) -> Listed:
     repository = instance.store.repository
     at_most = max_refs(repository)
-    lines = git.lines("bundle", "list-heads", str(source))
-    parts = (line.decode("utf-8", "backslashreplace").partition(" ") for line in lines)
+    lines = listed_lines(git, "bundle", "list-heads", str(source), between=" ")
     too_many = Invalid(
         f"{source.name} holds more than {at_most:,} refs",
         f"allow more: {raised_by(repository, 'uwf.maxRefs', '1000000')}",
     )
     try:
-        listed = sort_out(((name, oid) for oid, _, name in parts), layout.is_shared_ref, at_most, too_many)
+        listed = sort_out(lines, layout.is_shared_ref, at_most, too_many)
     except RemoteFailed as error:
         raise Invalid(
             f"{source.name} is no bundle of git: {error.message}", "make one: uwf bundle ID -o FILE"

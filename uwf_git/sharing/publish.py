@@ -14,18 +14,21 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing.forges import Pages, pages
-from uwf_git.sharing.push import Large, Rejected, check_sizes, transfer
+from uwf_git.sharing.push import Large, Rejected, check_sizes, deletions, transfer
+from uwf_git.sharing.tracking import listed_lines
 from uwf_git.store import layout
+from uwf_git.store.ancestry import ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.threads import parted_from
 from uwf_git.text import nearest, one_line
-from uwf_git.values.ids import ThreadId
+from uwf_git.values.ids import Hash, ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -107,8 +110,7 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bo
     for ref, oid in found.items():
         if not force and not _is_ours(instance, git, oid):
             raise _not_taken_over(instance, git, remote, ref, oid, again)
-    leases = [f"--force-with-lease={ref}:{oid}" for ref, oid in found.items()]
-    _push(git, remote, [*leases, *(f":{ref}" for ref in found)], f"then: {again}")
+    _push(git, remote, deletions(found), f"then: {again}")
     left = remote_branches(git, remote, found)
     if left:
         raise RemoteFailed(f"{remote.name} still lists {short(next(iter(left)))}", "repeat")
@@ -118,28 +120,29 @@ def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bo
 def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
     """What a thread is compared with: the commit it was forked at, if it shares steps with an older
     thread or diverged from one, else the version of its workflow."""
-    store = instance.store
-    chain: dict[bytes, CommitRow] = {}
     head = instance.threads.head(thread)
-    row: CommitRow | None = head.row
-    while row is not None and row.kind in ("step", "start"):
-        chain[row.oid] = row
-        row = store.index.commit(row.parent) if row.parent else None
-    start = chain[next(reversed(chain))]
+    rows = list(takewhile(_is_of_thread, ancestry(instance.store, head.commit)))
+    start = rows[-1]
     if start.kind != "start":
         raise StoreDamaged(f"thread {thread} has no start commit", "see: uwf doctor")
-    link = parted_from(store, thread)
+    chain = {row.oid: row for row in rows}
+    link = parted_from(instance.store, thread)
     parted = link.base.raw if link is not None and link.base.raw in chain else None
-    shared = parted or _shared_with_older(instance, thread, chain)
+    shared = parted or _shared_with_older(instance, thread, start.start, chain)
     if shared is not None and shared != head.commit.raw:
         return Oid(raw=shared)
     return Oid(raw=start.parent) if start.parent else None
 
 
-def _shared_with_older(instance: Instance, thread: ThreadId, chain: dict[bytes, CommitRow]) -> bytes | None:
+def _is_of_thread(row: CommitRow) -> bool:
+    return row.kind in ("step", "start")
+
+
+def _shared_with_older(
+    instance: Instance, thread: ThreadId, start: Hash | None, chain: Mapping[bytes, CommitRow]
+) -> bytes | None:
     """The last step that a thread has in common with one that was there before it."""
     index = instance.store.index
-    start = chain[next(reversed(chain))].start
     forks = {name.removeprefix(layout.FORKS) for name in instance.store.repository.ref_names(layout.FORKS)}
     seen: set[bytes] = set()
     best: CommitRow | None = None
@@ -211,8 +214,7 @@ def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, 
     anything; of more than a thousand the first are told. Raises RemoteFailed."""
     wanted = list(refs)
     found: dict[str, Oid] = {}
-    for line in git.lines("ls-remote", "--quiet", "--refs", "--", remote.name, *wanted):
-        oid, _, name = line.decode("utf-8", "backslashreplace").partition("\t")
+    for oid, name in listed_lines(git, "ls-remote", "--quiet", "--refs", "--", remote.name, *wanted):
         # A pattern also fits the end of longer names.
         if len(oid) == 40 and (
             name in wanted or any(w.endswith("*") and name.startswith(w[:-1]) for w in wanted)

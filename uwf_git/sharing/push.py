@@ -109,21 +109,11 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
     return Plan(updates, superseded, frozenset(held))
 
 
-def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
-    """Asks a remote what it has, and notices what was deleted there. Returns the refs that were, and are
-    still here. Touches tracking refs only. Raises RemoteFailed."""
-    listed = list_refs(git, instance.store.repository, remote)
-    known = tracked_refs(instance.store.repository, remote.name)
-    gone = {name: oid for name, oid in known.items() if name not in listed.refs}
-    tracking.note(instance, remote, listed.refs, gone)
-    return sorted(tracking.marked(instance, remote))
-
-
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
     """Deletes the refs of threads on a remote, by lease; what is here stays, and is not pushed again unless
     it is named. Raises RemoteFailed."""
     with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
-    look(instance, git, remote)
+    tracking.look(instance, git, remote)
     known = tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}
     results: dict[str, Pushed | Rejected] = {}
@@ -289,12 +279,16 @@ def _groups(begin: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _removals(doomed: Mapping[str, Oid]) -> Iterator[list[str]]:
-    """The arguments of each push that deletes: only what is still where it was last seen."""
-    gone = sorted(doomed)
-    for start in range(0, len(gone), CHUNK):
-        part = gone[start : start + CHUNK]
-        leases = [f"--force-with-lease={name}:{doomed[name]}" for name in part]
-        yield leases + [f":{name}" for name in part]
+    """The arguments of each push that deletes."""
+    names = sorted(doomed)
+    for start in range(0, len(names), CHUNK):
+        yield deletions({name: doomed[name] for name in names[start : start + CHUNK]})
+
+
+def deletions(doomed: Mapping[str, Oid]) -> list[str]:
+    """The arguments of a push that deletes refs by lease: only what is still where it was last seen."""
+    leases = [f"--force-with-lease={name}:{oid}" for name, oid in doomed.items()]
+    return [*leases, *(f":{name}" for name in doomed)]
 
 
 def transfer(

@@ -1,12 +1,12 @@
-"""What a remote lists, and bringing what changed into the tracking refs.
+"""What a remote has, as far as it was last seen: its list of refs, the tracking refs, and what was deleted there.
 
-A remote is asked for its list first: it is bounded and checked by name, so a million refs or a name with
-control characters never gets as far as a fetch, and of thousands of known threads only those that moved
-are asked for.
+A remote is asked for its list first. The list is bounded and checked by name, so a million refs or a name with
+control characters never gets as far as a fetch, and of thousands of known threads only those that moved are fetched.
 
-What was deleted on a remote: marked here, so that no push brings it back by itself.
-
-refs/uwf/remotes/<remote>/deleted/threads/<ULID>   where the ref was last seen there
+    refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
+    refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch
+    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   where a ref was last seen that was deleted there and is still
+                                                       here; no push brings it back unless it is meant
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ _OTHER_OID = re.compile(r"[0-9a-f]{64}")
 
 
 class Listed(NamedTuple):
-    """A remote's shared refs and branches of workflows with what they point at; `strange` are the names
-    under refs/uwf/ that uwf makes no refs of, as the remote gave them; they may hold control characters."""
+    """What the other side lists, by its names. `refs` are shared refs and branches of workflows with what they point
+    at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control characters."""
 
     refs: Mapping[str, Oid]
     strange: tuple[str, ...]
 
 
 class Fetched(NamedTuple):
-    """What a fetch changed. `moved` are the remote's names of the refs whose tracking refs moved; `gone`
-    are those it no longer has, whose tracking refs are still there, with where these are."""
+    """What a remote lists, and the tracking refs of what it no longer has, by the remote's names: where each was last
+    seen."""
 
     listed: Listed
-    moved: tuple[str, ...]
     gone: Mapping[str, Oid]
+
+
+# Listing
 
 
 def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Listed:
@@ -55,8 +57,8 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
     patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", f"{layout.WORKFLOW_BRANCHES}*"]
     at_most = max_refs(repository)
     return sort_out(
-        _lines(git, remote, patterns),
-        lambda name: layout.is_shared_ref(name) or (_is_workflow_branch(name) and not remote.code),
+        _of_uwf(git, remote, patterns),
+        lambda name: layout.is_shared_ref(name) or _is_workflow_branch(name),
         at_most,
         RemoteFailed(
             f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
@@ -68,11 +70,11 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
 def sort_out(
     listed: Iterable[tuple[str, str]], takes: Callable[[str], bool], at_most: int, too_many: UwfError
 ) -> Listed:
-    """What the other side lists, names with object ids, told apart by what is taken and what is strange.
-    Raises `too_many` as soon as it is more than `at_most`."""
+    """Tells names that are taken from strange ones; `listed` are object ids with names. Raises `too_many` as soon as
+    there are more than `at_most`."""
     refs: dict[str, Oid] = {}
     strange: list[str] = []
-    for name, oid in listed:
+    for oid, name in listed:
         if takes(name):
             refs[name] = Oid(hex=oid)
         else:
@@ -82,11 +84,18 @@ def sort_out(
     return Listed(refs, tuple(strange))
 
 
-def _lines(git: Git, remote: Remote, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
+def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[str, str]]:
+    """What git prints as lines of an object id and a name, neither of them checked. Raises RemoteFailed at the end
+    where git failed."""
+    for line in git.lines(*args):
+        oid, _, name = line.decode("utf-8", "backslashreplace").partition(between)
+        yield oid, name
+
+
+def _of_uwf(git: Git, remote: Remote, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
     """What a remote lists under refs/uwf/, and its branches of workflows where it isn't the project's."""
     # Not with --refs: it leaves out names that are none without a word.
-    for line in git.lines("ls-remote", "--quiet", "--", remote.name, *patterns):
-        oid, _, name = line.decode("utf-8", "backslashreplace").partition("\t")
+    for oid, name in listed_lines(git, "ls-remote", "--quiet", "--", remote.name, *patterns):
         if _OTHER_OID.fullmatch(oid):
             raise RemoteFailed(
                 f"{remote.name} has object ids of SHA-256, a store has those of SHA-1",
@@ -97,47 +106,7 @@ def _lines(git: Git, remote: Remote, patterns: Iterable[str]) -> Iterator[tuple[
         if name.startswith((layout.REMOTES, layout.PROPOSALS)):
             continue  # the remote is a store with remotes and proposals of its own
         if name.startswith(layout.NAMESPACE) or (_is_workflow_branch(name) and not remote.code):
-            yield name, oid
-
-
-def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Fetched:
-    """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of one thread only, where that
-    is given. What the remote no longer has is only told. Raises RemoteFailed."""
-    for last_try in [False] * (TRIES - 1) + [True]:
-        listed = list_refs(git, repository, remote, thread)
-        known = tracked_refs(repository, remote.name)
-        wanted = {name: oid for name, oid in listed.refs.items() if known.get(name) != oid}
-        try:
-            if wanted:
-                _bring(git, repository, remote, wanted)
-                _check_brought(repository, remote, wanted)
-            break
-        except RemoteFailed as error:
-            # A ref that was listed may be gone by now; then there is another list to look at.
-            if last_try or "couldn't find remote ref" not in error.message:
-                raise
-    gone = {
-        name: oid
-        for name, oid in known.items()
-        if name not in listed.refs and (thread is None or name.endswith(f"/{thread}"))
-    }
-    return Fetched(listed, tuple(wanted), gone)
-
-
-def _check_brought(repository: Repository, remote: Remote, wanted: Iterable[str]) -> None:
-    """git leaves out what a shallow repository can't give whole, and says nothing of it."""
-    for name in wanted:
-        if repository.ref(layout.tracking(remote.name, name)) is None:
-            raise RemoteFailed(
-                f"{remote.name} lists {name} but did not send it",
-                "is it shallow? git fetch --unshallow there",
-            )
-
-
-def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
-    """Where a remote's refs were last seen, by the remote's names for them."""
-    found = repository.refs(f"{layout.REMOTES}{remote}/", without=f"{layout.REMOTES}{remote}/deleted/")
-    return {layout.tracked(remote, name): oid for name, oid in found.items()}
+            yield oid, name
 
 
 def _is_workflow_branch(name: str) -> bool:
@@ -145,11 +114,48 @@ def _is_workflow_branch(name: str) -> bool:
     return name.startswith(layout.WORKFLOW_BRANCHES) and layout.is_shared_ref(layout.WORKFLOWS + rest)
 
 
-def _bring(git: Git, repository: Repository, remote: Remote, wanted: Iterable[str]) -> None:
-    names = list(wanted)
+# Fetching
+
+
+def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
+    """Where a remote's refs were last seen, by the remote's names for them."""
+    found = repository.refs(f"{layout.REMOTES}{remote}/", without=_deleted(remote))
+    return {layout.tracked(remote, name): oid for name, oid in found.items()}
+
+
+def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Fetched:
+    """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of one thread only, where that
+    is given. The tracking refs of what the remote no longer has stay. Raises RemoteFailed."""
+    for last_try in [False] * (TRIES - 1) + [True]:
+        listed = list_refs(git, repository, remote, thread)
+        known = tracked_refs(repository, remote.name)
+        wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
+        try:
+            if wanted:
+                _bring_tracked(git, repository, remote, wanted)
+            break
+        except RemoteFailed as error:
+            # A ref that was listed may be gone by now; then there is another list to look at.
+            if last_try or "couldn't find remote ref" not in error.message:
+                raise
+    gone = {name: oid for name, oid in known.items() if name not in listed.refs}
+    if thread is not None:
+        gone = {name: oid for name, oid in gone.items() if name.endswith(f"/{thread}")}
+    return Fetched(listed, gone)
+
+
+def _bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list[str]) -> None:
+    names = wanted
     if len(names) > MANY:
         names = sorted({layout.namespace_of(name) + "*" for name in names})
     bring(git, repository, remote.name, [f"+{name}:{layout.tracking(remote.name, name)}" for name in names])
+    for name in wanted:
+        # git leaves out what a shallow repository can't give whole, and says nothing of it.
+        if repository.ref(layout.tracking(remote.name, name)) is None:
+            raise RemoteFailed(
+                f"{remote.name} lists {name} but did not send it",
+                "is it shallow? git fetch --unshallow there",
+            )
 
 
 def bring(git: Git, repository: Repository, source: str, refspecs: Iterable[str]) -> None:
@@ -185,9 +191,21 @@ def _remove_partial_packs(repository: Repository, size: int) -> None:
                 path.unlink()
 
 
+# What was deleted there
+
+
+def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
+    """Asks a remote what it has, and notices what was deleted there. Returns the refs that were, and are
+    still here. Touches tracking refs only. Raises RemoteFailed."""
+    listed = list_refs(git, instance.store.repository, remote).refs
+    known = tracked_refs(instance.store.repository, remote.name)
+    note(instance, remote, listed, {name: oid for name, oid in known.items() if name not in listed})
+    return sorted(marked(instance, remote))
+
+
 def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]) -> list[str]:
-    """Forgets the tracking refs of what a remote no longer lists. Returns the refs that were deleted there
-    and are here, which it marks; what merely ended or was folded is none of them."""
+    """Forgets the tracking refs of what a remote no longer lists. Marks the refs that were deleted there and are
+    here, and returns those it marked; a thread that merely ended or was folded wasn't deleted."""
     repository = instance.store.repository
     found = []
     for name, oid in gone.items():
@@ -195,15 +213,13 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
         if deleted and repository.ref(name) is not None and repository.ref(_marker(remote, name)) is None:
             repository.create_ref(_marker(remote, name), oid)
             found.append(name)
-        tracking = layout.tracking(remote.name, name)
-        if (known := repository.ref(tracking)) is not None:  # a push that deletes has dropped it already
-            repository.delete_ref(tracking, known)
+        _drop(repository, layout.tracking(remote.name, name))  # unless a push that deletes has
     return found
 
 
 def marked(instance: Instance, remote: Remote) -> set[str]:
     """The refs that were deleted on a remote and are still here."""
-    prefix = f"{layout.REMOTES}{remote.name}/deleted/"
+    prefix = _deleted(remote.name)
     repository = instance.store.repository
     names = {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
     return {name for name in names if repository.ref(name) is not None}
@@ -211,13 +227,20 @@ def marked(instance: Instance, remote: Remote) -> set[str]:
 
 def unmark(instance: Instance, remote: Remote, name: str) -> None:
     """Forgets that a ref was deleted: it is there again."""
-    repository = instance.store.repository
-    if (marker := repository.ref(_marker(remote, name))) is not None:
-        repository.delete_ref(_marker(remote, name), marker)
+    _drop(instance.store.repository, _marker(remote, name))
+
+
+def _drop(repository: Repository, name: str) -> None:
+    if (oid := repository.ref(name)) is not None:
+        repository.delete_ref(name, oid)
+
+
+def _deleted(remote: str) -> str:
+    return f"{layout.REMOTES}{remote}/deleted/"
 
 
 def _marker(remote: Remote, name: str) -> str:
-    return f"{layout.REMOTES}{remote.name}/deleted/{name.removeprefix(layout.NAMESPACE)}"
+    return _deleted(remote.name) + name.removeprefix(layout.NAMESPACE)
 
 
 def _was_deleted(instance: Instance, name: str, listed: Mapping[str, Oid]) -> bool:

@@ -120,8 +120,9 @@ def _push(
 ) -> Report:
     """Pushes what is meant, or all that the remote hasn't. Says where something stays here because it was deleted
     there."""
-    from uwf_git.sharing.push import look, plan
+    from uwf_git.sharing.push import plan
     from uwf_git.sharing.push import push as do
+    from uwf_git.sharing.tracking import look
 
     what = plan(instance, remote, meant, again)
     if again or meant is not None or not what.updates:
