@@ -1,4 +1,4 @@
-"""Taking over what was fetched: each ref verified, then settled as `cases` says. What is invalid is named
+"""Taking over what was fetched: each ref is verified, then settled as `reconcile` says. An invalid ref is reported
 and left in its tracking ref; everything else is taken over.
 """
 
@@ -99,12 +99,12 @@ class Adoption:
         }
 
     def run(self) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
-        """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `cases` says."""
+        """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `reconcile` says."""
         here = self._repository.refs(without=layout.REMOTES)
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
         self._waiting, self._of = set(differing), len(differing)
         found = list(self._settle(differing, self._threads_of(differing, here)))
-        if self._waiting:  # what nothing had to be asked of
+        if self._waiting:  # refs that needed no verification
             self._waiting.clear()
             self._tell()
         adopted = tuple(each for each in found if isinstance(each, Adopted))
@@ -128,8 +128,8 @@ class Adoption:
                 yield from self._sound(name, oid, self._fork)
 
     def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
-        """The threads to look at. One that has ended on both sides alike is none of them, though a server
-        that refuses deletions still has its active ref."""
+        """The threads to look at. One that has ended on both sides alike is left out, though a server that refuses
+        deletions still has its active ref."""
         found = set()
         for name in differing:
             prefix, thread = layout.namespace_of(name), layout.thread_of(name)
@@ -168,7 +168,7 @@ class Adoption:
             yield Refused(name, (), error.message, error.hint)
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
-        """What is wrong with a ref; when nothing is, what it leads to is known from now on."""
+        """What is wrong with a ref. Where nothing is, the index takes in what it leads to."""
         findings = self._trial.findings(name, oid)
         if name in self._waiting:
             self._waiting.remove(name)

@@ -65,7 +65,7 @@ def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
 
 
 def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
-    """Takes over the threads in a file, verified as those of a remote are. Moves refs as `cases` says, and
+    """Takes over the threads in a file, verified as those of a remote are. Moves refs as `reconcile` says, and
     for the while `refs/uwf/remotes/=bundle/…`. Raises NotFound, Invalid for what is no bundle."""
     source = path.expanduser().absolute()
     if not source.is_file():

@@ -1,18 +1,19 @@
 """Bringing here what a remote has: fetched into tracking refs, verified, taken over.
 
-Whoever is cut off in between has tracking refs that are ahead of the refs here; the next pull finishes.
+Where a pull is cut off in between, the tracking refs are ahead of the refs here; the next pull finishes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.program import Git
-from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.git.repository import StoreUnwritable
 from uwf_git.sharing import tracking
 from uwf_git.sharing.adopt import Adopted, Adoption, Refused
 from uwf_git.sharing.reconcile import Case
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Pulled(NamedTuple):
-    """What a pull found. `strange` are refs of the remote that uwf makes none like; they were left there.
+    """What a pull found. `strange` are refs of the remote whose names uwf gives to none; they were left there.
     `merged` are changes of workflows that were merged on published branches."""
 
     remote: str
@@ -58,7 +59,7 @@ def pull(
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
     """Fetches and takes over what a remote has; of one thread only, where that is given. Moves
-    `refs/uwf/remotes/<remote>/…`, then refs as `cases` says. Raises RemoteFailed, Busy while another
+    `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says. Raises RemoteFailed, Busy while another
     process exchanges with the same remote."""
     from uwf_git.sharing.proposals import take_merged
 
@@ -68,8 +69,7 @@ def pull(
             # It ended, was folded or deleted there: only the whole list tells which.
             thread = None
             fetched = tracking.fetch(git, instance.store.repository, remote)
-        refs = {name: oid for name, oid in fetched.listed.refs.items() if layout.is_shared_ref(name)}
-        adopted, refused = _adopt(instance, remote, refs, on_verified)
+        adopted, refused = _adopt(instance, remote, fetched.listed.refs, on_verified)
         gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
         deleted = [_deleted(name) for name in gone]
         merged = tuple(take_merged(instance, remote.name)) if thread is None else ()
@@ -86,14 +86,12 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
     """Takes over what a plain `git fetch` brought since this was last looked at."""
     found = []
     for name in _remotes_with_news(instance):
-        known = {remote.name: remote for remote in instance.remotes.all()}
-        if name not in known:
+        remote = next((remote for remote in instance.remotes.all() if remote.name == name), None)
+        if remote is None:
             continue
         with instance.locks.exchange(name):
-            refs = tracking.tracked_refs(instance.store.repository, name)
-            shared = {ref: oid for ref, oid in refs.items() if layout.is_shared_ref(ref)}
-            adopted, refused = _adopt(instance, known[name], shared, None)
-            _remember(instance, known[name])
+            adopted, refused = _adopt(instance, remote)
+            _remember(instance, remote)
         found.append(Pulled(name, adopted, refused))
     return found
 
@@ -101,13 +99,18 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
 def _adopt(
     instance: Instance,
     remote: Remote,
-    listed: Mapping[str, Oid],
-    on_verified: Callable[[int, int], None] | None,
+    listed: Collection[str] | None = None,
+    on_verified: Callable[[int, int], None] | None = None,
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names."""
     instance.store.sync()
     # What was fetched is what counts: the remote may have moved on since it was asked.
     tracked = tracking.tracked_refs(instance.store.repository, remote.name)
-    refs = {name: tracked[name] for name in listed if name in tracked}
+    refs = {
+        name: oid
+        for name, oid in tracked.items()
+        if layout.is_shared_ref(name) and (listed is None or name in listed)
+    }
     return Adoption(instance, refs, on_verified=on_verified).run()
 
 
@@ -118,26 +121,32 @@ def _deleted(name: str) -> Adopted:
 
 def _remotes_with_news(instance: Instance) -> list[str]:
     """The remotes whose tracking refs are not as the last pull left them."""
-    tracking = instance.store.repository.ref_names(layout.REMOTES)
-    names = {name.removeprefix(layout.REMOTES).split("/")[0] for name in tracking}
+    tracked = instance.store.repository.ref_names(layout.REMOTES)
+    names = {name.removeprefix(layout.REMOTES).split("/")[0] for name in tracked}
     return [name for name in sorted(names) if _read(instance, name) != _state(instance, name)]
 
 
 def _remember(instance: Instance, remote: Remote) -> None:
-    path = instance.store.repository.private / "pulled" / remote.name
-    with contextlib.suppress(StoreUnwritable):  # then it is looked at once more
+    # Where this can't be written, the remote is looked at once more.
+    with contextlib.suppress(StoreUnwritable):
+        path = _pulled(instance, remote.name)
         write_private(path, f"{_state(instance, remote.name)}\n".encode("ascii"))
 
 
 def _read(instance: Instance, remote: str) -> str:
     try:
-        path = instance.store.repository.private / "pulled" / remote
-        return path.read_text(encoding="ascii").strip()
+        return _pulled(instance, remote).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
 
+def _pulled(instance: Instance, remote: str) -> Path:
+    """The file that says how the last pull left the tracking refs of a remote."""
+    return instance.store.repository.private / "pulled" / remote
+
+
 def _state(instance: Instance, remote: str) -> str:
+    """A digest of a remote's tracking refs."""
     refs = tracking.tracked_refs(instance.store.repository, remote)
     lines = "".join(f"{oid} {name}\n" for name, oid in sorted(refs.items()))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()

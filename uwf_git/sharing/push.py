@@ -1,5 +1,4 @@
-"""Taking what is here to a remote: only what it hasn't, never forced, and checked against what it then
-lists.
+"""Pushing to a remote: only what it hasn't, never forced, and checked against what it lists afterwards.
 
 A ref that ended here is deleted there, by lease: only where it still is what was last seen. A server that
 refuses deletions loses nothing by it, since an archive counts for more than an active ref.
@@ -94,19 +93,19 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
         if layout.is_shared_ref(name)
     }
     known = tracked_refs(repository, remote.name)
-    meant = refs.keys() if only is None else refs.keys() & set(only)
+    meant = refs.keys() | known.keys() if only is None else set(only)
     deleted = set() if again or only is not None else tracking.marked(instance, remote)
-    updates = {name: refs[name] for name in meant if known.get(name) != refs[name] and name not in deleted}
+    differing = {name: oid for name, oid in refs.items() if known.get(name) != oid}
+    updates = {name: oid for name, oid in differing.items() if name in meant and name not in deleted}
     superseded = {
         name: oid
         for name, oid in known.items()
         if name not in refs
-        and (only is None or name in set(only))
+        and name in meant
         and name.startswith(layout.OF_THREADS)
         and _is_superseded(instance, name)
     }
-    held = {name for name in refs if known.get(name) != refs[name]} - updates.keys()
-    return Plan(updates, superseded, frozenset(held))
+    return Plan(updates, superseded, frozenset(differing.keys() - updates.keys()))
 
 
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:

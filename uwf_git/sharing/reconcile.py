@@ -1,4 +1,4 @@
-"""What a pull can find, and how two histories of one thread relate. Nothing here moves a ref.
+"""Two sides of one thread brought together: the cases that a pull can find, and what is done in each.
 
      1  unknown here                      it is made here
      2  equal                             nothing
@@ -21,8 +21,9 @@ A thread's id means the same everywhere after an exchange, so the side that got 
 keeps it. The new id follows from the thread's and the first step that isn't shared: every store that
 sees a divergence gives its other side the same id.
 
-Two sides of one thread brought together: the cases of `cases`, carried out. Everything here has been
-verified. Nothing loses its last ref: a side gets its new name before the old one moves.
+Cases 1 to 11 and 15 are settled here; 12 is found by `pull`, 13 and the refs that aren't of threads are settled by
+`adopt`, 14 by whichever blob the index has, 16 by verification, before anything gets here. A side gets its new
+name before the old one moves, so at any instant each step has a ref that leads to it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from uwf_git.values.ids import Hash, ThreadId, fork_id
 
 
 class Case(enum.Enum):
-    """What a pull found, by its number in the documentation."""
+    """What a pull found, by its number above and in docs/sharing.md."""
 
     UNKNOWN = 1
     EQUAL = 2
@@ -117,14 +118,15 @@ class Reconciler:
 
     def _settle(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> Settled:
         mine = self._known(thread)
-        if mine is None:
-            self._make(thread, head, archive)
+        if mine is None:  # 1
+            name, target = (layout.ARCHIVE, Oid(raw=archive.oid)) if archive else (layout.THREADS, head)
+            self._repository.create_ref(name + thread, target)
             return Settled(Case.UNKNOWN)
         relation = relate(self._store, mine.commit, head)
         if relation is None:
             raise Foreign(f"thread {thread} has another beginning there than here", _BY_HAND)
         if mine.archive and archive:
-            return self._ended_twice(mine, archive, relation)
+            return self._ended_twice(mine, mine.archive, archive, relation)
         if mine.archive:
             return self._ended_here(mine, relation)
         if archive:
@@ -132,57 +134,55 @@ class Reconciler:
         return self._both_active(mine, head, relation)
 
     def _both_active(self, mine: Head, head: Oid, relation: Relation) -> Settled:
-        if mine.commit == head:
+        if mine.commit == head:  # 2
             return Settled(Case.EQUAL)
-        if not relation.ours:
+        if not relation.ours:  # 3, or 15 where they committed the same steps once more
             self._move(mine, head)
             return Settled(Case.BEHIND if relation.same_commits and relation.theirs else Case.TWO_COMMITS)
         if not relation.theirs:
-            if relation.same_commits or not self._yields:
+            if relation.same_commits or not self._yields:  # 4
                 return Settled(Case.AHEAD)
-            self._move(mine, self._put_on(relation.base, relation.ours))
+            self._move(mine, self._put_on(relation.base, relation.ours))  # 15
             return Settled(Case.TWO_COMMITS)
-        if not self._yields:
+        if not self._yields:  # 5, of a bundle
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation)
-        fork = self._keep_ours(mine, relation)
+        fork = self._keep_ours(mine, relation)  # 5
         self._move(mine, head)
         return Settled(Case.DIVERGED, fork, len(relation.ours), ours=True)
 
     def _ended_there(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
-        if not relation.ours:
-            case = Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE
+        if not relation.ours:  # 6, 7
             self._end(mine, archive)
-            return Settled(case)
-        if not self._yields:
+            return Settled(Case.ENDED_THERE_BEHIND if relation.theirs else Case.ENDED_THERE)
+        if not self._yields:  # 4, 5, of a bundle
             if not relation.theirs:
                 return Settled(Case.AHEAD)
             return self._keep_theirs(Case.DIVERGED, mine.thread, relation, archive)
-        fork = self._keep_ours(mine, relation)
+        fork = self._keep_ours(mine, relation)  # 8
         self._end(mine, archive)
         return Settled(Case.ENDED_THERE_AHEAD, fork, len(relation.ours), ours=True)
 
     def _ended_here(self, mine: Head, relation: Relation) -> Settled:
-        if not relation.theirs or self._is_kept(mine.thread, relation):
+        if not relation.theirs or self._is_kept(mine.thread, relation):  # 9
             return Settled(Case.ENDED_HERE)
-        return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, mine.thread, relation)  # 10
 
-    def _ended_twice(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
-        assert mine.archive is not None
-        if mine.archive.oid == archive.oid:
+    def _ended_twice(self, mine: Head, ours: ArchiveRow, theirs: ArchiveRow, relation: Relation) -> Settled:
+        if ours.oid == theirs.oid:  # 2
             return Settled(Case.EQUAL)
-        if not self._yields:
+        if not self._yields:  # 11, of a bundle
             if not relation.theirs:
                 return Settled(Case.ENDED_TWICE)
-            return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
-        name, old = layout.ARCHIVE + mine.thread, Oid(raw=mine.archive.oid)
+            return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, theirs)
+        name, old = layout.ARCHIVE + mine.thread, Oid(raw=ours.oid)
         if self._repository.ref(name) != old:
-            return self._ended_in_a_fold(mine, archive, relation)
-        kept = self._keep_ours(mine, relation) if relation.ours else None
-        self._repository.move_ref(name, old, Oid(raw=archive.oid))
+            return self._ended_in_a_fold(mine, theirs, relation)
+        kept = self._keep_ours(mine, relation) if relation.ours else None  # 11
+        self._repository.move_ref(name, old, Oid(raw=theirs.oid))
         return Settled(Case.ENDED_TWICE, kept, len(relation.ours), ours=True)
 
     def _ended_in_a_fold(self, mine: Head, archive: ArchiveRow, relation: Relation) -> Settled:
-        """Ours is folded, and which end a merged fold has is the same for everybody, not ours to say: so
+        """Case 11 where ours is folded: which end a merged fold has is the same for everybody, not ours to say. So
         both sides become threads of their own."""
         if relation.ours:
             self._keep_ours(mine, relation)
@@ -191,8 +191,8 @@ class Reconciler:
         return self._keep_theirs(Case.ENDED_TWICE, mine.thread, relation, archive)
 
     def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
-        """Steps that somebody took after the end, not knowing of it: the end counts, and they are kept,
-        unless they are kept already."""
+        """Their active ref goes on after their own archive, since somebody didn't know of the end: the end counts,
+        and the steps after it are kept, as in case 10, unless they are kept already."""
         relation = relate(self._store, end, active)
         if relation is None:
             raise Foreign(f"thread {thread} has another beginning than its end there", _BY_HAND)
@@ -210,12 +210,6 @@ class Reconciler:
 
     def _known(self, thread: ThreadId) -> Head | None:
         return self._threads.head(thread) if self._threads.exists(thread) else None
-
-    def _make(self, thread: ThreadId, head: Oid, archive: ArchiveRow | None) -> None:
-        if archive:
-            self._repository.create_ref(layout.ARCHIVE + thread, Oid(raw=archive.oid))
-        else:
-            self._repository.create_ref(layout.THREADS + thread, head)
 
     def _move(self, mine: Head, head: Oid) -> None:
         self._repository.move_ref(layout.THREADS + mine.thread, mine.commit, head)
@@ -247,8 +241,9 @@ class Reconciler:
     def _keep(
         self, thread: ThreadId, head: Oid, base: Oid, first: Hash, ended: ArchiveRow | None = None
     ) -> ThreadId:
-        """Makes sure that a thread leads to `head`, the one whose id follows from `first`, the first step
-        after `base`. Where it is there already it moves on, or is itself gone on from."""
+        """Keeps the steps after `base`, from `first` to `head`, under the id that follows from `first`. A thread of
+        that id that is there already moves on; where it has steps of its own, or has ended, what it hasn't becomes
+        a thread in turn. Returns the thread that leads to `head`."""
         fork = fork_id(thread, first)
         there = self._known(fork)
         if there is None:
@@ -270,7 +265,8 @@ class Reconciler:
         return fork
 
     def _put_on(self, base: Oid, rows: tuple[CommitRow, ...]) -> Oid:
-        """Our steps once more, on commits of theirs that record the same steps as ours did."""
+        """Commits our steps once more, on a commit of theirs that records the same step as ours did. Returns the
+        last of them; moves no ref."""
         onto = base
         for row in rows:
             old = self._repository.commit(Oid(raw=row.oid))
