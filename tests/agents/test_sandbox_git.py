@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from uwf_git.agents.builtin.surroundings import standard_tools
 from uwf_git.agents.builtin.tools import repositories, sandbox
 from uwf_git.agents.builtin.tools.sandbox import visible
-from uwf_git.agents.builtin.tools.standard import standard_tools
 from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
+from uwf_git.agents.builtin.surroundings import standard_tools
 from uwf_git.agents.builtin.tools import fetch
 from uwf_git.agents.builtin.tools.fetch import is_public, page_text
-from uwf_git.agents.builtin.tools.standard import standard_tools
 from uwf_git.config.policy import ToolPolicy
 
 PAGE = """<!doctype html><html><head><title> A &amp;

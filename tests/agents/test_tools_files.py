@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from uwf_git.agents.builtin.surroundings import STANDARD as TOOLS
+from uwf_git.agents.builtin.surroundings import standard_tools
 from uwf_git.agents.builtin.tools.results import SHOWN
-from uwf_git.agents.builtin.tools.standard import STANDARD as TOOLS
-from uwf_git.agents.builtin.tools.standard import standard_tools
 from uwf_git.agents.builtin.tools.tool import Tool, Toolbox
 from uwf_git.config.policy import STANDARD, ToolPolicy, parse_policy
 

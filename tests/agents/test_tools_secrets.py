@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from uwf_git.agents.builtin.tools.standard import standard_tools
+from uwf_git.agents.builtin.surroundings import standard_tools
 from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.config.secrets import Redactor

@@ -19,7 +19,7 @@ from workflows import start_thread
 
 from uwf_git.errors import HeadMoved
 from uwf_git.git.repository import Oid
-from uwf_git.store import layout, pages
+from uwf_git.store import layout
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head, History
@@ -114,8 +114,8 @@ def test_the_pages_of_a_thread_are_made_of_its_nodes_alone(instance: Instance) -
         assert blob
         return repository.blob(blob)
 
-    assert page("README.md") == pages.thread_readme(history.start.prompt, "loop")
-    assert page("start/README.md") == pages.start_readme(history.start.prompt)
+    assert page("README.md") == layout.thread_readme(history.start.prompt, "loop")
+    assert page("start/README.md") == layout.start_readme(history.start.prompt)
     assert page("steps/0001-counter/README.md").decode() == instance.threads.answer(history.steps[0])
 
 

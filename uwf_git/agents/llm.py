@@ -10,9 +10,9 @@ import secrets
 from collections.abc import Sequence
 
 from uwf_git.kit import Agent, Reply
+from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import Asking as Options
 from uwf_git.kit.arguments import read_asking
-from uwf_git.kit.conversation import Conversation
 from uwf_git.kit.extract import failed_with
 
 USAGE = "uwf-llm [--model ALIAS] [--temperature NUMBER] [--max-tokens NUMBER]"

@@ -205,7 +205,6 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
     what names no agent."""
     from uwf_git.engine.step import step
     from uwf_git.git.repository import Oid
-    from uwf_git.kit.record import detail_at
     from uwf_git.store.location import Location, init
     from uwf_git.store.opened import Instance
     from uwf_git.workflow.compile import compile_source
@@ -233,7 +232,7 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
             return Checked(agent.alias, took, None, None, error.message, _hint(error, took, limited))
         took = time.monotonic() - began
         last = there.threads.history(there.threads.head(thread)).steps[-1]
-        detail = detail_at(there.store, last.detail)
+        detail = there.store.detail(last.detail)
         said = str(last.output.get("number", last.output)).strip().strip(".").lower()
         if said != ANSWER and limited.command != EMBEDDED:
             problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"

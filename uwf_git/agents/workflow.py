@@ -20,7 +20,6 @@ from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import failed_with, judge
-from uwf_git.kit.record import detail_at
 from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.values.types import SUSPEND, USER
 
@@ -103,7 +102,7 @@ def _task(ctx: Context) -> str:
     while at > 1 and steps[at - 1].role == USER and steps[at - 2].role == ctx.role.name:
         question, answer = steps[at - 2].output.get("question", ""), steps[at - 1].output.get("answer", "")
         asked.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
-        detail = detail_at(ctx.store, steps[at - 2].detail)
+        detail = ctx.store.detail(steps[at - 2].detail)
         instruction = detail.instruction if detail else None
         at -= 2
     task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
@@ -197,7 +196,7 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
     prev = head.node if head.row.kind == "step" else None
     if not attempts or attempts[-1].prev != prev or attempts[-1].detail is None:
         return reply
-    detail = detail_at(ctx.store, attempts[-1].detail)
+    detail = ctx.store.detail(attempts[-1].detail)
     if detail is None:
         return reply
     return reply._replace(model=detail.model, usage=detail.usage, cost=detail.cost)

@@ -51,7 +51,7 @@ def accept(
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
     """Raises AgentFailed where a step's detail names a wrong head or wrong turns, which `verify` would find, or raises
     a budget, which only a human may."""
-    detail = instance.threads.detail(made.detail)
+    detail = instance.store.detail(made.detail)
     if detail is None:
         return
     if detail.budget and (order is None or detail.budget != order.budget):

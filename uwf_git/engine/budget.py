@@ -175,8 +175,8 @@ def _spent(instance: Instance, node: Hash | None, agent: str, attempt: bool = Fa
     """What one step or failed attempt spent itself, by its detail. The steps of a sub-workflow are not in it."""
     if node is not None and _is_child(instance, node):
         return Spent(steps=int(not attempt), attempts=int(attempt))
-    detail = instance.threads.detail(node) if node else None
-    spent = spending.spent(detail, instance.threads.turns(detail) if detail else (), attempt)
+    detail = instance.store.detail(node) if node else None
+    spent = spending.spent(detail, instance.store.turns(detail) if detail else (), attempt)
     return spent._replace(seconds=0.0, unmetered=0) if detail and agent == _BY_OTHERS else spent
 
 
@@ -206,7 +206,7 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
             continue
         if step.role != USER:
             parts.append(_spent(instance, step.detail, step.agent))
-        detail = instance.threads.detail(step.detail)
+        detail = instance.store.detail(step.detail)
         if detail is not None and detail.budget:
             raised.update({key: (value, hash_) for key, value in detail.budget.items()})
     found = Account(together(parts), raised)

@@ -171,7 +171,7 @@ def _outcome(instance: Instance, at: Position, found: Outlook, role: str | None)
     standing = used_up(instance, at.head, found=found)
     # The lock is ours, and gone when this is read.
     status = resting(instance, at.head, standing)
-    detail = instance.threads.detail(at.history.steps[-1].detail) if role is not None else None
+    detail = instance.store.detail(at.history.steps[-1].detail) if role is not None else None
     return Outcome(at, found, status, role, standing, detail.redactions if detail else ())
 
 
@@ -180,7 +180,7 @@ def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid
     meanwhile, the step becomes a thread of its own, and HeadMoved says which."""
     thread = at.head.thread
     output = instance.store.get(made.output).payload
-    detail = instance.threads.detail(made.detail)
+    detail = instance.store.detail(made.detail)
     known = [past.hash for past in at.history.steps]
     try:
         head = instance.threads.append(at.head, node, known, merge, detail.extraction if detail else "")

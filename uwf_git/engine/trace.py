@@ -187,9 +187,9 @@ class _Reader:
             if depth < DEEPEST:
                 child = self._run(detail, "", (), depth + 1)
                 begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
-        elif detail is not None and (told := self._instance.threads.detail(detail)) is not None:
+        elif detail is not None and (told := self._instance.store.detail(detail)) is not None:
             begin = end - told.duration_ms * _MS
-            turns = self._instance.threads.turns(told)
+            turns = self._instance.store.turns(told)
             attributes |= _detail(told, turns)
             if self._content:
                 attributes["gen_ai.output.messages"] = _messages("assistant", told.answer)

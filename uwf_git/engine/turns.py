@@ -20,7 +20,7 @@ POLL = 0.2  # seconds
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
     """The turns of a StepNode or an Attempt, oldest first; of a step that a sub-workflow did, those of all its
     steps. None for a node of another type."""
-    store, threads = instance.store, instance.threads
+    store = instance.store
     content = store.get(node)
     detail: Hash | None = None
     if is_kind(content.type, "attempt"):
@@ -30,10 +30,10 @@ def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
     if detail is None:
         return ()
     if is_kind(store.get(detail).type, "step"):
-        steps = [past.hash for past in threads.past(detail)]
+        steps = [past.hash for past in instance.threads.past(detail)]
         return tuple(turn for step in reversed(steps) for turn in turns_of(instance, step))
-    told = threads.detail(detail)
-    return threads.turns(told) if told else ()
+    told = store.detail(detail)
+    return store.turns(told) if told else ()
 
 
 def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]:

@@ -1,11 +1,18 @@
-"""Git's configuration, as git would read it for one repository: who the user is, what is signed, limits.
+"""Git's configuration, as git would read it for one repository: who the user is, what is signed, and how much of what
+comes from elsewhere is let through.
 
-It is read through libgit2, which doesn't know GIT_CONFIG_GLOBAL; here that counts as well.
+It is read through libgit2, which doesn't know GIT_CONFIG_GLOBAL; here that counts as well. The limits are settings of
+ours, with git's suffixes k, m and g:
+
+    uwf.maxRefs   refs that a remote may list
+    uwf.maxFetch  bytes of one fetch
+    uwf.maxBlob   bytes of one file
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from functools import cached_property
 from pathlib import Path
 
@@ -13,6 +20,13 @@ import pygit2
 
 from uwf_git.errors import Invalid
 from uwf_git.git.objects import Person, clean
+
+MAX_REFS = 200_000
+MAX_FETCH = 2 << 30
+MAX_BLOB = 95_000_000  # forges refuse 100 MB
+ADVISED_BLOB = 1_000_000  # and advise against more than this
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class GitConfig:
@@ -57,6 +71,30 @@ class GitConfig:
         """Whether tags are signed; as commits are, where nothing is said of tags. Raises Invalid."""
         chosen = self.flag("tag.gpgSign")
         return self.signs_commits if chosen is None else chosen
+
+    @property
+    def max_refs(self) -> int:
+        """How many refs a remote may list."""
+        return self._limit("uwf.maxRefs", MAX_REFS)
+
+    @property
+    def max_fetch(self) -> int:
+        """How many bytes one fetch may write into a file."""
+        return self._limit("uwf.maxFetch", MAX_FETCH)
+
+    @property
+    def max_blob(self) -> int:
+        """How many bytes a file may have."""
+        return self._limit("uwf.maxBlob", MAX_BLOB)
+
+    def to_raise(self, key: str, value: str) -> str:
+        """The command that sets a limit."""
+        return f"git --git-dir {shlex.quote(str(self._shared))} config {key} {value}"
+
+    def _limit(self, key: str, default: int) -> int:
+        text = self.value(key).strip().lower()
+        number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
+        return int(number) * unit if number.isdecimal() else default
 
     def _files(self) -> list[pygit2.Config]:
         """What counts most comes first."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from uwf_git.kit.context import Exchange, Previous, Resume
 from uwf_git.kit.prompt import prompt_at
-from uwf_git.kit.record import detail_at, turns_in
 from uwf_git.values.kinds import Detail, Role, StepContext
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class Memory:
         def exchanges() -> tuple[Exchange, ...]:
             return tuple(self._told(self._history, remembers, chain))
 
-        return Resume(self._own(last.session), error, turns_in(self._store, last), exchanges)
+        return Resume(self._own(last.session), error, self._store.turns(last), exchanges)
 
     def _own(self, session: str | None) -> str | None:
         """The session, unless it is that of the thread which this one was forked from, or no id at all: it came
@@ -105,14 +104,14 @@ class Memory:
                 self._instance, before, self._role, detail.instruction, remembers or carries_on, self._agent
             )
             said = prompt if error is None else carry_on(error, prompt)
-            yield Exchange(said, turns_in(self._store, detail))
+            yield Exchange(said, self._store.turns(detail))
             error = failed_with
 
     def _is_ours(self, step: StepContext) -> bool:
         return step.role == self._role.name and step.agent == self._agent
 
     def _detail(self, node: Hash | None) -> Detail | None:
-        return None if node is None else detail_at(self._store, node)
+        return None if node is None else self._store.detail(node)
 
 
 def carry_on(error: str, prompt: str) -> str:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_turn
-from uwf_git.values.types import DETAIL, TURN, is_kind
+from uwf_git.values.kinds import Detail, TurnRecord, parse_turn
+from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
-    from uwf_git.store.taking_in import Store
     from uwf_git.store.threads import Head
 
 
@@ -148,18 +147,6 @@ def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple
             store.adopt(note["turn"], blob)
         turns.append(parse_turn(store.get(note["turn"]).payload))
     return tuple(turns)
-
-
-def detail_at(store: Store, node: Hash) -> Detail | None:
-    """The value of a Detail node; None for a node of another kind, such as the text of an agent without the kit."""
-    found = store.get(node)
-    return parse_detail(found.payload) if is_kind(found.type, "detail") else None
-
-
-def turns_in(store: Store, detail: Detail) -> tuple[TurnRecord, ...]:
-    """The turns of a Detail. A node of another kind, in a detail that was made by hand, is left out."""
-    nodes = map(store.get, detail.turns)
-    return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
 
 
 def sound(value: Any) -> Any:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from uwf_git.errors import Invalid, NotFound, RemoteFailed
-from uwf_git.git.limits import max_refs, raised_by
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.adopt import Adoption
@@ -92,11 +91,11 @@ def _forget(instance: Instance) -> None:
 
 def _listed(instance: Instance, git: Git, source: Path) -> Listed:
     repository = instance.store.repository
-    at_most = max_refs(repository)
+    at_most = repository.config.max_refs
     lines = listed_lines(git, "bundle", "list-heads", str(source), between=" ")
     too_many = Invalid(
         f"{source.name} holds more than {at_most:,} refs",
-        f"allow more: {raised_by(repository, 'uwf.maxRefs', '1000000')}",
+        f"allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
     )
     try:
         listed = sort_out(lines, layout.is_shared_ref, at_most, too_many)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, RemoteFailed
-from uwf_git.git.limits import ADVISED_BLOB, max_blob, raised_by
+from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Done, Git, failure
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
@@ -195,13 +195,13 @@ def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid
         Large(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
         for blob in blobs
     )
-    at_most = max_blob(repository)
+    at_most = repository.config.max_blob
     for each in large:
         if each.size > at_most:
             what = f"node {each.node}" if each.node else f"blob {each.blob}"
             raise Invalid(
                 f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
-                f"fork the thread before that step, or allow it: {raised_by(repository, 'uwf.maxBlob', '200m')}",
+                f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
             )
     return large
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.errors import RemoteFailed, UwfError
-from uwf_git.git.limits import max_fetch, max_refs, raised_by
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -55,14 +54,14 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
     """What a remote has under refs/uwf/ and of published workflows; of one thread only, where that is
     given. Raises RemoteFailed, also for more refs than `uwf.maxRefs` allows."""
     patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", f"{layout.WORKFLOW_BRANCHES}*"]
-    at_most = max_refs(repository)
+    at_most = repository.config.max_refs
     return sort_out(
         _of_uwf(git, remote, patterns),
         lambda name: layout.is_shared_ref(name) or _is_workflow_branch(name),
         at_most,
         RemoteFailed(
             f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
-            f"fold its archives, or allow more: {raised_by(repository, 'uwf.maxRefs', '1000000')}",
+            f"fold its archives, or allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
         ),
     )
 
@@ -162,7 +161,7 @@ def bring(git: Git, repository: Repository, source: str, refspecs: Iterable[str]
     """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref. Raises
     RemoteFailed, also for more than `uwf.maxFetch` allows."""
     progress = ["--progress"] if git.shows_progress else ["--quiet"]
-    at_most = max_fetch(repository)
+    at_most = repository.config.max_fetch
     try:
         git.run(
             "fetch",

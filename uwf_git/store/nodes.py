@@ -16,7 +16,7 @@ from uwf_git.store import layout
 from uwf_git.store.index import Index
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, complete, parse_hash
-from uwf_git.values.kinds import parse_detail, parse_start, parse_step
+from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_start, parse_step, parse_turn
 from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.values.schema import Problem, Schema, check_schema
 from uwf_git.values.types import ANSWER, BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, TEXT, is_kind
@@ -114,6 +114,17 @@ class NodeStore:
         """What a node's payload refers to, its type not included. Raises as `schema` does."""
         known = references_by_kind(node)
         return self.schema(node.type).references(node.payload) if known is None else known
+
+    def detail(self, node: Hash) -> Detail | None:
+        """The value of a Detail node; None for a node of another type, which an agent without the kit, or a
+        sub-workflow, may leave in its place."""
+        content = self.get(node)
+        return parse_detail(content.payload) if is_kind(content.type, "detail") else None
+
+    def turns(self, detail: Detail) -> tuple[TurnRecord, ...]:
+        """The turns of a Detail. Nodes of another type, which a detail made by hand may name, are left out."""
+        nodes = map(self.get, detail.turns)
+        return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
 
     def walk(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
         """A node and all that it refers to, types included, each once, breadth first. Nodes in `stop`

@@ -21,22 +21,18 @@ from typing import NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid, Person
-from uwf_git.store import archives, layout, pages
+from uwf_git.store import archives, layout
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import (
-    Detail,
     Start,
     Step,
     StepContext,
-    TurnRecord,
     Workflow,
-    parse_detail,
     parse_start,
     parse_step,
-    parse_turn,
     parse_workflow,
 )
 from uwf_git.values.types import USER, is_kind, start_node
@@ -263,29 +259,10 @@ class Threads:
             yield PastStep(at, step, content.timestamp)
             later, at = at, step.prev
 
-    def commits(self, head: Head) -> Iterator[CommitRow]:
-        """What the commits of a thread record, newest first: its steps, its start, the version it began on."""
-        row = head.row
-        yield row
-        while row.kind in ("step", "start") and row.parent is not None:
-            row = self._store.take_in(Oid(raw=row.parent))
-            yield row
-
-    def detail(self, node: Hash) -> Detail | None:
-        """The Detail that is a node; None for a node of another type, which an agent that doesn't use the kit, or
-        a sub-workflow, may leave in its place."""
-        content = self._store.get(node)
-        return parse_detail(content.payload) if is_kind(content.type, "detail") else None
-
     def answer(self, step: StepContext) -> str:
         """What the agent of a step said, verbatim; the output as JSON where the step's detail doesn't hold it."""
         detail = self._store.get(step.detail)
-        return pages.answer_of(step.output, detail.type, detail.payload)
-
-    def turns(self, detail: Detail) -> tuple[TurnRecord, ...]:
-        """The turns that a Detail names. Nodes of another type, which a detail made by hand may name, are left out."""
-        nodes = map(self._store.get, detail.turns)
-        return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
+        return layout.answer_of(step.output, detail.type, detail.payload)
 
     def commit_of(self, step: Hash) -> Oid:
         """A commit that records a StepNode or StartNode. Raises NotFound."""
@@ -306,12 +283,12 @@ class Threads:
         tree = self._repository.root(version)
         inside = self._repository.write_folder(
             {
-                "README.md": pages.start_readme(prompt),
+                "README.md": layout.start_readme(prompt),
                 layout.node_file(node): self._store.blob_of(node),
             }
         )
         tree = self._repository.graft(tree, ["start"], inside)
-        readme = self._repository.write_blob(pages.thread_readme(prompt, row.name or ""))
+        readme = self._repository.write_blob(layout.thread_readme(prompt, row.name or ""))
         entries = [entry for entry in self._repository.tree(tree) if entry.name != "README.md"]
         tree = self._repository.write_tree([*entries, Entry(BLOB_MODE, "README.md", readme)])
         text = layout.start_message(row.name or "", prompt, node)
@@ -365,7 +342,7 @@ class Threads:
         files = self._store.files(node, frozenset(stop))
         detail = self._store.get(step.detail)
         output = self._store.get(step.output).payload
-        answer = pages.answer_of(output, detail.type, detail.payload)
+        answer = layout.answer_of(output, detail.type, detail.payload)
         files["README.md"] = answer.encode("utf-8")
         folder = self._repository.write_folder(files)
         return self._repository.graft(tree, layout.step_folder(head.row.number + 1, step.role), folder)

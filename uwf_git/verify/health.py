@@ -20,7 +20,7 @@ from uwf_git.config.read import check_config, load_config
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
 from uwf_git.errors import StoreDamaged, UwfError
-from uwf_git.git.limits import ADVISED_BLOB, max_blob
+from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store.ancestry import relate
 from uwf_git.store.index import Index
@@ -312,7 +312,7 @@ def _stale(store: Store, fresh: Index) -> str:
 
 def _sizes(instance: Instance) -> Iterator[Check]:
     repository = instance.store.repository
-    at_most = max_blob(repository)
+    at_most = repository.config.max_blob
     largest = 0
     for node, blob in instance.store.index.blobs():
         if not repository.has(Oid(raw=blob)):

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
-from uwf_git.git.limits import MAX_BLOB
+from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
 from uwf_git.text import printable, shortened
 from uwf_git.verify.findings import Bad

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from uwf_git.store import layout, pages
+from uwf_git.store import layout
 from uwf_git.store.index import CommitRow, commit_row
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
@@ -104,8 +104,8 @@ class Records:
         name = self._known.name_of(version)
         page = row_of(self._known.objects, commit.tree, "README.md")
         top = {"README.md": page[2]} if page and page[0] == FILE else {}
-        self._known.page(top, "", pages.thread_readme(payload.prompt, name), report)
-        self._known.page(files, "start/", pages.start_readme(payload.prompt), report)
+        self._known.page(top, "", layout.thread_readme(payload.prompt, name), report)
+        self._known.page(files, "start/", layout.start_readme(payload.prompt), report)
         self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
         self._known.starts[node] = payload
         return Record(
@@ -143,7 +143,7 @@ class Records:
         decided = before.decided
         if decided:
             decided = self._check_turn(made, before, output, detail, here, report)
-        page = pages.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
+        page = layout.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
         self._known.page(files, name.path, page, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         texts = (
@@ -299,8 +299,8 @@ class Records:
             elif detail is not None:
                 assert not isinstance(decision, str)
                 self._known.check_detail(detail, here, decision, head, report)
-        answer = pages.answer_of(None, detail.type, detail.payload) if detail is not None else None
-        self._known.page(files, name.path, pages.attempt_readme(made, answer), report)
+        answer = layout.answer_of(None, detail.type, detail.payload) if detail is not None else None
+        self._known.page(files, name.path, layout.attempt_readme(made, answer), report)
         self._known.message(commit, layout.attempt_message(number, node, made), report)
         self._known.author(commit, made.agent, report)
         return Record(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import UwfError
-from uwf_git.git.limits import MAX_BLOB
+from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from uwf_git.git.limits import MAX_BLOB, max_blob
+from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
@@ -122,7 +122,7 @@ class Trial:
         self._verifier = Verifier(
             Store(store.repository, self._overlay),
             lambda commit: index.commit(commit.raw) is not None,
-            max_blob(store.repository),
+            store.repository.config.max_blob,
         )
 
     def findings(self, name: str, oid: Oid) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import arguments
+from uwf_cli import resolve
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_hash
 from uwf_cli.invocation import Invocation
@@ -38,7 +38,7 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
     """
     from uwf_git.store.taking_in import pin
 
-    payload = arguments.json_value(json)
+    payload = resolve.json_value(json)
     store = invocation.instance_for_writing().store
     node = store.put(_type(store, type_), payload)
     pin(store, node)
@@ -54,7 +54,7 @@ def hash_(invocation: Invocation, type_: str, json: str) -> None:
     from uwf_git.values.ids import is_hash, parse_hash
     from uwf_git.values.node import hash_of
 
-    payload = arguments.json_value(json)
+    payload = resolve.json_value(json)
     builtin = _builtin(type_)
     if builtin is None and is_hash(type_.strip().upper()):
         kind = parse_hash(type_)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from uwf_cli import arguments, terminal
+from uwf_cli import resolve, terminal
 from uwf_cli.command import Command
 from uwf_cli.completers import VARIABLE, complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
@@ -143,8 +143,8 @@ def setup(
                 "there is nothing to set up", "give --provider, --model or --agent, or call it on a terminal"
             )
         wishes = _ask(root)
-    elif wishes.api_key == arguments.STDIN:
-        wishes = wishes._replace(api_key=arguments.read_stdin("key").strip())
+    elif wishes.api_key == resolve.STDIN:
+        wishes = wishes._replace(api_key=resolve.read_stdin("key").strip())
     done = _apply(root, wishes)
     invocation.emit(
         done, lambda value: terminal.fields([(name, str(item or "")) for name, item in value.items()])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import arguments, exchange, terminal
+from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import Command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.invocation import Invocation
@@ -264,7 +264,7 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
     """Write threads to one file, with all they stand on. It is a git bundle."""
     from uwf_git.sharing.bundle import bundle as do
 
-    if str(path) == arguments.STDIN:
+    if str(path) == resolve.STDIN:
         raise Usage("a bundle needs a file", "name one: -o threads.bundle")
     instance = invocation.instance
     refs = do(instance, exchange.git_for(instance), [instance.threads.find(each) for each in threads], path)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import arguments, terminal
+from uwf_cli import resolve, terminal
 from uwf_cli.command import Command
 from uwf_cli.completers import (
     complete_agent,
@@ -84,13 +84,13 @@ def start(
 
     task = _prompt(prompt, prompt_file)
     folder = _folder(cwd)
-    budget = arguments.limits(limits)
+    budget = resolve.limits(limits)
     instance = invocation.instance_for_writing()
     found = find_workflow(invocation, workflow)
     task, secrets = instance.redactor.text(task)
     if secrets:
         invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
-    if len(task.encode("utf-8", "replace")) > arguments.ADVISED:
+    if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
     made = instance.threads.start(version_of(instance, found), found.hash, task, budget)
     if folder is not None:
@@ -200,8 +200,8 @@ def answer(invocation: Invocation, thread: str, message: str | None, asked_by: s
         message = _ask(instance, head) if head.row.asks else ""
         # What is answered is the question that was read, whatever happened while somebody typed.
         step_asking = step_asking or (head.node if head.row.asks else None)
-    elif message == arguments.STDIN:
-        message = arguments.read_stdin("answer")
+    elif message == resolve.STDIN:
+        message = resolve.read_stdin("answer")
     emit_outcome(invocation, give(instance, found, message, step_asking))
 
 
@@ -368,10 +368,10 @@ def _line(value: dict[str, Any]) -> str:
 def _prompt(text: str | None, file: str | None) -> str:
     if text is not None and file is not None:
         raise Usage("-p and --prompt-file exclude each other", "give one of them")
-    if text == arguments.STDIN:
-        text = arguments.read_stdin("prompt")
+    if text == resolve.STDIN:
+        text = resolve.read_stdin("prompt")
     elif file is not None:
-        text = arguments.read_file(file, "prompt")
+        text = resolve.read_file(file, "prompt")
     if text is None:
         raise Usage("there is no prompt", "give one with -p TEXT, --prompt-file FILE, or -p - to pipe it in")
     if not text.strip():
@@ -393,7 +393,7 @@ def _folder(cwd: Path | None) -> Path | None:
 def _ask(instance: Instance, head: Head) -> str:
     """The answer to a thread's question: asked for on a terminal, else read from standard input."""
     if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
-        text = "" if terminal.is_terminal(sys.stdin) else arguments.read_stdin("answer")
+        text = "" if terminal.is_terminal(sys.stdin) else resolve.read_stdin("answer")
         if not text.strip():
             raise Usage(f"there is no answer for thread {head.thread}", "give one with -m TEXT")
         return text
@@ -413,8 +413,10 @@ def _ask(instance: Instance, head: Head) -> str:
 
 def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> CommitRow:
     """What is recorded at a thread's head, at its step number `at`, or before the last step of a role."""
+    from uwf_git.store.ancestry import ancestry
+
     if from_role is not None:
-        rows = instance.threads.commits(head)
+        rows = ancestry(instance.store, head.commit)
         roles = []
         for row in rows:
             if row.kind == "step" and row.role == from_role:
@@ -431,7 +433,7 @@ def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str |
             f"thread {head.thread} has {head.row.number} steps, not {number}",
             f"see: uwf thread steps {head.thread}",
         )
-    return next(row for row in instance.threads.commits(head) if row.number == number)
+    return next(row for row in ancestry(instance.store, head.commit) if row.number == number)
 
 
 def _live_stderr(invocation: Invocation) -> Callable[[bytes], None] | None:

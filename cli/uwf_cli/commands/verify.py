@@ -42,7 +42,6 @@ def verify(
 
     Nothing that was found out before is believed. Exit 7 where something is wrong.
     """
-    from uwf_git.git.limits import max_blob
     from uwf_git.verify.whole import verify_refs
 
     invocation: Invocation = context.obj
@@ -52,7 +51,7 @@ def verify(
     progress = _Progress()
     try:
         refs = _refs(invocation, threads, remote)
-        found = verify_refs(repository, refs, max_blob(repository), progress.commit)
+        found = verify_refs(repository, refs, repository.config.max_blob, progress.commit)
     finally:
         progress.end()
     signed = _signed(repository, refs) if signatures else []

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.errors import AgentFailed, Usage
 from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import read_options
-from uwf_git.kit.conversation import Conversation
 from uwf_git.kit.extract import failed_with, judge
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Usage
 from uwf_git.kit import Agent, Context, Reply
+from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import read_asking
-from uwf_git.kit.conversation import Conversation
 
 if TYPE_CHECKING:
     from uwf_git.agents.builtin.conversation import Message

@@ -20,7 +20,7 @@ from uwf_git.agents.cli.rows import TABLE, shipped_row
 from uwf_git.config.agent_cli import Row
 from uwf_git.errors import Invalid, Usage
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
-from uwf_git.kit.conversation import Conversation
+from uwf_git.kit.agent import Conversation
 from uwf_git.kit.memory import carry_on
 
 if TYPE_CHECKING:

@@ -349,7 +349,6 @@ class Run:
 
 def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
     """What the steps and failed attempts of the thread have cost that an agent did in a session."""
-    from uwf_git.kit.record import detail_at, turns_in
     from uwf_git.store.attempts import Attempts
 
     nodes = [step.detail for step in ctx.history.steps if step.agent == agent]
@@ -357,11 +356,11 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
     nodes += [each.detail for each in tried if each.detail is not None and each.agent == agent]
     total, cost = [0, 0, 0], 0.0
     for node in dict.fromkeys(nodes):
-        detail = detail_at(ctx.store, node)
+        detail = ctx.store.detail(node)
         if detail is None or detail.session != session or not detail.usage:
             continue
         usages = [(1, detail.usage)]
-        for turn in turns_in(ctx.store, detail):
+        for turn in ctx.store.turns(detail):
             if turn.tool == "extract" and turn.usage:  # another model's, which read the answer
                 usages.append((-1, turn.usage))
         for sign, usage in usages:
