@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from acp_steps import Scripted
 
-from uwf_git.agents.acp.restraint import Choice, environment, mode_for, watched
+from uwf_git.agents.acp.restraint import Choice, environment, mode_for
 from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
 
@@ -18,8 +18,8 @@ CODEXES = {"read-only": "Read-only", "workspace-write": "", "agent": "", "agent-
 GEMINIS = {"default": "Default", "autoEdit": "Auto Edit", "yolo": "YOLO", "plan": "Plan"}
 HERMESES = {"default": "Default", "accept_edits": "Accept Edits", "dont_ask": "Don't Ask"}
 OPENCODES = {"build": "build", "plan": "plan"}
-NO_WRITING = watched(("edit", "delete", "move", "read"))
-NO_COMMANDS = watched(("execute",))
+NO_WRITING = frozenset(("edit", "delete", "move"))
+NO_COMMANDS = frozenset(("execute",))
 
 
 @pytest.fixture

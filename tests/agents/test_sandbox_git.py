@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from uwf_git.agents.builtin.surroundings import standard_tools
-from uwf_git.agents.builtin.tools import repositories, sandbox
+from uwf_git.agents.builtin.tools import sandbox
+from uwf_git.agents.builtin.tools.repositories import Before
 from uwf_git.agents.builtin.tools.sandbox import visible
 from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy
@@ -102,7 +103,8 @@ def test_a_repository_that_a_command_makes_is_none_afterwards(
     assert not os.path.lexists(project / gone)
     assert f"@project/{gone[:3]}" in done["taken"] and list(project.glob(kept))
     known = {"sub/.git", "there/.git", "bare"}
-    assert {"/".join(each.parts) for each in repositories.find(project).found} <= known
+    with Before(project) as before:
+        assert {"/".join(each.parts) for each in before.found} <= known
 
 
 def test_a_project_gets_no_repository_even_while_a_command_runs(box: Toolbox, project: Path) -> None:

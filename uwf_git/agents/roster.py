@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 ANSWER = "seven"
 _QUESTION = "What is three and four? Write the number as an English word into the field."
 _WITH_A_MODEL = ("uwf-llm", "uwf-builtin")
-_EXTRAS = {"uwf-acp": ("acp", "acp")}
-"""The module that an agent needs besides, and the extra of this package that brings it."""
-
 TIMEOUT = 120.0
 
 _WORKFLOW = """\
@@ -135,10 +132,9 @@ def _shipped(config: Config, name: str, args: Sequence[str]) -> Member:
     if row is not None:
         return _of_row(name, row, "uwf-git")
     member = Member(name, "uwf-git", "", None, __version__)
-    module, extra = _EXTRAS.get(name, ("", ""))
-    if module and find_spec(module) is None:
-        hint = f"pip install 'uwf-git[{extra}]'"
-        return member._replace(problem=f"the package for it is not installed: {module}", hint=hint)
+    if name == "uwf-acp" and find_spec("acp") is None:
+        hint = "pip install 'uwf-git[acp]'"
+        return member._replace(problem="the package for it is not installed: acp", hint=hint)
     if name in _WITH_A_MODEL and "--model" not in args:
         return _with_model(config, member)
     if name in ("uwf-acp", "uwf-exec") and args:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.agents.acp.frames import TooMuch
 from uwf_git.text import cut
 from uwf_git.values.kinds import TurnRecord, Usage
 
@@ -35,10 +36,6 @@ class Cost(NamedTuple):
 
     amount: float
     currency: str
-
-
-class Unbearable(Exception):
-    """An agent said more than is kept, or did what is forbidden, which ends its turn: the message says what."""
 
 
 class _Call(NamedTuple):
@@ -69,7 +66,8 @@ class Conversation:
         self.answered = False  # whether a message has an id
 
     def update(self, update: Mapping[str, Any]) -> None:
-        """Adds what a session update says. Raises Unbearable."""
+        """Adds what a session update says. Raises TooMuch where the agent says more than is kept, or does
+        what is forbidden."""
         kind = update.get("sessionUpdate")
         if kind in _PIECES:
             self._piece(_PIECES[kind], update)
@@ -124,7 +122,7 @@ class Conversation:
         self.answered = self.answered or (what == _MESSAGE and message_id is not None)
         self._size += len(text)
         if self._size > MOST:
-            raise Unbearable(f"said more than {MOST // 1024 // 1024} million characters in one turn")
+            raise TooMuch(f"said more than {MOST // 1024 // 1024} million characters in one turn")
         self._pieces.append(text)
 
     def _settle(self, usage: Usage | None = None, model: str | None = None) -> None:
@@ -148,7 +146,7 @@ class Conversation:
         if call not in self._calls:
             self._bound()
             if len(self._calls) >= OPEN:
-                raise Unbearable(f"has more than {OPEN} tool calls under way at once")
+                raise TooMuch(f"has more than {OPEN} tool calls under way at once")
             self._calls[call] = _Call(time.monotonic(), {})
         known = self._calls[call].known
         for key in ("title", "kind", "status", "rawInput", "rawOutput", "content", "locations"):
@@ -158,7 +156,7 @@ class Conversation:
         self._ended = call if known.get("status") in _ENDED else None
         if known.get("status") == "completed" and call not in self._refused and self._is_forbidden(known):
             what = cut(_line(known.get("title")), 200)
-            raise Unbearable(f"did what the tool policy forbids: {known['kind']}: {what}")
+            raise TooMuch(f"did what the tool policy forbids: {known['kind']}: {what}")
 
     def _is_forbidden(self, known: Mapping[str, Any]) -> bool:
         if known.get("kind") not in self._forbidden:
@@ -169,7 +167,7 @@ class Conversation:
 
     def _bound(self) -> None:
         if len(self._calls) + len(self.turns) >= CALLS:
-            raise Unbearable(f"made more than {CALLS} turns of one")
+            raise TooMuch(f"made more than {CALLS} turns of one")
 
     def _end_call(self, call: str) -> None:
         self._ended = None

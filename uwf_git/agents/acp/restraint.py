@@ -9,7 +9,7 @@ opened. An agent that does what is forbidden all the same has its turn ended: se
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed
@@ -17,7 +17,9 @@ from uwf_git.errors import AgentFailed
 _WRITES = frozenset(("edit", "delete", "move"))
 _RUNS = frozenset(("execute",))
 _FETCHES = frozenset(("fetch",))
-_ALL = _WRITES | _RUNS | _FETCHES
+WATCHED = _WRITES | _RUNS | _FETCHES
+"""The kinds of calls that must not happen without a request either, where they are forbidden."""
+
 _WORDS = ((_WRITES, "write files"), (_RUNS, "run commands"), (_FETCHES, "read from the web"))
 _CHANGE = "change tools in config.yaml or of the role"
 
@@ -25,13 +27,13 @@ _CHANGE = "change tools in config.yaml or of the role"
 _UNASKED = {
     **dict.fromkeys(("acceptedits", "autoedit", "dontask"), _WRITES),
     **dict.fromkeys(("workspacewrite", "workspaceaccess", "agent", "autoreview"), _WRITES | _RUNS),
-    **dict.fromkeys(("auto", "autopilot", "bypasspermissions", "bypass", "yolo"), _ALL),
-    **dict.fromkeys(("agentfullaccess", "fullaccess", "dangerfullaccess"), _ALL),
+    **dict.fromkeys(("auto", "autopilot", "bypasspermissions", "bypass", "yolo"), WATCHED),
+    **dict.fromkeys(("agentfullaccess", "fullaccess", "dangerfullaccess"), WATCHED),
 }
 _UNASKED_BY_AGENT = {"hermes-agent": {"default": _RUNS}}  # it asks for commands that look dangerous to it
 _ASKING = ("readonly", "default", "manual", "ask", "plan")  # the first that is offered is taken
 # The kinds of calls that these agents offer no tool for once they are told so.
-_HEED = {"claude-agent-acp": _ALL, "opencode": _ALL, "codex-acp": _RUNS | _FETCHES}
+_HEED = {"claude-agent-acp": WATCHED, "opencode": WATCHED, "codex-acp": _RUNS | _FETCHES}
 
 _CLAUDE = ((_WRITES, ("Edit", "Write", "NotebookEdit")), (_RUNS, ("Bash", "Monitor")),
            (_FETCHES, ("WebFetch", "WebSearch")))  # fmt: skip
@@ -88,11 +90,6 @@ def choice_of(opened: Mapping[str, Any], what: str) -> Choice | None:
     return Choice(_current(state, current), dict(_named(state.get(available), key)), method, {}, parameter)
 
 
-def watched(forbidden: Iterable[str]) -> frozenset[str]:
-    """The forbidden kinds of calls that must not happen without a request either."""
-    return _ALL & frozenset(forbidden)
-
-
 def environment(env: Mapping[str, str], kinds: frozenset[str]) -> dict[str, str]:
     """The environment of an agent that may not make these kinds of calls. It is merged over what the user has set in
     the same variable. Raises AgentFailed where it is no JSON."""
@@ -132,7 +129,7 @@ def mode_for(
         if granted:
             hint = f"choose another mode ({', '.join(safe)})" if safe else "take --mode out of its args"
             raise AgentFailed(
-                f"{name} may not {_said(granted)} here, and in its mode {wanted!r} it does so without asking",
+                f"{name} may not {said(granted)} here, and in its mode {wanted!r} it does so without asking",
                 f"{hint}, or {_CHANGE}",
             )
         return wanted
@@ -145,15 +142,10 @@ def mode_for(
         return safe[0]
     if loose:
         raise AgentFailed(
-            f"the tool policy says that {name} may not {_said(loose)}, and there is no way to keep it from that",
+            f"the tool policy says that {name} may not {said(loose)}, and there is no way to keep it from that",
             f"let another agent play this role, or {_CHANGE}",
         )
     return None
-
-
-def reason(kinds: frozenset[str]) -> str:
-    """Why a mode was chosen."""
-    return f"it may not {_said(kinds)}"
 
 
 def _asking(choice: Choice) -> Iterator[str]:
@@ -172,7 +164,8 @@ def _keys(choice: Choice, value: str | None) -> list[str]:
     return ["".join(filter(str.isalnum, name.casefold())) for name in names]
 
 
-def _said(kinds: frozenset[str]) -> str:
+def said(kinds: frozenset[str]) -> str:
+    """What these kinds of calls do, in words."""
     return " or ".join(what for those, what in _WORDS if kinds & those)
 
 

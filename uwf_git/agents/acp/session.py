@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.agents.acp import restraint
-from uwf_git.agents.acp.conversation import Conversation, Unbearable, usage_of
-from uwf_git.agents.acp.frames import Frames, TooMuch, complaint, ending, reason, way
+from uwf_git.agents.acp.conversation import Conversation, usage_of
+from uwf_git.agents.acp.frames import Frames, complaint, ending, reason, way
 from uwf_git.agents.acp.permissions import forbidden
 from uwf_git.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.agents.acp.restraint import Choice, choice_of
@@ -99,7 +99,7 @@ class Session:
         self._paid: float | None = 0.0
         self._counted = Usage(0, 0, 0)
         self._agent = ""  # what it calls itself
-        self._forbidden = restraint.watched(forbidden(settings.policy))
+        self._forbidden = restraint.WATCHED & forbidden(settings.policy)
         self._remarks: list[str] = []
         self._closed = False
         self._connection: Connection | None = None
@@ -364,7 +364,7 @@ class Session:
         modes, settings = choice_of(opened, "mode"), self._settings
         mode = restraint.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
         if mode != settings.mode:
-            self._remarks.append(f"its mode is {mode}: {restraint.reason(self._forbidden)}")
+            self._remarks.append(f"its mode is {mode}: it may not {restraint.said(self._forbidden)}")
         for what, wanted in (("mode", mode), ("model", settings.model)):
             choice = modes if what == "mode" else choice_of(opened, what)
             if wanted is not None and choice is None:
@@ -439,12 +439,8 @@ class Session:
         await asyncio.gather(request, return_exceptions=True)
 
     def _notified(self, method: str, params: Mapping[str, Any]) -> None:
-        if method != "session/update" or (self.id and params.get("sessionId") != self.id):
-            return
-        try:
+        if method == "session/update" and (not self.id or params.get("sessionId") == self.id):
             self._conversation.update(_mapping(params.get("update")))
-        except Unbearable as error:
-            raise TooMuch(str(error)) from None
 
     async def _handle(self, method: str, params: Any, _is_notification: bool) -> Any:
         """Answers a request of the agent's. Raises RequestError."""

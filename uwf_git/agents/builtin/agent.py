@@ -67,17 +67,16 @@ class _Conversation(Conversation):
         ctx, options = self.ctx, self.ctx.options
         model = asked_model("uwf-builtin", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
-        with Chat(endpoint) as chat, surroundings(ctx) as around:
-            box = around.toolbox
+        with Chat(endpoint) as chat, surroundings(ctx) as (box, notes):
             ask = _asking(ctx, chat, options, box.offered())
             if self._loop is None:
                 self._session = secrets.token_hex(8)
-                self._loop = _begun(ctx, options, text, around.description)
+                self._loop = _begun(ctx, options, text, box.describe())
                 ctx.in_session(self._session)
                 ended = self._loop.run(ask, box.call)
             else:
                 ended = self._loop.correct(text, ask, box.call)
-            return _reply(ended, self._session, around.notes)
+            return _reply(ended, self._session, notes)
 
 
 def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:

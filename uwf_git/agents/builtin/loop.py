@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from uwf_git.agents.builtin.conversation import Message
     from uwf_git.agents.builtin.tools.tool import ToolResult
 
-TURNS = 30
 CORRECTION_TURNS = 3
 NOTICE = 3  # turns left when the model is told so
 REPEATS = 3  # of a call that fails, without one that succeeds between
@@ -56,15 +55,6 @@ class Ended(NamedTuple):
     hint: str = ""
 
 
-class _Stop(Exception):
-    """The run can't go on."""
-
-    def __init__(self, problem: str, hint: str = "") -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.hint = hint
-
-
 class Loop:
     """One model at one step. `turns` is how often it may be asked."""
 
@@ -73,7 +63,7 @@ class Loop:
         conversation: Conversation,
         missing: Missing,
         record: Callable[[TurnRecord], None],
-        turns: int = TURNS,
+        turns: int,
     ) -> None:
         self._conversation = conversation
         self._missing = missing
@@ -92,8 +82,6 @@ class Loop:
         text, problem, hint = "", "", ""
         try:
             text = self._until_answered(ask, call)
-        except _Stop as stop:
-            problem, hint = stop.problem, stop.hint
         except AgentFailed as error:
             if not self._turns:
                 raise
@@ -185,7 +173,7 @@ class Loop:
         if self._failed[key] >= REPEATS:
             error = value.get("error") if isinstance(value, dict) else None
             said = error.get("message") if isinstance(error, dict) else ""
-            raise _Stop(
+            raise AgentFailed(
                 f"the model repeated the same failing call {REPEATS} times: {one_line(call.name, 60)} "
                 f"{one_line(call.text[:_LOOKED_AT], 120)}: {one_line(str(said)[:_LOOKED_AT])}",
                 "the next step carries on from here; another model may do better",
@@ -207,7 +195,7 @@ class Loop:
         if not done.text.strip():
             why = f" (finish_reason {done.finish})" if done.finish else ""
             hint = "raise --max-tokens" if done.finish == "length" else "try again, or another model"
-            raise _Stop(f"model {done.model} gave an empty answer{why}", hint)
+            raise AgentFailed(f"model {done.model} gave an empty answer{why}", hint)
         if done.finish == "length":
             self._notes.append("the answer was cut off at the model's limit of tokens")
         return done.text

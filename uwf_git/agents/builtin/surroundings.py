@@ -11,7 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from uwf_git.agents.builtin.tools.command import COMMAND
 from uwf_git.agents.builtin.tools.fetch import FETCH
@@ -26,14 +26,14 @@ from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.config.policy import ToolPolicy, parse_policy, tighten
 
 if TYPE_CHECKING:
-    from uwf_git.agents.builtin.tools.mcp_client import McpServers
-    from uwf_git.agents.builtin.tools.tool import Toolbox
     from uwf_git.kit.context import Context
     from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import ThreadId
 
 PRIVATE = (".env", "config.yaml", "store.git")
 """What no tool may touch in the storage root where the root is the project itself."""
+
+_MOST_FILES = 1000  # that a workflow includes
 
 STANDARD: tuple[Tool, ...] = (*FILES, *PATCH, *SEARCH, *COMMAND, *FETCH)
 
@@ -48,10 +48,9 @@ def standard_tools(
     store: Path | None = None,
     deadline: float | None = None,
     environ: Mapping[str, str] | None = None,
-    further: Iterable[Tool] = (),
     clean: Callable[[str], str] = str,
 ) -> Toolbox:
-    """A toolbox of the standard tools and of `further` ones, for one step in one folder; the caller closes it.
+    """A toolbox of the standard tools, for one step in one folder; the caller closes it.
     `hidden` are folders and files in the project that no tool may touch. Neither may a tool touch `root` and `store`,
     uwf's own; where one of these is in the project and isn't the project's own repository, no command runs.
     `deadline` is on time.monotonic()'s clock; `clean` takes secrets out of a text before it is cut."""
@@ -66,7 +65,7 @@ def standard_tools(
         outputs.close()
         raise
     context = ToolContext(workspace, policy, outputs, deadline, given, seen, own[0] if own else None)
-    return Toolbox((*STANDARD, *further), context)
+    return Toolbox(STANDARD, context)
 
 
 def _own(project: Path, root: Path | None, store: Path | None) -> tuple[Path, ...]:
@@ -89,23 +88,6 @@ def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterabl
             yield path
 
 
-_MOST_FILES = 1000
-
-
-class Surroundings(NamedTuple):
-    """The tools of a step, which close with the block that made them. `description` is what the model is told of them;
-    `servers` are the MCP servers that some of them come from."""
-
-    toolbox: Toolbox
-    description: str
-    servers: McpServers | None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the step's notes should say of the tools, such as one that was not offered."""
-        return tuple(self.servers.notes) if self.servers is not None else ()
-
-
 def effective_policy(ctx: Context) -> ToolPolicy:
     """The policy for this agent at this step."""
     configured = ctx.config.agents.get(ctx.alias)
@@ -114,9 +96,9 @@ def effective_policy(ctx: Context) -> ToolPolicy:
 
 
 @contextlib.contextmanager
-def surroundings(ctx: Context) -> Iterator[Surroundings]:
-    """The tools of a step. Raises AgentFailed where an MCP server that the policy permits can't be
-    started."""
+def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
+    """The tools of a step, and what its notes should say of them, such as that one was not offered. Raises
+    AgentFailed where an MCP server that the policy permits can't be started."""
     from tempfile import TemporaryDirectory
 
     policy = effective_policy(ctx)
@@ -136,14 +118,15 @@ def surroundings(ctx: Context) -> Iterator[Surroundings]:
             clean=lambda text: ctx.instance.redactor.text(text)[0],
         )
         stack.enter_context(toolbox)
-        servers = None
+        notes: Sequence[str] = ()
         if ctx.config.mcp_servers:
             from uwf_git.agents.builtin.tools.mcp_client import McpServers
 
             configured = ctx.config.mcp_servers.values()
             servers = stack.enter_context(McpServers(configured, policy, environ, ctx.cwd, ctx.deadline))
             toolbox.add(servers.tools())
-        yield Surroundings(toolbox, toolbox.describe(), servers)
+            notes = servers.notes
+        yield toolbox, notes
 
 
 def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:

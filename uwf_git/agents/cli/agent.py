@@ -43,11 +43,15 @@ class Options(NamedTuple):
 def agent_called(command: str) -> Agent:
     """The agent of the shipped row with that command's name; for any other name `uwf-cli`, the agent of users' rows."""
     row = shipped_row(command.removeprefix("uwf-"))
-    return agent_of(row) if row is not None else _of_any_row()
-
-
-def agent_of(row: Row) -> Agent:
-    """An agent that is played by the program of this row."""
+    if row is None:
+        return Agent(
+            ANY,
+            lambda ctx: _Conversation(ctx, _name_of(ctx.options), _row(ctx)),
+            _parse_name,
+            f"{ANY} NAME [ARG…]",
+            _name_of,
+            __doc__,
+        )
     name = f"uwf-{row.name}"
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
     return Agent(
@@ -56,17 +60,6 @@ def agent_of(row: Row) -> Agent:
         lambda args: Options("", tuple(args)),
         usage,
         about=__doc__,
-    )
-
-
-def _of_any_row() -> Agent:
-    return Agent(
-        ANY,
-        lambda ctx: _Conversation(ctx, _name_of(ctx.options), _row(ctx)),
-        _parse_name,
-        f"{ANY} NAME [ARG…]",
-        _name_of,
-        __doc__,
     )
 
 
@@ -112,9 +105,8 @@ class _Conversation(Conversation):
         self._name = name
         self._row = row
         self._session = ""
-        self._answer: str | None = (
-            None  # the last one in the session, should that be lost before a correction
-        )
+        # The last one in the session, should that be lost before a correction.
+        self._answer: str | None = None
         self._totals: dict[str, tuple[Tokens, float]] = {}
         extra = extra_for(row, effective_policy(ctx), ctx.options.args)
         self._args = extra.args

@@ -256,10 +256,10 @@ class _Turns:
             known = True
             if place.text is not None:
                 self._say(place, part, group)
+            elif (at := self._find(_first(part, place.call))) is not None:
+                self._close(at, place, part)
             elif place.tool is not None:
                 self._call(place, part, group)
-            else:
-                self._result(place, part)
         return known
 
     def end(self) -> tuple[TurnRecord, ...]:
@@ -288,10 +288,6 @@ class _Turns:
 
     def _call(self, place: TurnAt, part: Any, group: Any) -> None:
         call = _first(part, place.call)
-        known = self._find(call)
-        if known is not None:  # said once more, with its result this time
-            self._close(known, place, part)
-            return
         self._close_speech()
         if (group is not None and group != self._group) or not self._done:
             self._add(TurnRecord("assistant", ""))  # it called without a word
@@ -310,26 +306,19 @@ class _Turns:
         if place.result is not None:
             self._close(len(self._calls) - 1, place, part)
 
-    def _result(self, place: TurnAt, part: Any) -> None:
-        known = self._find(_first(part, place.call))
-        if known is not None:
-            self._close(known, place, part)
-
     def _find(self, call: Any) -> int | None:
+        """The open call of that id."""
         if call is None:
             return None
         return next((at for at in sorted(self._open) if self._calls[at].call == _text(call)), None)
 
     def _close(self, at: int, place: TurnAt, part: Any) -> None:
+        """Adds its result to a call, and hands on the calls that are whole and have none open before them."""
         result = _small(_first(part, place.result))
         failed = bool(place.failed) and holds(part, place.failed)
         text = cut(result if isinstance(result, str) else _joined(result), _LONGEST)
         self._calls[at] = self._calls[at]._replace(text=text, result=result, failed=failed)
         self._open.discard(at)
-        self._flush()
-
-    def _flush(self) -> None:
-        """Hands on the calls that are whole and have none open before them."""
         while self._calls and 0 not in self._open:
             self._add(self._calls.pop(0))
             self._open = {at - 1 for at in self._open}

@@ -40,13 +40,6 @@ class Extra(NamedTuple):
     env: Mapping[str, str]
 
 
-class Failure(NamedTuple):
-    """What goes wrong, and what to do about it, a line each."""
-
-    message: str
-    hint: str
-
-
 class OtherSession(Exception):
     """The program has opened another session than the one it was to go on in."""
 
@@ -101,18 +94,16 @@ def extra_for(row: Row, policy: ToolPolicy, args: Sequence[str]) -> Extra:
     return Extra((*words, *args), env)
 
 
-def arguments(words: Iterable[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:
+def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """The arguments of a call: placeholders filled in, each once, and `extra` where {args} stands or else
     at the end."""
     made: list[str] = []
-    placed = False
-    for word in words:
+    for word in words if "{args}" in words else [*words, "{args}"]:
         if word == "{args}":
             made += extra
-            placed = True
         else:
             made.append(_WORD.sub(lambda match: values.get(match[1], ""), word))
-    return made if placed else [*made, *extra]
+    return made
 
 
 def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -251,12 +242,12 @@ class Run:
         silent = not said.errors and not said.complaints and not said.turns and not self._is_login()
         return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
 
-    def failure(self, env: Mapping[str, str]) -> Failure | None:
+    def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
         """What is wrong with the run; None where it brought an answer. May run the program to ask for its version."""
         finished, said, program = self._finished, self.said, self._row.program
         assert finished is not None
         if finished.timed_out:
-            return Failure(f"{program} ran out of time", "raise agents.<name>.timeout in config.yaml")
+            return AgentFailed(f"{program} ran out of time", "raise agents.<name>.timeout in config.yaml")
         if finished.returncode == 0 and not said.errors:
             return self._unanswered(env)
         how = f"exited with {finished.returncode}"
@@ -264,42 +255,46 @@ class Run:
             how = f"was ended by signal {-finished.returncode}"
         if self._is_login():
             hint = self._row.sign_in or f"log in with {program} first"
-            return Failure(f"{program} is not logged in, or its key is refused: {self._words()}", hint)
+            return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", hint)
         words = self._words()
         message = f"{program} {how}: {words}" if words else f"{program} {how} and said nothing"
         if said.errors:
             message = f"{program} failed: {words}"
         elif (old := self._too_old(env)) is not None:
             return old
-        return Failure(message, "what it said before is kept: uwf thread attempts ID")
+        return AgentFailed(message, "what it said before is kept: uwf thread attempts ID")
 
-    def _unanswered(self, env: Mapping[str, str]) -> Failure | None:
+    def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
         """What is wrong with a run that reports no error, if anything is."""
         row, said = self._row, self.said
         if said.turns or (said.text or "").strip():
             return None
         if said.text is not None:
-            return Failure(f"{row.program} gave an empty answer", "try again, or with another model")
+            return AgentFailed(f"{row.program} gave an empty answer", "try again, or with another model")
         if not said.came:
-            return Failure(f"{row.program} exited with 0 and printed nothing", f"see: {row.program} --help")
+            return AgentFailed(
+                f"{row.program} exited with 0 and printed nothing", f"see: {row.program} --help"
+            )
         if (old := self._too_old(env)) is not None:
             return old
         field = "text" if row.text else "turns"
         misfit = f"nothing it looks for is there, output: {row.output}" if not said.known else f"no {field}"
-        return Failure(
+        return AgentFailed(
             f"{row.program} printed what the row {row.name!r} does not fit ({misfit}): {said.came}",
             "the program has changed, or was told to print something else; "
             f"a row of your own goes under agentClis.{row.name} in config.yaml",
         )
 
-    def _too_old(self, env: Mapping[str, str]) -> Failure | None:
+    def _too_old(self, env: Mapping[str, str]) -> AgentFailed | None:
         row = self._row
         version = installed_version(row, env) if row.least else None
         if version is None or not older(version, row.least):
             return None
         hint = f"bring it up to date: {row.install}" if row.install else "bring it up to date"
         words = self._words() or "it printed nothing"
-        return Failure(f"{row.program} {version} is too old, at least {row.least} is needed: {words}", hint)
+        return AgentFailed(
+            f"{row.program} {version} is too old, at least {row.least} is needed: {words}", hint
+        )
 
     def _is_login(self) -> bool:
         said = self.said

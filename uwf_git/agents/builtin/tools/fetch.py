@@ -25,8 +25,6 @@ from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
 from uwf_git.timelimit import TimeExceeded, time_limit
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 SECONDS = 30.0
@@ -97,11 +95,13 @@ def _ask(url: str, context: ToolContext, deadline: float) -> _Answer | str:
         "Accept": "text/html,text/*,application/json;q=0.9,*/*;q=0.5",
         "Accept-Encoding": "identity",
     }
+    # Loading the certificates takes a while.
+    trusted = httpx.create_ssl_context() if parsed.scheme == "https" else False
     timeout = httpx.Timeout(max(deadline - time.monotonic(), 0.01), connect=_CONNECT)
     try:
         with (
             # Without the environment's proxies: behind a proxy, the address that was checked isn't the one asked.
-            httpx.Client(trust_env=False, verify=_trust(parsed), timeout=timeout) as client,
+            httpx.Client(trust_env=False, verify=trusted, timeout=timeout) as client,
             client.stream("GET", pinned, headers=headers, extensions={"sni_hostname": host}) as response,
         ):
             target = response.headers.get("location")
@@ -113,13 +113,6 @@ def _ask(url: str, context: ToolContext, deadline: float) -> _Answer | str:
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, ValueError) as error:
         reason = shown(str(error)) or type(error).__name__
         raise ToolFailure("network", f"{shown(host)}: {reason}") from None
-
-
-def _trust(url: httpx.URL) -> ssl.SSLContext | bool:
-    """The certificates to trust. Loading them takes a while, so it is done for https alone."""
-    import httpx
-
-    return httpx.create_ssl_context() if url.scheme == "https" else False
 
 
 def _parsed(url: str) -> httpx.URL:

@@ -227,7 +227,10 @@ class _Connection:
             raise
         except Exception as error:
             problem = f"{'cannot be reached' if self.server.url else 'does not start'}: {_leaf(error)}"
-        raise AgentFailed(f'MCP server "{self.server.name}" {self._trouble() or problem}', self._hint())
+        raise AgentFailed(
+            f'MCP server "{self.server.name}" {self._trouble() or problem}',
+            f"see mcpServers.{self.server.name} in config.yaml, and try it by hand",
+        )
 
     def call(self, tool: str, arguments: Mapping[str, Any], context: ToolContext) -> dict[str, Any]:
         """What a tool answers. Raises ToolFailure."""
@@ -235,7 +238,8 @@ class _Connection:
         seconds = context.seconds(self.server.timeout or CALL_SECONDS)
         if self._client is None or self._portal is None:
             raise ToolFailure("failed", f"{who} {self._trouble() or self._lost or 'is gone'}")
-        future = self._portal.start_task_soon(self._call, tool, dict(arguments), seconds)
+        call = partial(self._client.call_tool, tool, dict(arguments), read_timeout_seconds=seconds)
+        future = self._portal.start_task_soon(call)
         try:
             result = future.result(timeout=seconds + PROBE_SECONDS)
         except TimeoutError:
@@ -308,10 +312,6 @@ class _Connection:
                 break
         return found
 
-    async def _call(self, tool: str, arguments: dict[str, Any], seconds: float) -> mcp_types.CallToolResult:
-        assert self._client is not None
-        return await self._client.call_tool(tool, arguments, read_timeout_seconds=seconds)
-
     def _failure(self, who: str, error: Exception, seconds: float) -> ToolFailure:
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED, REQUEST_TIMEOUT
@@ -339,9 +339,6 @@ class _Connection:
         if process.noise:
             return f"printed what is no message: {shown(process.noise)}"
         return ""
-
-    def _hint(self) -> str:
-        return f"see mcpServers.{self.server.name} in config.yaml, and try it by hand"
 
 
 def could_permit(policy: ToolPolicy, prefix: str) -> bool:

@@ -19,7 +19,7 @@ from mcp.types import Tool, jsonrpc_message_adapter
 from uwf_git.processes import Descendants, LineTooLong, Pipes, lines, spawn
 
 if TYPE_CHECKING:
-    from mcp.client import Transport
+    pass
 
 LONGEST_LINE = 16 << 20
 KEPT = 4000
@@ -55,10 +55,6 @@ class ServerProcess:
         """The end of what it said there."""
         return self._pipes.stderr if self._pipes else ""
 
-    def transport(self) -> Transport:
-        """The connection, which starts the process and ends it. Raises OSError, ValueError."""
-        return self._connected()
-
     async def settle(self) -> None:
         """Waits a moment for what a process that has closed the connection still has to say, and its end."""
         if self._pipes is not None:
@@ -70,7 +66,8 @@ class ServerProcess:
             self._descendants.kill(self._process)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Any]:
+    async def transport(self) -> AsyncIterator[Any]:
+        """The connection, which starts the process and ends it. Raises OSError, ValueError."""
         process = self._process = spawn(self.argv, env=self._descendants.env, cwd=self._cwd)
         pipes = self._pipes = Pipes(process)
         into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

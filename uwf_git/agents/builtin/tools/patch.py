@@ -21,7 +21,7 @@ lines of context are. They are looked for exactly, then without the white space 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.agents.builtin.tools.files import EDITED, text_of
@@ -94,6 +94,22 @@ class _Reader:
         self.at += 1
         return self.lines[self.at - 1]
 
+    def take_hunk(self, ends: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+        """The old and the new lines of a hunk, up to the line that `ends` it."""
+        old: list[str] = []
+        new: list[str] = []
+        while (line := self.peek()) is not None and not ends(line):
+            self.take()
+            if line.startswith("\\"):
+                continue  # \ No newline at end of file
+            if line.startswith(("-", " ")) or not line:
+                old.append(line[1:])
+            if line.startswith(("+", " ")) or not line:
+                new.append(line[1:])
+            elif not line.startswith("-"):
+                raise _bad(f"line {self.at} begins with neither a blank, - nor +: {shown(line, 80)}")
+        return old, new
+
 
 class _Envelope(_Reader):
     """The form between *** Begin Patch and *** End Patch."""
@@ -147,23 +163,15 @@ class _Envelope(_Reader):
                 after = "" if _HUNK.fullmatch(line) else line[2:].strip()
                 self.take()
                 continue
-            old, new, at_end = self._lines()
-            hunks.append(Hunk(after, 0, old, new, at_end))
+            old, new = self.take_hunk(lambda line: line.startswith(("@@", "*** ")))
+            at_end = (self.peek() or "").strip() == "*** End of File"
+            if at_end:
+                self.take()
+            else:
+                _trim(old, new)
+            hunks.append(Hunk(after, 0, tuple(old), tuple(new), at_end))
             after = ""
         return tuple(hunks)
-
-    def _lines(self) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
-        old: list[str] = []
-        new: list[str] = []
-        while (line := self.peek()) is not None and not line.startswith("@@"):
-            if line.startswith("*** "):
-                if line.strip() == "*** End of File":
-                    self.take()
-                    return tuple(old), tuple(new), True
-                break
-            _sort(self.take(), self.at, old, new)
-        _trim(old, new)
-        return tuple(old), tuple(new), False
 
 
 class _Unified(_Reader):
@@ -190,7 +198,11 @@ class _Unified(_Reader):
         hunks: list[Hunk] = []
         while (line := self.peek()) is not None and (found := _HUNK.fullmatch(line)):
             self.take()
-            hunks.append(self._hunk(int(found[1])))
+            old_lines, new_lines = self.take_hunk(
+                lambda line: line.startswith(("@@", "diff ")) or self._begins_file()
+            )
+            _trim(old_lines, new_lines)
+            hunks.append(Hunk("", int(found[1]), tuple(old_lines), tuple(new_lines)))
         if not hunks:
             raise _bad(f"{shown(new)} has no change: a line such as @@ -1,3 +1,4 @@ is missing")
         if old == _NOTHING:
@@ -202,28 +214,6 @@ class _Unified(_Reader):
     def _name(self, text: str, prefix: str) -> str:
         name = text.split("\t")[0].strip()
         return name if name == _NOTHING else name.removeprefix(prefix)
-
-    def _hunk(self, begin: int) -> Hunk:
-        old: list[str] = []
-        new: list[str] = []
-        while (line := self.peek()) is not None:
-            if line.startswith(("@@", "diff ")) or self._begins_file():
-                break
-            _sort(self.take(), self.at, old, new)
-        _trim(old, new)
-        return Hunk("", begin, tuple(old), tuple(new))
-
-
-def _sort(line: str, number: int, old: list[str], new: list[str]) -> None:
-    """Adds a line of a hunk to the old lines, the new ones, or both."""
-    if line.startswith("\\"):
-        return  # \ No newline at end of file
-    if line.startswith(("-", " ")) or not line:
-        old.append(line[1:])
-    if line.startswith(("+", " ")) or not line:
-        new.append(line[1:])
-    elif not line.startswith("-"):
-        raise _bad(f"line {number} begins with neither a blank, - nor +: {shown(line, 80)}")
 
 
 def _trim(old: list[str], new: list[str]) -> None:

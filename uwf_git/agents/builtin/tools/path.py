@@ -174,7 +174,7 @@ class _Steps:
                 self._up()
                 continue
             self._check_name(name)
-            found = self._look(name)
+            found = self._spot(name).status()
             if found is not None and stat.S_ISLNK(found.st_mode) and (pending or self._rules.follow):
                 pending += self._target(name)
             elif not pending:
@@ -187,12 +187,6 @@ class _Steps:
 
     def _spot(self, name: str) -> Spot:
         return Spot(self._mount, self._open[-1], name, (*self._names, name) if name else tuple(self._names))
-
-    def _look(self, name: str) -> os.stat_result | None:
-        try:
-            return os.stat(name, dir_fd=self._open[-1], follow_symlinks=False)
-        except FileNotFoundError:
-            return None
 
     def _up(self) -> None:
         if len(self._open) == 1:

@@ -48,13 +48,6 @@ class Found(NamedTuple):
         return shown("/".join(("@project", *self.parts)))
 
 
-class Repositories(NamedTuple):
-    """The repositories of a folder. `closed` are folders that could not be listed."""
-
-    found: tuple[Found, ...]
-    closed: frozenset[Identity]
-
-
 class Before:
     """The repositories that are there before a command. They are held open for the block, so that none of their
     inode numbers is used again meanwhile."""
@@ -68,7 +61,9 @@ class Before:
     def __enter__(self) -> Before:
         """Raises ToolFailure, `too_large`, where there is too much to search."""
         with self._stack:
-            self.found, self._closed = find(self.project)
+            look = _Look(None, frozenset(), opens=False)
+            self.found = tuple(_walk(self.project, look))
+            self._closed = frozenset(look.closed)
             if len(self.found) > REPOSITORIES:
                 raise ToolFailure("too_large", f"there are over {REPOSITORIES} repositories in @project")
             for each in self.found:
@@ -96,13 +91,6 @@ class Before:
         for each in reversed(fresh):
             said += _take(self.project, each)
         return said
-
-
-def find(project: Path) -> Repositories:
-    """The repositories below a folder, itself included, without those inside a `.git`. Raises ToolFailure,
-    `too_large`."""
-    look = _Look(None, frozenset(), opens=False)
-    return Repositories(tuple(_walk(project, look)), frozenset(look.closed))
 
 
 class _Look:

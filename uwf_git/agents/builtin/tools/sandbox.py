@@ -64,6 +64,7 @@ _ETC = (
     "pki/tls/certs",
     "profile",
     "protocols",
+    "resolv.conf",
     "rpc",
     "services",
     "shells",
@@ -332,8 +333,6 @@ def _system_binds() -> list[str]:
         if path.exists():
             # A link into /run or /usr is replaced by what it leads to.
             argv += ["--ro-bind", str(path.resolve()), str(path)]
-    if Path("/etc/resolv.conf").exists():
-        argv += ["--ro-bind", str(Path("/etc/resolv.conf").resolve()), "/etc/resolv.conf"]
     return argv
 
 

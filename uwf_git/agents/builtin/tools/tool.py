@@ -79,7 +79,8 @@ class ToolResult(NamedTuple):
 
 
 class Toolbox:
-    """Tools under one policy. A context manager: leaving it closes the toolbox."""
+    """Tools under one policy. A context manager: leaving it removes the files that hold the rest of
+    long results."""
 
     def __init__(self, tools: Iterable[Tool], context: ToolContext) -> None:
         self.context = context
@@ -91,10 +92,6 @@ class Toolbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Removes the files that hold the rest of long results."""
         self.context.outputs.close()
 
     def add(self, tools: Iterable[Tool]) -> None:
