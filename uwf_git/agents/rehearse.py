@@ -240,10 +240,9 @@ def _play(ctx: Context, path: Path) -> Reply:
     _sleep(entry, ctx.deadline)
     if entry.exit is not None:
         raise _Exit(entry.exit, path)
-    if entry.garbage is not None:
-        return Reply(entry.garbage, session="rehearsal")
-    if entry.answer is not None:
-        return Reply(entry.answer, session="rehearsal")
+    verbatim = entry.garbage if entry.answer is None else entry.answer
+    if verbatim is not None:
+        return Reply(verbatim, session="rehearsal")
     if entry.output is None:
         return _said(ctx, choose_output(ctx.history, ctx.role, ctx.schema))
     return _said(ctx, entry.output)

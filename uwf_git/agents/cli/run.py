@@ -236,10 +236,10 @@ class Run:
         if finished is None or finished.timed_out or finished.returncode == 0:
             return None
         words = self._words()
-        if row.lost and re.search(row.lost, "\n".join((*said.errors, *said.complaints, self._stderr))):
+        if self._says(row.lost):
             return f"{name} could not be resumed: {words}"
         # Nobody said why, and nothing has happened yet.
-        silent = not said.errors and not said.complaints and not said.turns and not self._is_login()
+        silent = not said.errors and not said.complaints and not said.turns and not self._says(row.login)
         return f"{name} could not be resumed: {words}" if silent and finished.returncode > 0 else None
 
     def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
@@ -253,7 +253,7 @@ class Run:
         how = f"exited with {finished.returncode}"
         if finished.returncode < 0:
             how = f"was ended by signal {-finished.returncode}"
-        if self._is_login():
+        if self._says(self._row.login):
             hint = self._row.sign_in or f"log in with {program} first"
             return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", hint)
         words = self._words()
@@ -296,10 +296,10 @@ class Run:
             f"{row.program} {version} is too old, at least {row.least} is needed: {words}", hint
         )
 
-    def _is_login(self) -> bool:
-        said = self.said
-        text = "\n".join((*said.errors, *said.complaints, self._stderr))
-        return bool(self._row.login and re.search(self._row.login, text))
+    def _says(self, pattern: str) -> bool:
+        """Whether what the program complains of matches a pattern of its row; nothing matches an empty one."""
+        text = "\n".join((*self.said.errors, *self.said.complaints, self._stderr))
+        return bool(pattern and re.search(pattern, text))
 
     def _words(self) -> str:
         """What the program itself says is wrong, in one line."""
