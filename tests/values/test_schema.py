@@ -12,7 +12,7 @@ from uwf_git.errors import Invalid
 from uwf_git.values import kinds
 from uwf_git.values.kinds import parse_start, parse_step
 from uwf_git.values.schema import Schema, check_schema
-from uwf_git.values.types import BUILTIN, START_SCHEMA, STEP_SCHEMA
+from uwf_git.values.types import BUILTIN, STARTNODE, STEPNODE
 
 A, B, C = "0000000000001", "0000000000002", "0000000000003"
 REF = {"type": "string", "format": "cas_ref"}
@@ -138,12 +138,12 @@ _whole = st.fixed_dictionaries(
 
 @given(_payloads | _whole)
 def test_parsing_a_step_agrees_with_its_schema(payload: Any) -> None:
-    assert _parses(parse_step, payload) == Schema(STEP_SCHEMA).is_valid(payload)
+    assert _parses(parse_step, payload) == Schema(BUILTIN[STEPNODE]).is_valid(payload)
 
 
 @given(_payloads | st.fixed_dictionaries({"workflow": _hashlike, "prompt": _hashlike}))
 def test_parsing_a_start_agrees_with_its_schema(payload: Any) -> None:
-    assert _parses(parse_start, payload) == Schema(START_SCHEMA).is_valid(payload)
+    assert _parses(parse_start, payload) == Schema(BUILTIN[STARTNODE]).is_valid(payload)
 
 
 def _parses(parse: Any, payload: Any) -> bool:
@@ -156,4 +156,4 @@ def _parses(parse: Any, payload: Any) -> bool:
 
 def test_a_step_with_every_reference_names_them_all() -> None:
     step = kinds.Step(A, B, "r", C, A, "x")  # type: ignore[arg-type]
-    assert Schema(STEP_SCHEMA).references(step.payload()) == [A, B, C]
+    assert Schema(BUILTIN[STEPNODE]).references(step.payload()) == [A, B, C]

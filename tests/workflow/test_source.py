@@ -17,7 +17,7 @@ from uwf_git.values.ids import name_problem
 from uwf_git.values.kinds import Transition, status_of
 from uwf_git.values.node import hash_of
 from uwf_git.values.schema import Schema
-from uwf_git.values.types import META, WORKFLOW, WORKFLOW_SCHEMA
+from uwf_git.values.types import BUILTIN, META, WORKFLOW
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import parse_source, read_source
 
@@ -42,7 +42,7 @@ def compiled(text: str, files: dict[str, str] | None = None) -> Compiled:
 
 def test_a_compiled_workflow_obeys_the_schema_of_its_type_and_hashes_to_its_hash() -> None:
     made = compiled(MINIMAL)
-    assert Schema(WORKFLOW_SCHEMA).problems(made.payload) == []
+    assert Schema(BUILTIN[WORKFLOW]).problems(made.payload) == []
     assert made.hash == hash_of(WORKFLOW, made.payload)
     role = made.workflow.roles["worker"]
     assert made.schemas == {role.schema: {
@@ -92,7 +92,7 @@ graph:
     assert made.workflow.graph["two"] == (
         Transition("one", None, "ok", "Again.", "/tmp"), Transition("two", None, "bad"), Transition("$END"),
     )  # fmt: skip
-    assert Schema(WORKFLOW_SCHEMA).problems(made.payload) == []
+    assert Schema(BUILTIN[WORKFLOW]).problems(made.payload) == []
 
 
 def test_layout_comments_anchors_and_x_keys_dont_change_the_hash() -> None:

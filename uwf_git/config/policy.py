@@ -84,13 +84,11 @@ class ToolPolicy(NamedTuple):
         if RUN in names:
             lines.append(self._commands(confined))
         if FETCH in names:
-            hosts = sorted({host for globs in self.allow_hosts for host in globs if self._everywhere(host)})
+            named = {host for globs in self.allow_hosts for host in globs}
+            hosts = sorted(host for host in named if _in_all(host, self.allow_hosts))
             where = "public hosts" if not self.allow_hosts else ", ".join(hosts[:20]) or "no host at all"
             lines.append(f"{FETCH} reaches {where}.")
         return "\n".join(lines)
-
-    def _everywhere(self, host: str) -> bool:
-        return all(_matches(host, globs) for globs in self.allow_hosts)
 
     def _commands(self, confined: bool | None) -> str:
         if confined is False:

@@ -55,8 +55,9 @@ if TYPE_CHECKING:
 
 def load_config(root: Path) -> Config:
     """The configuration of a storage root. Raises Invalid with file, line and the nearest valid key."""
-    config, problems = parse_config(read_document(root), root / FILE)
-    if problems:
+    reader = _Reader(read_document(root))
+    config = reader.config(root / FILE)
+    if problems := sorted(reader.problems):
         first = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         where = f"{one_line(str(root / FILE))}:{first.line}:{first.column}"
@@ -79,13 +80,6 @@ def read_document(root: Path) -> Document:
         return yaml12.read(path)
     except NotFound:
         return yaml12.load("", str(path))
-
-
-def parse_config(document: Document, path: Path) -> tuple[Config, list[ConfigProblem]]:
-    """The configuration in a document, and what is wrong with it, by line."""
-    reader = _Reader(document)
-    config = reader.config(path)
-    return config, sorted(reader.problems)
 
 
 def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.kit.coerce import Plain
 from uwf_git.values.documents import MAX_BYTES, InvalidYaml, ValuePath
+from uwf_git.values.node import unique_keys
 from uwf_git.values.yaml12 import load
 
 _MOST_PLACES = 50
@@ -206,18 +207,11 @@ def _json(source: str, _line: int) -> dict[str, Any] | None:
         return None
     try:
         value = json.loads(
-            source, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=_unique
+            source, parse_int=Plain, parse_float=Plain, parse_constant=Plain, object_pairs_hook=unique_keys
         )
     except (ValueError, RecursionError, Invalid):
         return None
     return value if isinstance(value, dict) else None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) != len(pairs):
-        raise Invalid("an object has the same key twice")
-    return value
 
 
 def _yaml(source: str, line: int) -> dict[str, Any] | None:

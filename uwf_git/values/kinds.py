@@ -236,20 +236,16 @@ def _parse_role(name: str, role: Any) -> Role:
 
 def _parse_edges(edges: Any) -> tuple[Transition, ...]:
     if isinstance(edges, list):
-        return tuple(
-            Transition(edge["role"], edge["condition"], None, edge.get("prompt"), edge.get("location"))
-            for edge in edges
-        )
+        return tuple(_parse_edge(edge, edge["condition"], None) for edge in edges)
     # The default comes last whatever its place: a status that is named always wins.
-    named = [
-        Transition(edge["role"], None, status, edge.get("prompt"), edge.get("location"))
-        for status, edge in edges.items()
-        if status != DEFAULT_STATUS
-    ]
+    named = [_parse_edge(edge, None, status) for status, edge in edges.items() if status != DEFAULT_STATUS]
     if DEFAULT_STATUS in edges:
-        edge = edges[DEFAULT_STATUS]
-        named.append(Transition(edge["role"], None, None, edge.get("prompt"), edge.get("location")))
+        named.append(_parse_edge(edges[DEFAULT_STATUS], None, None))
     return tuple(named)
+
+
+def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transition:
+    return Transition(edge["role"], condition, status, edge.get("prompt"), edge.get("location"))
 
 
 def parse_start(payload: Any) -> Start:

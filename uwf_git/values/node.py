@@ -88,11 +88,12 @@ def _not_json(name: str) -> Any:
     raise Invalid(f"{name} is not JSON")
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object from its pairs, as an `object_pairs_hook`. Raises Invalid for a key that stands twice."""
     value = dict(pairs)
     if len(value) != len(pairs):
         raise Invalid("an object has the same key twice")
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unique_keys)

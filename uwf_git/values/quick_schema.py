@@ -16,6 +16,7 @@ from uwf_git.values.schema import REFERENCE_FORMATS
 Check = Callable[[Any], bool]
 
 _IGNORED = {"title", "description", "default", "examples", "$comment", "$schema"}
+_OF_OBJECTS = {"properties", "required", "additionalProperties"}
 _TYPES: dict[str, Check] = {
     "object": lambda value: type(value) is dict,
     "array": lambda value: type(value) is list,
@@ -46,10 +47,9 @@ def _check(schema: Any, depth: int) -> Check:
         raise _NotPlainError
     checks = [_KEYWORDS[key](argument, depth) for key, argument in schema.items() if key in _KEYWORDS]
     rest = schema.keys() - _KEYWORDS.keys() - _IGNORED
-    if rest & {"properties", "required", "additionalProperties"}:
+    if rest & _OF_OBJECTS:
         checks.append(_object(schema, depth))
-        rest -= {"properties", "required", "additionalProperties"}
-    if rest:
+    if rest - _OF_OBJECTS:
         raise _NotPlainError
     if len(checks) == 1:
         return checks[0]
@@ -69,10 +69,6 @@ def _texts(values: Any, _depth: int) -> Check:
         raise _NotPlainError
     allowed = frozenset(values)
     return lambda value: type(value) is str and value in allowed
-
-
-def _const(value: Any, depth: int) -> Check:
-    return _texts([value], depth)
 
 
 def _any_of(schemas: Any, depth: int) -> Check:
@@ -129,7 +125,7 @@ def _object(schema: dict[str, Any], depth: int) -> Check:
 _KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
     "type": _type,
     "enum": _texts,
-    "const": _const,
+    "const": lambda value, depth: _texts([value], depth),
     "anyOf": _any_of,
     "items": _items,
     "format": _format,

@@ -93,7 +93,7 @@ class Schema:
         """The hashes that the value refers to, in order of appearance, each once."""
         if not self.has_references:
             return []
-        return list(dict.fromkeys(_Walk(self).collect(self.payload, value, frozenset())))
+        return list(dict.fromkeys(self._collect(self.payload, value, frozenset())))
 
     def resolve(self, target: str) -> Any:
         """The subschema that a `$ref` leads to. Raises Invalid where the schema doesn't hold it."""
@@ -111,8 +111,75 @@ class Schema:
     def validator(self) -> Validator:
         """The jsonschema validator: formats limited to references, nothing fetched."""
         if self._validator is None:
-            self._validator = _new_validator(self.payload)
+            from jsonschema import Draft202012Validator, FormatChecker
+            from jsonschema_specifications import REGISTRY
+
+            formats = FormatChecker(formats=())
+            for name in REFERENCE_FORMATS:
+                formats.checks(name)(_may_be_reference)
+            # An explicit registry: the default one would fetch unknown $refs over the network.
+            self._validator = Draft202012Validator(self.payload, format_checker=formats, registry=REGISTRY)
         return self._validator
+
+    def _collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
+        """References at and below value. `seen` stops a $ref that leads back without descending."""
+        if not isinstance(schema, dict) or (id(schema), id(value)) in seen:
+            return
+        seen = seen | {(id(schema), id(value))}
+        if schema.get("format") in REFERENCE_FORMATS and is_hash(value):
+            yield Hash(value)
+        yield from self._in_place(schema, value, seen)
+        if isinstance(value, dict):
+            yield from self._object(schema, value)
+        elif isinstance(value, list):
+            yield from self._array(schema, value)
+
+    def _in_place(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
+        for keyword in ("$ref", "$dynamicRef"):
+            if isinstance(target := schema.get(keyword), str):
+                yield from self._collect(self.resolve(target), value, seen)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            for branch in schema.get(keyword, ()):
+                if keyword == "allOf" or self._fits(branch, value):
+                    yield from self._collect(branch, value, seen)
+        if "if" in schema:
+            fits = self._fits(schema["if"], value)
+            if fits:
+                yield from self._collect(schema["if"], value, seen)
+            yield from self._collect(schema.get("then" if fits else "else"), value, seen)
+        if isinstance(value, dict):
+            for name, branch in schema.get("dependentSchemas", {}).items():
+                if name in value:
+                    yield from self._collect(branch, value, seen)
+
+    def _object(self, schema: Any, value: dict[str, Any]) -> Iterator[Hash]:
+        others = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+        for key, item in value.items():
+            for branch in property_schemas(schema, key) or others:
+                yield from self._collect(branch, item, frozenset())
+
+    def _array(self, schema: Any, value: list[Any]) -> Iterator[Hash]:
+        prefix = schema.get("prefixItems", ())
+        for number, item in enumerate(value):
+            if number < len(prefix):
+                yield from self._collect(prefix[number], item, frozenset())
+                continue
+            for keyword in ("items", "unevaluatedItems"):
+                yield from self._collect(schema.get(keyword), item, frozenset())
+            if "contains" in schema and self._fits(schema["contains"], item):
+                yield from self._collect(schema["contains"], item, frozenset())
+
+    def _fits(self, branch: Any, value: Any) -> bool:
+        if isinstance(branch, bool):
+            return branch
+        if set(branch) <= {"type", "format", "title", "description"} and isinstance(branch.get("type"), str):
+            # The nullable reference, everywhere in practice: no need for the validator.
+            kind = branch["type"]
+            if kind == "null":
+                return value is None
+            if kind == "string":
+                return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
+        return bool(self.validator().evolve(schema=branch).is_valid(value))
 
 
 def check_schema(payload: Any) -> list[Problem]:
@@ -169,17 +236,6 @@ def value_at(root: Any, path: Sequence[str | int]) -> Any:
     return root
 
 
-def _new_validator(payload: Any) -> Validator:
-    from jsonschema import Draft202012Validator, FormatChecker
-    from jsonschema_specifications import REGISTRY
-
-    formats = FormatChecker(formats=())
-    for name in REFERENCE_FORMATS:
-        formats.checks(name)(_may_be_reference)
-    # An explicit registry: the default one would fetch unknown $refs over the network.
-    return Draft202012Validator(payload, format_checker=formats, registry=REGISTRY)
-
-
 def _leads_nowhere(target: str) -> Invalid:
     return Invalid(f"schema refers to {target!r}, which it does not hold", "use $defs")
 
@@ -212,70 +268,3 @@ def _pointer(path: Iterable[str | int]) -> str:
 
 def _shorten(message: str) -> str:
     return message if len(message) <= 300 else message[:200] + " … " + message[-90:]
-
-
-class _Walk:
-    """One walk of a value along a schema."""
-
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-
-    def collect(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
-        """References at and below value. `seen` stops a $ref that leads back without descending."""
-        if not isinstance(schema, dict) or (id(schema), id(value)) in seen:
-            return
-        seen = seen | {(id(schema), id(value))}
-        if schema.get("format") in REFERENCE_FORMATS and is_hash(value):
-            yield Hash(value)
-        yield from self._in_place(schema, value, seen)
-        if isinstance(value, dict):
-            yield from self._object(schema, value)
-        elif isinstance(value, list):
-            yield from self._array(schema, value)
-
-    def _in_place(self, schema: Any, value: Any, seen: frozenset[tuple[int, int]]) -> Iterator[Hash]:
-        for keyword in ("$ref", "$dynamicRef"):
-            if isinstance(target := schema.get(keyword), str):
-                yield from self.collect(self._schema.resolve(target), value, seen)
-        for keyword in ("allOf", "anyOf", "oneOf"):
-            for branch in schema.get(keyword, ()):
-                if keyword == "allOf" or self._fits(branch, value):
-                    yield from self.collect(branch, value, seen)
-        if "if" in schema:
-            fits = self._fits(schema["if"], value)
-            if fits:
-                yield from self.collect(schema["if"], value, seen)
-            yield from self.collect(schema.get("then" if fits else "else"), value, seen)
-        if isinstance(value, dict):
-            for name, branch in schema.get("dependentSchemas", {}).items():
-                if name in value:
-                    yield from self.collect(branch, value, seen)
-
-    def _object(self, schema: Any, value: dict[str, Any]) -> Iterator[Hash]:
-        others = [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
-        for key, item in value.items():
-            for branch in property_schemas(schema, key) or others:
-                yield from self.collect(branch, item, frozenset())
-
-    def _array(self, schema: Any, value: list[Any]) -> Iterator[Hash]:
-        prefix = schema.get("prefixItems", ())
-        for number, item in enumerate(value):
-            if number < len(prefix):
-                yield from self.collect(prefix[number], item, frozenset())
-                continue
-            for keyword in ("items", "unevaluatedItems"):
-                yield from self.collect(schema.get(keyword), item, frozenset())
-            if "contains" in schema and self._fits(schema["contains"], item):
-                yield from self.collect(schema["contains"], item, frozenset())
-
-    def _fits(self, branch: Any, value: Any) -> bool:
-        if isinstance(branch, bool):
-            return branch
-        if set(branch) <= {"type", "format", "title", "description"} and isinstance(branch.get("type"), str):
-            # The nullable reference, everywhere in practice: no need for the validator.
-            kind = branch["type"]
-            if kind == "null":
-                return value is None
-            if kind == "string":
-                return isinstance(value, str) and (branch.get("format") is None or is_hash(value))
-        return bool(self._schema.validator().evolve(schema=branch).is_valid(value))

@@ -24,18 +24,14 @@ _NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
 _TEXT = {"type": "string"}
 
 
-def _object(
-    title: str, required: list[str], properties: dict[str, Any], closed: bool = True
-) -> dict[str, Any]:
-    schema: dict[str, Any] = {
+def _object(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
+    return {
         "title": title,
         "type": "object",
         "properties": properties,
         "required": required,
+        "additionalProperties": False,
     }
-    if closed:
-        schema["additionalProperties"] = False
-    return schema
 
 
 META_SCHEMA: dict[str, Any] = {
@@ -45,7 +41,20 @@ META_SCHEMA: dict[str, Any] = {
     "description": "The type of every schema node, its own included.",
 }
 
-TEXT_SCHEMA: dict[str, Any] = {"title": "Text", "type": "string"}
+META = self_hash(META_SCHEMA)
+
+BUILTIN: dict[Hash, dict[str, Any]] = {META: META_SCHEMA}
+"""The built-in schemas by their hashes."""
+
+
+def _builtin(schema: dict[str, Any]) -> Hash:
+    """The hash of a schema, which becomes a built-in one."""
+    type_hash = hash_of(META, schema)
+    BUILTIN[type_hash] = schema
+    return type_hash
+
+
+TEXT = _builtin({"title": "Text", "type": "string"})
 
 _TARGET = _object("Target", ["role"], {"role": _TEXT, "prompt": _TEXT, "location": _TEXT})
 
@@ -132,23 +141,16 @@ def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any
     )
 
 
-WORKFLOW_SCHEMA = _workflow_schema("Workflow", {}, {})
-LIMITED_WORKFLOW_SCHEMA = _workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET})
+WORKFLOW = _builtin(_workflow_schema("Workflow", {}, {}))
+LIMITED_WORKFLOW = _builtin(_workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET}))
 
-START_SCHEMA: dict[str, Any] = _object(
-    "StartNode", ["workflow", "prompt"], {"workflow": _REF, "prompt": _TEXT}
-)
-LIMITED_START_SCHEMA: dict[str, Any] = _object(
-    "StartNode2",
-    ["workflow", "prompt", "budget"],
-    {"workflow": _REF, "prompt": _TEXT, "budget": _BUDGET},
-)
+_START = {"workflow": _REF, "prompt": _TEXT}
+STARTNODE = _builtin(_object("StartNode", list(_START), _START))
+_START_WITH_BUDGET = {**_START, "budget": _BUDGET}
+LIMITED_START = _builtin(_object("StartNode2", list(_START_WITH_BUDGET), _START_WITH_BUDGET))
 
-STEP_SCHEMA: dict[str, Any] = _object(
-    "StepNode",
-    ["start", "prev", "role", "output", "detail", "agent"],
-    {"start": _REF, "prev": _NULLABLE_REF, "role": _TEXT, "output": _REF, "detail": _REF, "agent": _TEXT},
-)
+_STEP = {"start": _REF, "prev": _NULLABLE_REF, "role": _TEXT, "output": _REF, "detail": _REF, "agent": _TEXT}
+STEPNODE = _builtin(_object("StepNode", list(_STEP), _STEP))
 
 _COUNT = {"type": "integer", "minimum": 0}
 _USAGE = {
@@ -167,16 +169,18 @@ _TURN = {
     "usage": _USAGE,
     "durationMs": _COUNT,
 }
-FIRST_TURN_SCHEMA: dict[str, Any] = _object("Turn", ["role", "text"], _TURN)
-TURN_SCHEMA: dict[str, Any] = _object(
-    "Turn2",
-    ["role", "text"],
-    {
-        **_TURN,
-        "model": _TEXT,
-        "call": {"type": "string", "description": "The id that the model gave a tool call."},
-        "failed": {"type": "boolean"},
-    },
+FIRST_TURN = _builtin(_object("Turn", ["role", "text"], _TURN))
+TURN = _builtin(
+    _object(
+        "Turn2",
+        ["role", "text"],
+        {
+            **_TURN,
+            "model": _TEXT,
+            "call": {"type": "string", "description": "The id that the model gave a tool call."},
+            "failed": {"type": "boolean"},
+        },
+    )
 )
 
 _DETAIL: dict[str, Any] = {
@@ -196,40 +200,46 @@ _DETAIL: dict[str, Any] = {
         "description": "frontmatter, correction, native, or model:<name> where a model extracted the output.",
     },
 }
-_DETAIL_NEEDS = list(_DETAIL)
-FIRST_DETAIL_SCHEMA: dict[str, Any] = _object("Detail", _DETAIL_NEEDS, {**_DETAIL, "redactions": _COUNT})
-DETAIL_SCHEMA: dict[str, Any] = _object(
-    "Detail2",
-    _DETAIL_NEEDS,
-    {
-        **_DETAIL,
-        "cost": {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."},
-        "notes": {**_TEXTS, "description": "What happened besides: a session that was gone, a tool denied."},
-        "budget": {**_BUDGET, "description": "Limits that a human raised before this step."},
-        "redactions": {
-            "type": "array",
-            "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
-            "description": "Where secrets were taken out, and how many.",
+FIRST_DETAIL = _builtin(_object("Detail", list(_DETAIL), {**_DETAIL, "redactions": _COUNT}))
+DETAIL = _builtin(
+    _object(
+        "Detail2",
+        list(_DETAIL),
+        {
+            **_DETAIL,
+            "cost": {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."},
+            "notes": {
+                **_TEXTS,
+                "description": "What happened besides: a session that was gone, a tool denied.",
+            },
+            "budget": {**_BUDGET, "description": "Limits that a human raised before this step."},
+            "redactions": {
+                "type": "array",
+                "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
+                "description": "Where secrets were taken out, and how many.",
+            },
         },
-    },
+    )
 )
 
-ATTEMPT_SCHEMA: dict[str, Any] = _object(
-    "Attempt",
-    ["start", "prev", "role", "agent", "error", "detail"],
-    {
-        "start": _REF,
-        "prev": _NULLABLE_REF,
-        "role": _TEXT,
-        "agent": _TEXT,
-        "error": _TEXT,
-        "detail": _NULLABLE_REF,
-        "stdout": {"type": "string", "description": "The end of what it printed."},
-        "stderr": {"type": "string", "description": "The end of what it logged."},
-    },
+ATTEMPT = _builtin(
+    _object(
+        "Attempt",
+        ["start", "prev", "role", "agent", "error", "detail"],
+        {
+            "start": _REF,
+            "prev": _NULLABLE_REF,
+            "role": _TEXT,
+            "agent": _TEXT,
+            "error": _TEXT,
+            "detail": _NULLABLE_REF,
+            "stdout": {"type": "string", "description": "The end of what it printed."},
+            "stderr": {"type": "string", "description": "The end of what it logged."},
+        },
+    )
 )
 
-ANSWER_SCHEMA: dict[str, Any] = _object("Answer", ["answer"], {"answer": _TEXT})
+ANSWER = _builtin(_object("Answer", ["answer"], {"answer": _TEXT}))
 
 SUSPEND_SCHEMA: dict[str, Any] = {
     "title": "Question",
@@ -247,37 +257,7 @@ SUSPEND_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 
-META = self_hash(META_SCHEMA)
-TEXT = hash_of(META, TEXT_SCHEMA)
-WORKFLOW = hash_of(META, WORKFLOW_SCHEMA)
-LIMITED_WORKFLOW = hash_of(META, LIMITED_WORKFLOW_SCHEMA)
-STARTNODE = hash_of(META, START_SCHEMA)
-LIMITED_START = hash_of(META, LIMITED_START_SCHEMA)
-STEPNODE = hash_of(META, STEP_SCHEMA)
-FIRST_TURN = hash_of(META, FIRST_TURN_SCHEMA)
-TURN = hash_of(META, TURN_SCHEMA)
-FIRST_DETAIL = hash_of(META, FIRST_DETAIL_SCHEMA)
-DETAIL = hash_of(META, DETAIL_SCHEMA)
-ATTEMPT = hash_of(META, ATTEMPT_SCHEMA)
-ANSWER = hash_of(META, ANSWER_SCHEMA)
-QUESTION = hash_of(META, SUSPEND_SCHEMA)
-
-BUILTIN: dict[Hash, dict[str, Any]] = {
-    META: META_SCHEMA,
-    TEXT: TEXT_SCHEMA,
-    WORKFLOW: WORKFLOW_SCHEMA,
-    LIMITED_WORKFLOW: LIMITED_WORKFLOW_SCHEMA,
-    STARTNODE: START_SCHEMA,
-    LIMITED_START: LIMITED_START_SCHEMA,
-    STEPNODE: STEP_SCHEMA,
-    FIRST_TURN: FIRST_TURN_SCHEMA,
-    TURN: TURN_SCHEMA,
-    FIRST_DETAIL: FIRST_DETAIL_SCHEMA,
-    DETAIL: DETAIL_SCHEMA,
-    ATTEMPT: ATTEMPT_SCHEMA,
-    ANSWER: ANSWER_SCHEMA,
-    QUESTION: SUSPEND_SCHEMA,
-}
+QUESTION = _builtin(SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
     "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW}),

@@ -232,8 +232,7 @@ class _Builder:
         if node.tag == _INCLUDE:
             return self._included(node, path)
         if node.kind == "scalar":
-            self._characters += len(node.text)
-            self._count(ref.mark, 0)
+            self._count(ref.mark, characters=len(node.text))
             self.scalars[path] = node.text
             return self._scalar(node)
         if node.tag not in (None, "!", _CORE + ("map" if node.kind == "map" else "seq")):
@@ -335,13 +334,10 @@ class _Builder:
         except UwfError as error:
             self._refuse(node.mark, error.message, error.hint)
         if isinstance(got, str):
-            self._characters += len(got)
-            self._count(node.mark, 0)
+            self._count(node.mark, characters=len(got))
             self.scalars[path] = got
             return got
-        self._count(node.mark, len(got.marks))
-        self._characters += sum(len(text) for text in got.scalars.values())
-        self._count(node.mark, 0)
+        self._count(node.mark, len(got.marks), sum(map(len, got.scalars.values())))
         for source, target in ((got.marks, self.marks), (got.keys, self.keys)):
             for below, mark in source.items():
                 within = mark.within or f"{one_line(got.name)}:{mark.line}:{mark.column}"
@@ -350,8 +346,9 @@ class _Builder:
             self.scalars[path + below] = text
         return got.data
 
-    def _count(self, mark: Mark, values: int) -> None:
+    def _count(self, mark: Mark, values: int = 0, characters: int = 0) -> None:
         self._values += values
+        self._characters += characters
         if self._values > MAX_VALUES:
             self._refuse(mark, f"over {MAX_VALUES} values once aliases are expanded", "use fewer aliases")
         if self._characters > MAX_CHARACTERS:

@@ -106,10 +106,9 @@ class _Checker:
 
     def _source(self, source: str, edges: DraftEdges) -> bool:
         """Whether something can leave from there."""
-        if source in (END, USER, SUSPEND) or (source.startswith("$") and source != START):
-            hint = (
-                self._findings.nearest(source, [START]) if source not in (END, USER, SUSPEND) else "remove it"
-            )
+        if source.startswith("$") and source != START:
+            known = source in (END, USER, SUSPEND)
+            hint = "remove it" if known else self._findings.nearest(source, [START])
             self._findings.key_error(edges.path, "reserved-name", f'graph: nothing leaves "{source}"', hint)
             return False
         if source != START and source not in self._draft.declared:
@@ -135,21 +134,15 @@ class _Checker:
         if role == END or role in self._draft.declared:
             return
         self._means(role, [*self._draft.declared, END])
-        if role.startswith("$"):
-            hint = "to ask a human, a role answers status: needs_input" if role in (USER, SUSPEND) else ""
-            self._findings.error(
-                edge.role_path,
-                "unknown-role",
-                f'an edge can\'t lead to "{role}"',
-                hint or self._findings.nearest(role, [END]),
-            )
+        message = (
+            f'an edge can\'t lead to "{role}"' if role.startswith("$") else f'role "{role}" is not defined'
+        )
+        if role in (USER, SUSPEND):
+            hint = "to ask a human, a role answers status: needs_input"
         else:
-            self._findings.error(
-                edge.role_path,
-                "unknown-role",
-                f'role "{role}" is not defined',
-                self._findings.nearest(role, [*self._draft.declared, END]),
-            )
+            known = [] if role.startswith("$") else self._draft.declared
+            hint = self._findings.nearest(role, [*known, END])
+        self._findings.error(edge.role_path, "unknown-role", message, hint)
 
     def _means(self, name: str, known: list[str]) -> None:
         if (meant := self._findings.closest(name, known)) is not None:

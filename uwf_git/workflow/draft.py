@@ -276,11 +276,8 @@ class _Reader:
             path: ValuePath = ("graph", source)
             if isinstance(value, list):
                 made = [self._transition(item, (*path, number), source) for number, item in enumerate(value)]
-                by_status, count = False, len(value)
             elif isinstance(value, dict):
-                items = list(_own(value))
-                made = [self._target(item, (*path, status), source, status) for status, item in items]
-                by_status, count = True, len(items)
+                made = [self._target(item, (*path, status), source, status) for status, item in _own(value)]
             else:
                 self._wrong_type(
                     path,
@@ -292,7 +289,7 @@ class _Reader:
                 graph[source] = DraftEdges(path, False, [], False)
                 continue
             edges = [edge for edge in made if edge is not None]
-            graph[source] = DraftEdges(path, by_status, edges, len(edges) == count)
+            graph[source] = DraftEdges(path, isinstance(value, dict), edges, len(edges) == len(made))
         return graph
 
     def _transition(self, value: Any, path: ValuePath, source: str) -> DraftEdge | None:
@@ -398,7 +395,7 @@ class _Reader:
 
     def _wrong_type(self, path: ValuePath, what: str, wanted: str, value: Any, hint: str = "") -> None:
         raw = self._findings.raw(path)
-        if wanted == "text" and raw and not isinstance(value, str):
+        if wanted == "text" and raw:
             hint = hint or f'quote it: "{one_line(raw, 60)}"'
         message = f"{what} must be {wanted}, not {kind_of(value)}"
         # Of nothing there is no position of its own worth pointing at: the key says more.

@@ -43,7 +43,7 @@ def check_expression(text: str) -> str | None:
     try:
         _guarded(lambda: _parse(text))
     except _Unusable as error:
-        return error.reason
+        return str(error)
     return None
 
 
@@ -76,7 +76,7 @@ def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:
         else:
             if not guard.touched:
                 return found
-        return _evaluated(text, lambda: _thawed(context.value), use)
+        return _evaluated(text, lambda: _copied(context.value), use)
     return _evaluated(text, lambda: _copied(context), use)
 
 
@@ -98,7 +98,7 @@ def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) ->
     try:
         return _guarded(work)
     except _Unusable as error:
-        reason = error.reason
+        reason = str(error)
         kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
     raise kind(
         f'expression "{one_line(text, 100)}": {reason}',
@@ -108,10 +108,6 @@ def _evaluated(text: str, given: Callable[[], Any], use: Callable[[Any], _T]) ->
 
 class _Unusable(Exception):
     """Why an expression has no value."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class _TooMuch(_Unusable):
@@ -365,13 +361,6 @@ def _frozen_types() -> tuple[type[list[Any]], type[dict[str, Any]]]:
         type("_Array", (list,), dict.fromkeys(arrays.split(), refuse) | {"guard": _Guard()}),
         type("_Mapping", (dict,), dict.fromkeys(mappings.split(), refuse) | {"guard": _Guard()}),
     )
-
-
-def _thawed(value: Any) -> Any:
-    """A copy of what was frozen, the library's own null kept."""
-    if isinstance(value, dict):
-        return {key: _thawed(item) for key, item in value.items()}
-    return [_thawed(item) for item in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
@@ -97,13 +98,13 @@ def choose(
     source = steps[-1].role if steps else START
     output = steps[-1].output if steps else None
     status = status_of(output)
-    context = replay or _Context(start, steps)
+    value = replay.value if replay else cache(lambda: history_value(start, steps))
     edges = workflow.graph.get(source, ())
     for position, edge in enumerate(edges):
         if edge.status is not None:
             matches = edge.status == status
         elif edge.condition is not None:
-            matches = _holds(workflow, source, edge.condition, context)
+            matches = _holds(workflow, source, edge.condition, value)
             if on_condition is not None:
                 on_condition(edge.condition, matches)
         else:
@@ -116,30 +117,15 @@ def choose(
 def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
     """The variables of an edge's templates: the fields of the last output, and `start` with the workflow's hash
     and the prompt; before the first step also `prompt`. `start` hides a field of that name."""
-    given: dict[str, Any] = {"workflow": start.workflow, "prompt": start.prompt}
     if not steps:
-        return {"prompt": start.prompt, "start": given}
+        return {"prompt": start.prompt, "start": _start_value(start)}
     output = steps[-1].output
-    return {**(output if isinstance(output, dict) else {}), "start": given}
+    return {**(output if isinstance(output, dict) else {}), "start": _start_value(start)}
 
 
 def history_value(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
     """What an expression is evaluated over: `{start, steps}`, with the outputs expanded."""
     return {"start": _start_value(start), "steps": list(map(_step_value, steps))}
-
-
-class _Context:
-    """What conditions are evaluated over, made when the first one is evaluated."""
-
-    def __init__(self, start: Start, steps: Sequence[StepContext]) -> None:
-        self._start = start
-        self._steps = steps
-        self._value: dict[str, Any] | None = None
-
-    def value(self) -> Any:
-        if self._value is None:
-            self._value = history_value(self._start, self._steps)
-        return self._value
 
 
 class Replay:
@@ -172,7 +158,7 @@ def _step_value(step: StepContext) -> dict[str, Any]:
     return {"role": step.role, "output": step.output, "detail": step.detail, "agent": step.agent}
 
 
-def _holds(workflow: Workflow, source: str, name: str, context: _Context | Replay) -> bool:
+def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any]) -> bool:
     condition = workflow.conditions.get(name)
     if condition is None:
         raise Invalid(
@@ -180,7 +166,7 @@ def _holds(workflow: Workflow, source: str, name: str, context: _Context | Repla
             nearest(name, workflow.conditions),
         )
     try:
-        return holds(condition.expression, context.value())
+        return holds(condition.expression, value())
     except Invalid as error:
         raise type(error)(
             f"workflow {workflow.name}: condition {name}: {error.message}", error.hint

@@ -86,19 +86,11 @@ class _Writer:
                 return self._groups.get(argument)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
                 low, high, inner = argument
-                return self._repeat(min(int(low) + self._extra, int(high)), inner)
+                times = min(int(low) + self._extra, int(high), MOST + 1)
+                return self.write(list(inner) * times)
             case "AT" | "ASSERT" | "ASSERT_NOT":
                 return ""
         return None
-
-    def _repeat(self, times: int, inner: Any) -> str | None:
-        parts: list[str] = []
-        for _ in range(min(times, MOST + 1)):
-            part = self.write(inner)
-            if part is None:
-                return None
-            parts.append(part)
-        return "".join(parts)
 
     def _one(self, character: str | None) -> str | None:
         self._length += 1

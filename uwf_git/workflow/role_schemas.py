@@ -79,7 +79,7 @@ def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sche
                     "put it under $defs, or !include it",
                 )
             else:
-                hint = nearest(target, [f"#/$defs/{name}" for name in _definitions(root)])
+                hint = nearest(target, [f"#/$defs/{name}" for name in root.get("$defs", ())])
                 yield SchemaProblem((*path, keyword), True, f'{keyword} "{shown}" leads nowhere', hint)
     patterns = [((*path, "pattern"), schema.get("pattern"))]
     patterns += [((*path, "patternProperties", name), name) for name in schema.get("patternProperties", ())]
@@ -143,11 +143,6 @@ def _resolves(root: Any, target: str) -> bool:
     return any(document == each.get("$id") for _, each in subschemas(root))
 
 
-def _definitions(root: Any) -> list[str]:
-    found = root.get("$defs") if isinstance(root, dict) else None
-    return list(found) if isinstance(found, dict) else []
-
-
 def _pattern_problem(pattern: str) -> str | None:
     try:
         re.compile(pattern)
@@ -177,7 +172,7 @@ class Answers(NamedTuple):
             for variant in self.variants
             if status is None or (listed := _statuses(self.schema, variant)) is None or status in listed
         ]
-        return any(_holds(self.schema, variant, variable) for variant in fitting or self.variants)
+        return any(_holds(self.schema, variant, variable, 0) for variant in fitting or self.variants)
 
     def fields(self) -> tuple[str, ...]:
         """The names of all fields of all variants, in the schema's order."""
@@ -215,11 +210,11 @@ def _statuses(root: Any, variant: Variant) -> tuple[str, ...] | None:
     return () if kinds and "string" not in kinds else None
 
 
-def _holds(root: Any, variant: Variant, variable: tuple[str, ...]) -> bool:
+def _holds(root: Any, variant: Variant, variable: tuple[str, ...], depth: int) -> bool:
     field = variant.field(variable[0])
     if field is None:
         return not variant.fields and not variant.closed
-    return _reaches(root, field.schema, variable[1:], 0)
+    return _reaches(root, field.schema, variable[1:], depth)
 
 
 def _reaches(root: Any, schema: Any, rest: tuple[str, ...], depth: int) -> bool:
@@ -227,14 +222,7 @@ def _reaches(root: Any, schema: Any, rest: tuple[str, ...], depth: int) -> bool:
     if not rest or depth > 20:
         return True
     schema = resolve(root, schema)
-    step = rest[0]
     kinds = types(schema)
     if kinds and "object" not in kinds:
         return False
-    for variant in variants_of(root, schema):
-        field = variant.field(step)
-        if field is not None and _reaches(root, field.schema, rest[1:], depth + 1):
-            return True
-        if field is None and not variant.fields and not variant.closed:
-            return True
-    return False
+    return any(_holds(root, variant, rest, depth + 1) for variant in variants_of(root, schema))

@@ -48,7 +48,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
             return _limited("".join(_value(piece, variables) for piece in pieces))
         return _guarded(lambda: _limited(_parse(template).render(_printable(variables))))
     except _Unusable as error:
-        reason = error.reason
+        reason = str(error)
         kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
     raise kind(f'template "{one_line(template, 100)}": {reason}', _HINT)
 
@@ -63,7 +63,7 @@ def variables_of(template: str) -> set[tuple[str, ...]]:
             return {piece for piece in pieces if isinstance(piece, tuple)}
         found = _guarded(lambda: _parse(template).analyze().globals.values())
     except _Unusable as error:
-        raise Invalid(f'template "{one_line(template, 100)}": {error.reason}', _HINT) from None
+        raise Invalid(f'template "{one_line(template, 100)}": {error}', _HINT) from None
     return {path for paths in found for each in paths if (path := _path(each.segments))}
 
 
@@ -74,16 +74,12 @@ def check_template(template: str) -> str | None:
         if _pieces(template) is None:
             _guarded(lambda: _check_filters(_parse(template)))
     except _Unusable as error:
-        return error.reason
+        return str(error)
     return None
 
 
 class _Unusable(Exception):
     """Why a template has no text."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class _TooMuch(_Unusable):
@@ -177,7 +173,7 @@ def _guarded(work: Callable[[], _T]) -> _T:
     except LoopIterationLimitError:
         reason = f"takes over {MAX_LOOPS:,} turns of a loop"
     except _Unusable as error:
-        reason = error.reason
+        reason = str(error)
     except UnknownFilterError as error:
         reason = str(error.message)
     except LiquidError as error:
