@@ -254,10 +254,7 @@ class _Reader:
 
     def _usage(self, value: Any, key: str) -> UsageAt:
         data = self._mapping(value, key, (*UsageAt._fields[:4], "total", "when", "each", "where"))
-        total = data.get("total", "last")
-        if total not in SUMS:
-            self._refuse(f"{key}.total is one of {', '.join(SUMS)}")
-            total = "last"
+        total = self._choice(data.get("total", "last"), f"{key}.total")
         input_, output, cached, cost = (
             self._paths(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:4]
         )
@@ -277,14 +274,9 @@ class _Reader:
             self._refuse(f"{key} needs text, tool or result")
         return TurnAt(
             self._select(data, key),
-            paths.get("text"),
-            paths.get("group"),
-            self._switch(data.get("delta", False), f"{key}.delta"),
-            paths.get("call"),
-            paths.get("tool"),
-            paths.get("arguments"),
-            paths.get("result"),
-            self._tests(data.get("failed"), f"{key}.failed"),
+            delta=self._switch(data.get("delta", False), f"{key}.delta"),
+            failed=self._tests(data.get("failed"), f"{key}.failed"),
+            **paths,
         )
 
     def _options(self, value: Any, key: str) -> tuple[Option, ...]:
@@ -343,7 +335,7 @@ class _Reader:
         return ""
 
     def _choice(self, value: Any, key: str) -> str:
-        known = {"prompt": PROMPTS, "output": OUTPUTS}[key]
+        known = {"prompt": PROMPTS, "output": OUTPUTS, "total": SUMS}[key.rpartition(".")[2]]
         if value not in known:
             self._refuse(f"{key} is one of {', '.join(known)}")
             return known[0]

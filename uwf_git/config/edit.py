@@ -26,10 +26,9 @@ from uwf_git.config.settings import (
     FLAT,
     KEYS,
     NESTED,
-    SECRET_HINT,
-    SECRET_KEYS,
     STRUCTURED,
     VARIABLE,
+    key_hint,
 )
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.text import nearest, one_line
@@ -150,10 +149,7 @@ def _split(key: str, data: Any) -> ValuePath:
         return (section, ".".join(rest[:cut]), ".".join(rest[cut:]))
     fields = FIELDS[section]
     if rest[-1] not in fields:
-        hint = nearest(rest[-1], fields) or "known: " + ", ".join(fields)
-        if rest[-1].casefold() in SECRET_KEYS:
-            hint = SECRET_HINT
-        raise Usage(f"unknown key {one_line(rest[-1], 40)!r} in {section}", hint)
+        raise Usage(f"unknown key {one_line(rest[-1], 40)!r} in {section}", key_hint(rest[-1], fields))
     return (section, ".".join(rest[:-1]), rest[-1])
 
 

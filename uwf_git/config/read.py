@@ -30,8 +30,6 @@ from uwf_git.config.settings import (
     KEYS,
     MCP_FIELDS,
     NO_MODEL,
-    SECRET_HINT,
-    SECRET_KEYS,
     VARIABLE,
     AgentConfig,
     Config,
@@ -41,6 +39,7 @@ from uwf_git.config.settings import (
     Price,
     Provider,
     expanded,
+    key_hint,
     parse_command,
 )
 from uwf_git.errors import Invalid, NotFound, Usage
@@ -317,15 +316,11 @@ class _Reader:
         path: ValuePath = ("mcpServers", name)
         what = f'mcpServers "{one_line(name, 40)}"'
         entry = self._mapping(path, value, what, MCP_FIELDS)
-        command = entry.get("command")
-        if isinstance(command, str):
-            try:
-                program, args = parse_command(command)
-                command = [program, *args]
-            except Usage as error:
-                self._refuse((*path, "command"), error.message, error.hint)
-                command = None
-        given = self._texts((*path, "command"), command) or ()
+        given = entry.get("command")
+        if isinstance(given, str):
+            given = self._command(path, given)
+        else:
+            given = self._texts((*path, "command"), given) or ()
         args = self._texts((*path, "args"), entry.get("args")) or ()
         url = self._text(path, entry, "url")
         if bool(given) == bool(url):
@@ -334,6 +329,15 @@ class _Reader:
         tools = self._texts((*path, "tools"), entry.get("tools"))
         env = self._names((*path, "env"), entry.get("env"))
         return McpServer(name, (*given, *args), url, env, tools, timeout)
+
+    def _command(self, path: ValuePath, text: str) -> tuple[str, ...]:
+        """The words of the command line at `command` in path; () for one that can't be split."""
+        try:
+            command, args = parse_command(text)
+        except Usage as error:
+            self._refuse((*path, "command"), error.message, error.hint)
+            return ()
+        return (command, *args)
 
     def _texts(self, path: ValuePath, value: Any) -> tuple[str, ...] | None:
         if value is None:
@@ -356,12 +360,8 @@ class _Reader:
 
     def _agent(self, alias: str, entry: dict[str, Any]) -> AgentConfig:
         path = ("agents", alias)
-        command, given = self._text(path, entry, "command"), ()
-        if command:
-            try:
-                command, given = parse_command(command)  # type: ignore[assignment]
-            except Usage as error:
-                self._refuse((*path, "command"), error.message, error.hint)
+        text = self._text(path, entry, "command")
+        command, *given = (self._command(path, text) if text else ()) or (text,)
         args = self._texts((*path, "args"), entry.get("args")) or ()
         timeout = self._timeout(path, entry)
         tools = self._tools((*path, "tools"), entry.get("tools"))
@@ -407,11 +407,8 @@ class _Reader:
             if key in known:
                 continue
             message = f'unknown key "{one_line(key, 60)}"' + (f" in {one_line(what, 60)}" if path else "")
-            if key.casefold() in SECRET_KEYS:
-                self._refuse_key((*path, key), message, SECRET_HINT)
-            else:
-                hint = nearest(key, known) or "known: " + ", ".join(known)
-                self._refuse_key((*path, key), message, hint)
+            mark = self._document.key_mark((*path, key))
+            self.problems.append(ConfigProblem(mark.line, mark.column, message, key_hint(key, known)))
         return value
 
     def _text(self, path: ValuePath, data: dict[str, Any], key: str) -> str:
@@ -433,10 +430,6 @@ class _Reader:
 
     def _refuse(self, path: ValuePath, message: str, hint: str = "") -> None:
         mark = self._document.mark(path)
-        self.problems.append(ConfigProblem(mark.line, mark.column, message, hint))
-
-    def _refuse_key(self, path: ValuePath, message: str, hint: str) -> None:
-        mark = self._document.key_mark(path)
         self.problems.append(ConfigProblem(mark.line, mark.column, message, hint))
 
 

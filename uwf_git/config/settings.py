@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import Usage
-from uwf_git.text import one_line
+from uwf_git.text import nearest, one_line
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row
@@ -36,8 +36,7 @@ NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
-SECRET_HINT = "keys go into .env: uwf setup; name the variable in apiKeyEnv"
+_SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
 
 
 class Provider(NamedTuple):
@@ -118,6 +117,13 @@ class ConfigProblem(NamedTuple):
     column: int
     message: str
     hint: str = ""
+
+
+def key_hint(key: str, known: Sequence[str]) -> str:
+    """The hint about an unknown key: where secrets go, else the nearest known key, else all of them."""
+    if key.casefold() in _SECRET_KEYS:
+        return "keys go into .env: uwf setup; name the variable in apiKeyEnv"
+    return nearest(key, known) or "known: " + ", ".join(known)
 
 
 def parse_command(text: str) -> tuple[str, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from operator import itemgetter
 from typing import Any
 
 from uwf_git.errors import Invalid
@@ -82,9 +83,7 @@ def _encode(value: Any, out: list[bytes]) -> None:
     elif value is False:
         out.append(b"\xf4")
     elif isinstance(value, str):
-        data = value.encode("utf-8")
-        out.append(_head(3, len(data)))
-        out.append(data)
+        out.append(_encoded_text(value))
     elif isinstance(value, int):
         out.append(_head(0, value) if value >= 0 else _head(1, -1 - value))
     elif isinstance(value, float):
@@ -92,7 +91,7 @@ def _encode(value: Any, out: list[bytes]) -> None:
     elif isinstance(value, dict):
         out.append(_head(5, len(value)))
         # Bytewise order of the encoded keys: shorter first, as the length is in the head.
-        for key, item in sorted(((_encoded_key(k), v) for k, v in value.items()), key=_first):
+        for key, item in sorted(((_encoded_text(k), v) for k, v in value.items()), key=itemgetter(0)):
             out.append(key)
             _encode(item, out)
     else:
@@ -101,10 +100,6 @@ def _encode(value: Any, out: list[bytes]) -> None:
             _encode(item, out)
 
 
-def _encoded_key(key: str) -> bytes:
-    data = key.encode("utf-8")
+def _encoded_text(text: str) -> bytes:
+    data = text.encode("utf-8")
     return _head(3, len(data)) + data
-
-
-def _first(pair: tuple[bytes, Any]) -> bytes:
-    return pair[0]

@@ -231,15 +231,14 @@ class _Checker:
 
     def _by_status(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
         """Checks the edges of a mapping of statuses; returns those that can be taken."""
-        default = any(edge.status is None for edge in edges.edges)
         if source == START:
-            return self._start_by_status(edges, default)
+            return self._start_by_status(edges)
         answers = self._answers.get(source)
         if answers is None or not answers.known:
             return edges.edges
         live = [edge for edge in edges.edges if edge.status is None or self._can_come(source, edge, answers)]
         named = {edge.status for edge in edges.edges}
-        if edges.whole and not default:
+        if edges.whole and None not in named:
             for status in answers.statuses:
                 if status not in named and status not in HUMAN:
                     self._findings.key_error(
@@ -260,7 +259,7 @@ class _Checker:
                 )
         return live
 
-    def _start_by_status(self, edges: DraftEdges, default: bool) -> list[DraftEdge]:
+    def _start_by_status(self, edges: DraftEdges) -> list[DraftEdge]:
         for edge in edges.edges:
             if edge.status is not None:
                 self._findings.key_error(

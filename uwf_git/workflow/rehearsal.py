@@ -19,7 +19,7 @@ from uwf_git.values.kinds import Start, StepContext, Workflow, asks_human, statu
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, START, SUSPEND, USER
 from uwf_git.workflow.check import can_end, reachable
-from uwf_git.workflow.made_up import Hints, hints_of, variants
+from uwf_git.workflow.made_up import hints_of, variants
 from uwf_git.workflow.moderator import Chosen, brief, choose, describe, follow
 
 MAX_STEPS = 2_000
@@ -52,7 +52,7 @@ class EdgeUse(NamedTuple):
 class ConditionUse(NamedTuple):
     """How often a condition was true and false, over all outputs that were tried."""
 
-    name: str
+    condition: str
     true: int
     false: int
 
@@ -102,9 +102,7 @@ class Report(NamedTuple):
                 }
                 for edge in self.edges
             ],
-            "conditions": [
-                {"condition": use.name, "true": use.true, "false": use.false} for use in self.conditions
-            ],
+            "conditions": [use._asdict() for use in self.conditions],
             "problems": [problem._asdict() for problem in self.problems],
         }
 
@@ -285,28 +283,26 @@ class _Walk:
         each edge, and a few in turn, because conditions over long histories take their time."""
         outputs = self._all_outputs(role)
         visits = self._visits[role]
-        if visits < 3 or len(outputs) <= 8 or not self._asks_conditions(role):
-            return outputs
         edges = self._workflow.graph.get(role, ())
+        if visits < 3 or len(outputs) <= 8 or all(edge.condition is None for edge in edges):
+            return outputs
         known = [self._known[role, number] for number in range(len(edges)) if (role, number) in self._known]
         begin = visits * 4 % len(outputs)
         return [*known, *(outputs + outputs)[begin : begin + 4]]
 
-    def _asks_conditions(self, role: str) -> bool:
-        return any(edge.condition is not None for edge in self._workflow.graph.get(role, ()))
-
     def _all_outputs(self, role: str) -> list[Any]:
         if role not in self._outputs:
-            self._outputs[role] = self._made(role, hints_of(self._workflow, role))
+            self._outputs[role] = self._made(role)
         return self._outputs[role]
 
-    def _made(self, role: str, hints: Hints) -> list[Any]:
+    def _made(self, role: str) -> list[Any]:
         name = self._workflow.roles[role].schema
         if name not in self._schemas:
             self._add("no-output", role, f"role {role}: its schema {name} is missing")
             return []
         try:
             schema = Schema(self._schemas[name])
+            hints = hints_of(self._workflow, role)
             made = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
         except Invalid as error:
             self._add("no-output", role, f"role {role}: {error.message}")
