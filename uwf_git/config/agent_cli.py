@@ -183,7 +183,7 @@ class _Reader:
         program = self._text(data.get("program"), "program")
         row = Row(name or program, program, ())
         for key, (field, read) in _ROW.items():
-            if data.get(key) is not None and key != "program":
+            if data.get(key) is not None and key not in ("program", "version"):
                 row = row._replace(**{field: read(self, data[key], key)})
         version = self._mapping(data.get("version"), "version", ("args", "least"))
         if "args" in version:
@@ -361,9 +361,6 @@ class _Reader:
             return ()
         return tuple(listed)
 
-    def _ignored(self, value: Any, key: str) -> tuple[str, ...]:
-        return Row._field_defaults["version"]  # type: ignore[no-any-return]
-
     def _mapping(self, value: Any, key: str, known: Sequence[str] = ()) -> dict[str, Any]:
         if value is None:
             return {}
@@ -390,7 +387,7 @@ _Read = Callable[[_Reader, Any, str], Any]
 _ROW: Mapping[str, tuple[str, _Read]] = {
     "program": ("program", _Reader._text),
     "install": ("install", _Reader._text),
-    "version": ("version", _Reader._ignored),
+    "version": ("version", _Reader._texts),
     "first": ("first", _Reader._texts),
     "resume": ("resume", _Reader._texts),
     "prompt": ("prompt", _Reader._choice),

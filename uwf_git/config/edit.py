@@ -139,13 +139,12 @@ def _split(key: str, data: Any) -> ValuePath:
         return (section, ".".join(rest[:cut]), *rest[cut:])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
-    entries = value_at(data, (section,))
-    whole = ".".join(rest)
-    if isinstance(entries, dict) and whole in entries:
+    found = value_at(data, (section,))
+    entries = found if isinstance(found, dict) else {}
+    if (whole := ".".join(rest)) in entries:
         return (section, whole)
     if section == "agentOverrides":
-        names = entries if isinstance(entries, dict) else {}
-        cut = next((n for n in range(len(rest) - 1, 0, -1) if ".".join(rest[:n]) in names), len(rest) - 1)
+        cut = next((n for n in range(len(rest) - 1, 0, -1) if ".".join(rest[:n]) in entries), len(rest) - 1)
         return (section, ".".join(rest[:cut]), ".".join(rest[cut:]))
     fields = FIELDS[section]
     if rest[-1] not in fields:

@@ -219,8 +219,8 @@ class _Reader:
         agents: list[tuple[ValuePath, str | None]] = [(("defaultAgent",), config.default_agent)]
         for workflow, roles in config.agent_overrides.items():
             agents += [(("agentOverrides", workflow, role), alias) for role, alias in roles.items()]
+        names = known_names(config.agents, config.agent_clis)
         for where, alias in agents:
-            names = known_names(config.agents, config.agent_clis)
             if alias is not None and alias not in names:
                 self._unknown(where, "agent", alias, names)
         models: list[tuple[ValuePath, str | None]] = [(("defaultModel",), config.default_model)]

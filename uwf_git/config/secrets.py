@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -288,11 +287,6 @@ SHAPES = (
 )
 
 
-@cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern)
-
-
 def without_tokens(text: str) -> tuple[str, int]:
     """The text with each token replaced by `[redacted:<name of its shape>]`, and how many there were."""
     count = 0
@@ -315,7 +309,7 @@ def _without(text: str, shape: Shape, mark: str) -> tuple[str, int]:
 
 def _found(text: str, shape: Shape, mark: str) -> Iterator[tuple[int, int]]:
     """Where the tokens of a shape begin and end, in order."""
-    pattern = _compiled(shape.pattern)
+    pattern = re.compile(shape.pattern)  # which caches it
     done = 0
     at = text.find(mark)
     while at >= 0:

@@ -378,9 +378,8 @@ class _Walk:
         for source, position in self._taken:
             target = self._workflow.graph[source][position].role
             known = target in self._workflow.roles or target == END
-            graph.setdefault(source, []).append(
-                target if known else END
-            )  # an unknown role is reported already
+            # Of an unknown role there is a problem already.
+            graph.setdefault(source, []).append(target if known else END)
         for source in self._stuck:
             graph.setdefault(source, []).append(END)  # reported as a dead end already
         ended = can_end(graph)
