@@ -27,7 +27,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.config.settings import VARIABLE
 from uwf_git.text import nearest
 
 EVERY, KEYS = "[]", "[keys]"
@@ -40,6 +39,7 @@ PLACEHOLDERS = ("args", "new", "session", "prompt", "cwd")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+|keys)?\]")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 Path = tuple[str | int, ...]
 Tests = tuple[tuple[Path, tuple[Any, ...]], ...]
@@ -304,7 +304,7 @@ class _Reader:
     def _env(self, value: Any, key: str) -> tuple[tuple[str, str], ...]:
         variables = self._mapping(value, key)
         for name, text in variables.items():
-            if not VARIABLE.fullmatch(name) or not isinstance(text, str) or "\0" in text:
+            if not _VARIABLE.fullmatch(name) or not isinstance(text, str) or "\0" in text:
                 self._refuse(f"{key}: {name} must be the name of a variable, and its value text")
         return tuple((name, text) for name, text in variables.items() if isinstance(text, str))
 
