@@ -6,8 +6,7 @@
     commands/   a module for each group of commands
     mcp/        serves commands as tools of the Model Context Protocol
     invocation  one call: its options, its location, its output
-    arguments   texts from the command line, a file or standard input
-    resolve     what an argument names: a workflow, a thread, a step
+    resolve     what an argument means: a text, a workflow, a thread, a step
     completers  what the tab key offers
     exchange    git with its progress, and what a plain `git fetch` brought
     output      JSON, YAML and text

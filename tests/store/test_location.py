@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from conftest import Uwf
 
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.store.location import ROOT_VARIABLES, Location, check_format, init, locate
@@ -76,3 +78,43 @@ def test_a_store_that_is_not_there_is_told_with_a_remedy(hermetic: Path) -> None
     with pytest.raises(NotFound) as caught:
         Instance(Location(hermetic, hermetic / "none.git"))
     assert "uwf init" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", ["empty", "a link to an empty one", "only begun", "holding what is no file"])
+def test_a_folder_that_is_there_becomes_the_store_as_it_is(uwf: Uwf, root: Path, kind: str) -> None:
+    root.mkdir()
+    store = root / "store.git"
+    if kind == "a link to an empty one":
+        (root / "elsewhere").mkdir(mode=0o700)
+        store.symlink_to(root / "elsewhere")
+    else:
+        store.mkdir(mode=0o700)
+    if kind == "only begun":
+        (store / "objects").mkdir()
+        (store / "uwf").mkdir()
+        (store / "uwf" / "format").write_text("")
+    elif kind == "holding what is no file":
+        os.mkfifo(store / "pipe")
+        (store / "dangling").symlink_to("nowhere")
+    uwf("init")
+    assert uwf("doctor", "--quick", check=None).code == 0
+    assert store.stat().st_mode & 0o777 == 0o700
+    assert (store / "uwf" / "format").read_text() == "1\n"
+
+
+def test_a_store_in_a_folder_of_a_group_belongs_to_that_group(uwf: Uwf, root: Path) -> None:
+    root.mkdir()
+    root.chmod(0o2775)
+    uwf("init")
+    assert (root / "store.git").stat().st_mode & 0o2000
+
+
+def test_what_a_killed_first_command_left_is_found_and_removed(uwf: Uwf, root: Path) -> None:
+    uwf("init")
+    left = root / "store.git.0123abcd.new"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    (found,) = [each for each in uwf("doctor").json if each["check"] == "leftovers"]
+    assert found["status"] == "warning"
+    uwf("doctor", "--fix")
+    assert not left.exists()

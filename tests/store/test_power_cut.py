@@ -113,9 +113,40 @@ def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: 
         repository.write_blob(os.urandom(8))
     os.sync()
     uwf("--root", root, "thread", "step", thread)
-    wait_for(lambda: (root / "store.git/packed-refs").exists() and not (root / "store.git/gc.pid").exists())
+    packs, at_work = root / "store.git/objects/pack", root / "store.git/gc.pid"
+    wait_for(
+        lambda: any(packs.glob("*.pack")) and not at_work.exists()
+    )  # an image that changes can't be copied
     survives(uwf, disk)
     uwf("--root", root, "thread", "start", "one", "-p", "y")
+    survives(uwf, disk)
+
+
+def test_a_bundle_and_a_push_to_a_disk_are_there(uwf: Uwf, remote: Path, disk: Disk) -> None:
+    thread = uwf("thread", "list", "--all").json[0]["thread"]
+    subprocess.run(["git", "init", "-q", "--bare", str(disk.path / "copy.git")], check=True)
+    os.sync()
+    uwf("remote", "add", "disk", disk.path / "copy.git")
+    uwf("push", "disk")
+    uwf("bundle", thread, "-o", disk.path / "thread.bundle")
+    with disk.cut() as after:
+        copy = ["git", "--git-dir", str(after / "copy.git")]
+        subprocess.run([*copy, "fsck", "--strict"], check=True, capture_output=True)
+        listed = subprocess.run([*copy, "for-each-ref"], check=True, capture_output=True, text=True).stdout
+        assert f"refs/uwf/archive/{thread}" in listed
+        uwf("--root", after / "fresh", "unbundle", after / "thread.bundle")
+
+
+def test_what_a_plain_fetch_brought_and_a_step_went_on_with_is_kept(
+    uwf: Uwf, hermetic: Path, remote: Path, disk: Disk
+) -> None:
+    root = disk.path / "root"
+    uwf("--root", root, "clone", remote)
+    going_on = uwf("thread", "start", "one", "-p", "More").json["thread"]
+    uwf("push", "origin")
+    os.sync()
+    subprocess.run(["git", "--git-dir", str(root / "store.git"), "fetch", "-q", "origin"], check=True)
+    uwf("--root", root, "thread", "step", going_on)
     survives(uwf, disk)
 
 

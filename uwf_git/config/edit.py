@@ -31,6 +31,7 @@ from uwf_git.config.settings import (
     key_hint,
 )
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.git.durable import sync
 from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
 from uwf_git.values.documents import Document, ValuePath, decode, read_bytes
@@ -286,6 +287,7 @@ def _replace(path: Path, text: str, mode: int | None) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(target)
+        sync(target.parent)
     except OSError as error:
         if temporary:
             Path(temporary).unlink(missing_ok=True)

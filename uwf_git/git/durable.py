@@ -7,11 +7,16 @@ nothing else.
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Callable
 from pathlib import Path
+
+ASIDE = ".new"
+"""How the names of folders end that are still being made, or whose maker was killed."""
 
 
 def sync(path: Path) -> None:
@@ -24,10 +29,11 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Syncs a folder with all that is in it. Raises OSError."""
+    """Syncs a folder with all files and folders in it. Raises OSError."""
     for folder, _folders, names in os.walk(path):
         for name in names:
-            sync(Path(folder, name))
+            if stat.S_ISREG(os.lstat(Path(folder, name)).st_mode):  # anything else could be waited for
+                sync(Path(folder, name))
         sync(Path(folder))
 
 
@@ -43,22 +49,16 @@ def make_folder(path: Path, fill: Callable[[Path], None]) -> None:
     """Makes a folder that is whole or not there: `fill` gets one beside it, which is synced and renamed. Where
     somebody else makes it meanwhile, theirs stays. Raises what `fill` raises, and OSError."""
     make_folders(path.parent)
-    aside = Path(tempfile.mkdtemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent))
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{ASIDE}")
+    aside.mkdir()
     try:
         fill(aside)
         sync_folder(aside)
-        os.chmod(aside, 0o777 & ~_umask())  # noqa: PTH101 -- mkdtemp's is ours alone
         try:
             aside.rename(path)
-        except OSError:
-            if not path.is_dir():
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
         sync(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

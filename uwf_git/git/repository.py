@@ -101,17 +101,15 @@ class Repository:
     def create(cls, git_dir: Path) -> Repository:
         """A new bare repository with the files ref backend and SHA-1, also where the user's git defaults to
         others. An existing one is opened."""
-        if not (git_dir / "HEAD").exists():
-            try:
-                if git_dir.is_dir() and any(git_dir.iterdir()):  # somebody's beginning
-                    _init(git_dir)
-                    sync_folder(git_dir)
-                else:
-                    make_folder(git_dir, _init)
-            except (pygit2.GitError, OSError) as error:
-                raise StoreUnwritable(
-                    f"can't make a store at {git_dir}: {error}", "check the folder"
-                ) from None
+        try:
+            if not os.path.lexists(git_dir):
+                make_folder(git_dir, _init)
+            elif not (git_dir / "HEAD").exists():  # a folder of the user's choice, or one that is only begun
+                _init(git_dir)
+                sync_folder(git_dir)
+        except (pygit2.GitError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise StoreUnwritable(f"can't make a store at {git_dir}: {reason}", "check the folder") from None
         return cls(git_dir)
 
     # Objects
@@ -471,7 +469,8 @@ class Repository:
 
 
 def _init(git_dir: Path) -> None:
-    pygit2.init_repository(str(git_dir), bare=True)
+    made = pygit2.init_repository(str(git_dir), bare=True)
+    made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
 
 
 def _checked(name: str, data: bytes) -> tuple[int, bytes]:

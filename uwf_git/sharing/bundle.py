@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from uwf_git.errors import Invalid, NotFound, RemoteFailed
+from uwf_git.git.durable import sync
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.adopt import Adoption
@@ -40,7 +41,9 @@ def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path
         git.run(
             "bundle", "create", "--quiet", str(temporary), "--stdin", stdin="\n".join(refs).encode() + b"\n"
         )
+        sync(temporary)
         temporary.replace(target)
+        sync(target.parent)
     except OSError as error:
         raise Invalid(f"can't write {path}: {error.strerror}", "name another file") from None
     finally:

@@ -81,7 +81,7 @@ def enable(repository: Repository) -> None:
     """Marks a repository as a store, in its private folder: `format` is the version of the layout,
     readable before anything else is."""
     marker = repository.private / "format"
-    if not marker.exists():
+    if not marker.exists() or not marker.stat().st_size:
         write_private(marker, f"{FORMAT}\n".encode("ascii"), synced=True)
 
 
@@ -93,7 +93,7 @@ def check_format(git_dir: Path) -> None:
     if not marker.is_file():
         return
     found = marker.read_text(encoding="utf-8", errors="replace").strip()
-    if found != FORMAT:
+    if found and found != FORMAT:  # an empty one was left by a power cut
         raise Invalid(
             f"store {git_dir} has format {found[:20]!r}, this uwf knows {FORMAT}", "upgrade uwf-git"
         )

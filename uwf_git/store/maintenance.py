@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import Busy
+from uwf_git.git.durable import ASIDE
 from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
 from uwf_git.store.taking_in import Store
 
@@ -72,11 +73,14 @@ def forget_deleted(store: Store) -> int:
 
 
 def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
-    """Temporary files that git or libgit2 left among the objects when they were killed, a day ago or more."""
+    """What was left behind by a kill a day ago or more: temporary files of git or libgit2 among the objects, and
+    folders beside the store in which one was being made."""
     before = (time.time() if now is None else now) - STALE_SECONDS
     objects = repository.path / "objects"
     found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *objects.glob("??/tmp_obj_*")]
-    return sorted(path for path in found if path.is_file() and path.stat().st_mtime < before)
+    begun = repository.path.parent.glob(f"{repository.path.name}.*{ASIDE}")
+    left = [*filter(Path.is_file, found), *filter(Path.is_dir, begun)]
+    return sorted(path for path in left if path.stat().st_mtime < before)
 
 
 def loose_objects(repository: Repository) -> int:

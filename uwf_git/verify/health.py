@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +39,7 @@ OK, WARNING, ERROR = "ok", "warning", "error"
 MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
+SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
 class Check(NamedTuple):
@@ -221,7 +223,10 @@ class Doctor:
         what = f"{counted(len(found), 'temporary file')}, {sum(each.stat().st_size for each in found) / MB:.1f} MB"
         if self._fix:
             for path in found:
-                path.unlink(missing_ok=True)
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
             yield Check("leftovers", OK, f"removed {what}")
         else:
             yield Check("leftovers", WARNING, f"{what}, from a git that was killed", "uwf doctor --fix")
@@ -248,7 +253,14 @@ def _versions() -> Iterator[Check]:
     yield Check("libgit2", OK, f"{pygit2.LIBGIT2_VERSION} by pygit2 {version('pygit2')}")
     try:
         done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False, timeout=10)
-        yield Check("git", OK, done.stdout.strip().removeprefix("git version "))
+        git = done.stdout.strip().removeprefix("git version ")
+        if tuple(map(int, re.findall(r"\d+", git)[:2])) < SYNCING_GIT:
+            message = (
+                f"{git} doesn't sync all that it writes, so a power cut can lose what was pulled or packed"
+            )
+            yield Check("git", WARNING, message, "install git 2.36 or newer")
+        else:
+            yield Check("git", OK, git)
     except (OSError, subprocess.TimeoutExpired):
         yield Check("git", WARNING, "not on PATH", "sharing and packing need it; all else works")
 
