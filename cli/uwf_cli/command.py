@@ -3,7 +3,7 @@ examples, the nearest name for one that isn't known, and subcommands that are im
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -68,6 +68,16 @@ class Command(_Examples, click.Command):
     def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         self._write_examples(formatter)
         super().format_help(context, formatter)
+
+
+def command(*examples: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Makes a function a command with examples. The function is called with the Invocation and the parameters that
+    its other decorators declare; its docstring is the help, and a Group gives it its name."""
+
+    def made(function: Callable[..., None]) -> click.Command:
+        return click.command(cls=Command, examples=examples)(click.pass_obj(function))
+
+    return made
 
 
 class Group(_Examples, click.Group):

@@ -81,14 +81,7 @@ class Transcript:
             "prompt": self._start.prompt,
             "omitted": self._omitted,
             "steps": [
-                {
-                    "step": step.hash,
-                    "number": number,
-                    "role": step.role,
-                    "agent": step.agent,
-                    "output": step.output,
-                    "answer": threads.answer(step),
-                }
+                {**step_value(number, step), "output": step.output, "answer": threads.answer(step)}
                 for number, step in self._steps
             ],
         }
@@ -108,6 +101,11 @@ class Transcript:
         if not answer or answer == output:
             return "\n\n".join((title, by, output))
         return "\n\n".join((title, by, output, _shielded(answer) if fence_front_matter else answer))
+
+
+def step_value(number: int, step: StepContext) -> dict[str, Any]:
+    """Which step it is, as every list of steps says it in JSON."""
+    return {"step": step.hash, "number": number, "role": step.role, "agent": step.agent}
 
 
 def _shielded(answer: str) -> str:
@@ -172,12 +170,6 @@ def _same(a: Hash, b: Hash) -> dict[str, Any]:
 
 def _listed(history: History, begin: int, end: int | None = None) -> list[dict[str, Any]]:
     return [
-        {
-            "step": step.hash,
-            "number": number,
-            "role": step.role,
-            "agent": step.agent,
-            "summary": summary(step.output),
-        }
+        {**step_value(number, step), "summary": summary(step.output)}
         for number, step in enumerate(history.steps[begin:end], begin + 1)
     ]

@@ -8,15 +8,14 @@ from typing import Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import AgentFailed, Usage
 from uwf_git.values.amounts import parse_duration
 
 
-@click.command("list", cls=Command, examples=("uwf agent list",))
-@click.pass_obj
+@command("uwf agent list")
 def list_(invocation: Invocation) -> None:
     """List every known agent: who provides it, its program, the version that is installed."""
     from uwf_git.agents.roster import members
@@ -41,13 +40,10 @@ def _table(values: Any) -> str:
     return terminal.table(rows, ("", "agent", "by", "program", "version", ""))
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf agent check claude-code",
-        "uwf agent check coder --timeout 30s",
-        'uwf agent check "uwf-acp opencode acp"',
-    ),
+@command(
+    "uwf agent check claude-code",
+    "uwf agent check coder --timeout 30s",
+    'uwf agent check "uwf-acp opencode acp"',
 )
 @click.argument("name", shell_complete=complete_agent)
 @click.option("--timeout", metavar="TIME", help="How long it may take: its own timeout, or 2m.")
@@ -57,7 +53,6 @@ def _table(values: Any) -> str:
     metavar="DIR",
     help="Where it works; an empty folder if not said.",
 )
-@click.pass_obj
 def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | None) -> None:
     """Have an agent answer with one word, in a store that is thrown away, and say what is wrong."""
     from uwf_git.agents.roster import check as ask

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import resolve
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_hash
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound
@@ -17,17 +17,13 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import Hash
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf cas put Text '\"hello\"'",
-        'uwf cas put "JSON Schema" \'{"type": "integer"}\'    prints the type of a new kind of node',
-        "echo 42 | uwf cas put 4K9WEA7FSH41E -",
-    ),
+@command(
+    "uwf cas put Text '\"hello\"'",
+    'uwf cas put "JSON Schema" \'{"type": "integer"}\'    prints the type of a new kind of node',
+    "echo 42 | uwf cas put 4K9WEA7FSH41E -",
 )
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)
 @click.argument("json", metavar="JSON")
-@click.pass_obj
 def put(invocation: Invocation, type_: str, json: str) -> None:
     """Store a node and print its hash.
 
@@ -45,10 +41,9 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
     invocation.emit({"hash": node}, lambda value: str(value["hash"]))
 
 
-@click.command("hash", cls=Command, examples=("uwf cas hash Text '\"hello\"'",))
+@command("uwf cas hash Text '\"hello\"'")
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)
 @click.argument("json", metavar="JSON")
-@click.pass_obj
 def hash_(invocation: Invocation, type_: str, json: str) -> None:
     """Compute the hash a node would have. Stores nothing."""
     from uwf_git.values.ids import is_hash, parse_hash
@@ -65,9 +60,8 @@ def hash_(invocation: Invocation, type_: str, json: str) -> None:
     invocation.emit({"hash": hash_of(kind, payload)}, lambda value: str(value["hash"]))
 
 
-@click.command(cls=Command, examples=("uwf cas get 8FWKR3TN5V1QA",))
+@command("uwf cas get 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
-@click.pass_obj
 def get(invocation: Invocation, node: str) -> None:
     """Print a node: type, payload, timestamp (Unix milliseconds)."""
     store = invocation.instance.store
@@ -77,9 +71,8 @@ def get(invocation: Invocation, node: str) -> None:
     )
 
 
-@click.command(cls=Command, examples=("uwf cas has 8FWKR3TN5V1QA",))
+@command("uwf cas has 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
-@click.pass_obj
 def has(invocation: Invocation, node: str) -> None:
     """Tell whether a node is in the store."""
     store = invocation.instance.store
@@ -90,9 +83,8 @@ def has(invocation: Invocation, node: str) -> None:
     invocation.emit({"exists": found}, lambda value: "yes" if value["exists"] else "no")
 
 
-@click.command(cls=Command, examples=("uwf cas refs 8FWKR3TN5V1QA",))
+@command("uwf cas refs 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
-@click.pass_obj
 def refs(invocation: Invocation, node: str) -> None:
     """List what a node refers to, its type left out."""
     store = invocation.instance.store
@@ -100,9 +92,8 @@ def refs(invocation: Invocation, node: str) -> None:
     invocation.emit({"refs": list(dict.fromkeys(found))}, lambda value: "\n".join(value["refs"]))
 
 
-@click.command(cls=Command, examples=("uwf cas walk 8FWKR3TN5V1QA",))
+@command("uwf cas walk 8FWKR3TN5V1QA")
 @click.argument("node", metavar="HASH", shell_complete=complete_hash)
-@click.pass_obj
 def walk(invocation: Invocation, node: str) -> None:
     """List a node and all that it leads to, types included, each once."""
     store = invocation.instance.store
@@ -110,16 +101,14 @@ def walk(invocation: Invocation, node: str) -> None:
     invocation.emit({"hashes": found}, lambda value: "\n".join(value["hashes"]))
 
 
-@click.command(cls=Command, examples=("uwf cas reindex",))
-@click.pass_obj
+@command("uwf cas reindex")
 def reindex(invocation: Invocation) -> None:
     """Throw the local index away and build it anew from the refs."""
     nodes = invocation.instance.store.reindex()
     invocation.emit({"status": "ok", "nodes": nodes}, lambda value: f"{value['nodes']} nodes indexed")
 
 
-@click.command("list", cls=Command, examples=("uwf cas schema list",))
-@click.pass_obj
+@command("uwf cas schema list")
 def schema_list(invocation: Invocation) -> None:
     """List the types of nodes."""
     from uwf_cli.terminal import table
@@ -143,11 +132,11 @@ def schema_list(invocation: Invocation) -> None:
     )
 
 
-@click.command(
-    "get", cls=Command, examples=("uwf cas schema get StepNode", "uwf cas schema get 4K9WEA7FSH41E")
+@command(
+    "uwf cas schema get StepNode",
+    "uwf cas schema get 4K9WEA7FSH41E",
 )
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)
-@click.pass_obj
 def schema_get(invocation: Invocation, type_: str) -> None:
     """Print the JSON Schema of a type."""
     from uwf_git.values.types import BUILTIN

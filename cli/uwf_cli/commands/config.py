@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from uwf_cli import resolve, terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import VARIABLE, complete_agent, complete_setting
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml
@@ -37,12 +37,11 @@ PRESETS = {
 }
 
 
-@click.command(
-    cls=Command,
-    examples=("uwf config get defaultAgent", "uwf config get providers.openai.baseUrl"),
+@command(
+    "uwf config get defaultAgent",
+    "uwf config get providers.openai.baseUrl",
 )
 @click.argument("key", shell_complete=complete_setting)
-@click.pass_obj
 def get(invocation: Invocation, key: str) -> None:
     """Print a setting; of a section, all of it."""
     from uwf_git.config.edit import get_value
@@ -50,19 +49,14 @@ def get(invocation: Invocation, key: str) -> None:
     invocation.emit(get_value(invocation.location.root, key), _plain)
 
 
-@click.command(
-    "set",
-    cls=Command,
-    examples=(
-        "uwf config set defaultAgent uwf-llm",
-        'uwf config set agents.mine.command "my-agent --fast"',
-        "uwf config set agents.mine.timeout 10m",
-        "uwf config set agentOverrides.solve-issue.reviewer uwf-human",
-    ),
+@command(
+    "uwf config set defaultAgent uwf-llm",
+    'uwf config set agents.mine.command "my-agent --fast"',
+    "uwf config set agents.mine.timeout 10m",
+    "uwf config set agentOverrides.solve-issue.reviewer uwf-human",
 )
 @click.argument("key", shell_complete=complete_setting)
 @click.argument("value")
-@click.pass_obj
 def set_(invocation: Invocation, key: str, value: str) -> None:
     """Change a setting. Comments stay. Keys of services don't belong here: uwf setup puts them into .env."""
     from uwf_git.config.edit import set_value
@@ -75,8 +69,7 @@ def set_(invocation: Invocation, key: str, value: str) -> None:
     invocation.emit({"key": key, "value": written}, lambda shown: f"{shown['key']}: {_plain(shown['value'])}")
 
 
-@click.command("list", cls=Command, examples=("uwf config list",))
-@click.pass_obj
+@command("uwf config list")
 def list_(invocation: Invocation) -> None:
     """List all settings by their keys."""
     from uwf_git.config.edit import list_values
@@ -109,20 +102,16 @@ class Wishes(NamedTuple):
     agent: str | None = None
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf setup                                                        asks",
-        "uwf setup --provider openai --model gpt-4o-mini --agent uwf-llm",
-        "pass show openai | uwf setup --provider openai --api-key -       the key from standard input",
-    ),
+@command(
+    "uwf setup                                                        asks",
+    "uwf setup --provider openai --model gpt-4o-mini --agent uwf-llm",
+    "pass show openai | uwf setup --provider openai --api-key -       the key from standard input",
 )
 @click.option("--provider", metavar="NAME", help="openai, openrouter, ollama, or a name of yours.")
 @click.option("--base-url", metavar="URL", help="Its OpenAI-compatible address.")
 @click.option("--api-key", metavar="KEY", help="Goes into .env; - reads it from standard input.")
 @click.option("--model", metavar="NAME", help="What the provider calls it; becomes the default model.")
 @click.option("--agent", metavar="CMD", help="Becomes the default agent.", shell_complete=complete_agent)
-@click.pass_obj
 def setup(
     invocation: Invocation,
     provider: str | None,
@@ -261,16 +250,12 @@ def _prompt(question: str, default: str | None) -> str:
     return str(click.prompt(question, default=default, err=True)).strip()
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        'eval "$(uwf completion bash)"                               in ~/.bashrc',
-        'eval "$(uwf completion zsh)"                                in ~/.zshrc',
-        "uwf completion fish > ~/.config/fish/completions/uwf.fish",
-    ),
+@command(
+    'eval "$(uwf completion bash)"                               in ~/.bashrc',
+    'eval "$(uwf completion zsh)"                                in ~/.zshrc',
+    "uwf completion fish > ~/.config/fish/completions/uwf.fish",
 )
 @click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_obj
 def completion(invocation: Invocation, shell: str) -> None:
     """Print the script that lets a shell complete ids and names."""
     from click.shell_completion import get_completion_class

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
@@ -23,18 +23,14 @@ if TYPE_CHECKING:
 SHOWN = 300  # characters of a tool's arguments and result, for people
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread prompt 01JK7M",
-        "uwf thread prompt 01JK7M --role reviewer",
-        "uwf thread prompt 01JK7M --resumed      for an agent that remembers its last turn",
-    ),
+@command(
+    "uwf thread prompt 01JK7M",
+    "uwf thread prompt 01JK7M --role reviewer",
+    "uwf thread prompt 01JK7M --resumed      for an agent that remembers its last turn",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--role", metavar="ROLE", help="Another role than the one that is next.")
 @click.option("--resumed", is_flag=True, help="Only what is new since the role's last turn.")
-@click.pass_obj
 def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool) -> None:
     """Print what the next agent would be told, without running it."""
     from uwf_git.engine.status import outlook, raise_if_stuck
@@ -57,18 +53,14 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     invocation.emit_document(text, value)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread turns 01JK7M                   of the last step, or of the one that runs",
-        "uwf thread turns 01JK7M --live            as they happen, until the thread rests",
-        "uwf thread turns 01JK7M --step 8FWKR3",
-    ),
+@command(
+    "uwf thread turns 01JK7M                   of the last step, or of the one that runs",
+    "uwf thread turns 01JK7M --live            as they happen, until the thread rests",
+    "uwf thread turns 01JK7M --step 8FWKR3",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--live", is_flag=True, help="Follow what runs.")
 @click.option("--step", metavar="STEP", help="A step or a failed attempt.", shell_complete=complete_step)
-@click.pass_obj
 def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> None:
     """Show what an agent said and which tools it called. With --live a line each, as JSON off a terminal."""
     from uwf_git.engine.turns import follow, turns_of, turns_so_far

@@ -12,19 +12,16 @@ from typing import Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.store.location import ROOT_VARIABLES
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf mcp --print-config                     what a client's configuration needs",
-        "uwf mcp --read-only --cwd ~/project        as a client starts it",
-    ),
+@command(
+    "uwf mcp --print-config                     what a client's configuration needs",
+    "uwf mcp --read-only --cwd ~/project        as a client starts it",
 )
 @click.option("--read-only", is_flag=True, help="Offer only what reads.")
 @click.option(
@@ -34,7 +31,6 @@ from uwf_git.store.location import ROOT_VARIABLES
     help="Where agents work and workflow files are looked for; the current folder if left out.",
 )
 @click.option("--print-config", is_flag=True, help="Print what to put into a client's configuration.")
-@click.pass_obj
 def mcp(invocation: Invocation, read_only: bool, cwd: Path | None, print_config: bool) -> None:
     """Serve workflows and threads to an MCP client, over standard input and output.
 

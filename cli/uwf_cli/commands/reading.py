@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 STATUSES = ("idle", "running", "waiting", "failed", "completed", "killed", "corrupt")
 
 
-@click.command(cls=Command, examples=("uwf thread show 01JK7M",))
+@command("uwf thread show 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.pass_obj
 def show(invocation: Invocation, thread: str) -> None:
     """Show where a thread is and what comes next."""
     instance = invocation.instance
@@ -125,21 +124,16 @@ def _found(extraction: str) -> str:
     return "written when the agent was asked to correct itself" if extraction == "correction" else ""
 
 
-@click.command(
-    "list",
-    cls=Command,
-    examples=(
-        "uwf thread list",
-        "uwf thread list --all --workflow solve-issue",
-        "uwf thread list --status failed --limit 20",
-    ),
+@command(
+    "uwf thread list",
+    "uwf thread list --all --workflow solve-issue",
+    "uwf thread list --status failed --limit 20",
 )
 @click.option("--all", "archived", is_flag=True, help="Also the completed and killed.")
 @click.option("--status", type=click.Choice(STATUSES), help="Only these; finds archived ones too.")
 @click.option("--workflow", metavar="W", help="Only of this name or hash.", shell_complete=complete_name)
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
 @click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the first N.")
-@click.pass_obj
 def list_(
     invocation: Invocation,
     archived: bool,
@@ -245,19 +239,17 @@ def _list_text(value: Any) -> str:
     return terminal.table(rows, ("thread", "status", "steps", "updated", "workflow: last role"))
 
 
-@click.command(cls=Command, examples=("uwf thread steps 01JK7M",))
+@command("uwf thread steps 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.pass_obj
 def steps(invocation: Invocation, thread: str) -> None:
     """List a thread's steps with their outputs, oldest first."""
+    from uwf_cli.transcript import step_value
+
     instance = invocation.instance
     history = instance.threads.history(instance.threads.head(find_thread(invocation, thread)))
     found = [
         {
-            "step": step.hash,
-            "number": number,
-            "role": step.role,
-            "agent": step.agent,
+            **step_value(number, step),
             "output": step.output,
             "detail": step.detail,
             "time": iso(instance.store.get(step.hash).timestamp / 1000),
@@ -286,14 +278,11 @@ def steps(invocation: Invocation, thread: str) -> None:
     invocation.emit(found, text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread read 01JK7M",
-        "uwf thread read 01JK7M > thread.md",
-        "uwf thread read 01JK7M --quota 20000               the newest steps, about so many characters",
-        "uwf thread read 01JK7M --before 8FWKR3TN5V1QA      what came before that step",
-    ),
+@command(
+    "uwf thread read 01JK7M",
+    "uwf thread read 01JK7M > thread.md",
+    "uwf thread read 01JK7M --quota 20000               the newest steps, about so many characters",
+    "uwf thread read 01JK7M --before 8FWKR3TN5V1QA      what came before that step",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option(
@@ -302,7 +291,6 @@ def steps(invocation: Invocation, thread: str) -> None:
 @click.option(
     "--before", metavar="HASH", help="Only what came before that step.", shell_complete=complete_step
 )
-@click.pass_obj
 def read(invocation: Invocation, thread: str, quota: int | None, before: str | None) -> None:
     """Read a thread as Markdown.
 
@@ -322,16 +310,11 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
         invocation.emit_document(transcript.markdown(fence_front_matter=rendered), None, rich=True)
 
 
-@click.command(
-    "step-details",
-    cls=Command,
-    examples=(
-        "uwf thread step-details 8FWKR3TN5V1QA",
-        "uwf thread step-details 8FWKR3 --format json | jq .detail.usage",
-    ),
+@command(
+    "uwf thread step-details 8FWKR3TN5V1QA",
+    "uwf thread step-details 8FWKR3 --format json | jq .detail.usage",
 )
 @click.argument("step", metavar="HASH", shell_complete=complete_step)
-@click.pass_obj
 def step_details(invocation: Invocation, step: str) -> None:
     """Dump a step, or a failed attempt, as YAML. Its node, its output, how it came about, every turn."""
     from uwf_cli.output import as_yaml
@@ -342,9 +325,8 @@ def step_details(invocation: Invocation, step: str) -> None:
     invocation.emit_document(as_yaml(value), value)
 
 
-@click.command(cls=Command, examples=("uwf thread attempts 01JK7M",))
+@command("uwf thread attempts 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.pass_obj
 def attempts(invocation: Invocation, thread: str) -> None:
     """List a thread's failed attempts, oldest first. Nothing an agent said is thrown away."""
     instance = invocation.instance
@@ -354,27 +336,16 @@ def attempts(invocation: Invocation, thread: str) -> None:
         found.append({"attempt": fields.pop("hash"), **fields, "time": iso(each.time)})
 
     def text(value: Any) -> str:
-        rows = [
-            (
-                f"{each['number']:4d}",
-                each["attempt"],
-                each["time"],
-                each["role"],
-                each["agent"],
-                each["error"],
-            )
-            for each in value
-        ]
-        header = ("", "attempt", "time", "role", "agent", "error")
-        return terminal.table(rows, header) if rows else "no failed attempts"
+        names = ("attempt", "time", "role", "agent", "error")
+        rows = [(f"{each['number']:4d}", *(each[name] for name in names)) for each in value]
+        return terminal.table(rows, ("", *names)) if rows else "no failed attempts"
 
     invocation.emit(found, text)
 
 
-@click.command(cls=Command, examples=("uwf thread diff 01JK7M 01JK9Q",))
+@command("uwf thread diff 01JK7M 01JK9Q")
 @click.argument("a", shell_complete=complete_thread)
 @click.argument("b", shell_complete=complete_thread)
-@click.pass_obj
 def diff(invocation: Invocation, a: str, b: str) -> None:
     """Show what two threads share and where they part."""
     from uwf_cli.transcript import compare
@@ -405,9 +376,8 @@ def _diff_text(value: Any) -> str:
     return "\n".join(lines)
 
 
-@click.command(cls=Command, examples=("uwf thread log 01JK7M",))
+@command("uwf thread log 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
-@click.pass_obj
 def log(invocation: Invocation, thread: str) -> None:
     """List a thread's commits, newest first. The last is the workflow version it began on."""
     from uwf_git.store.ancestry import log as read_log

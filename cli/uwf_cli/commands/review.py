@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.commands.workflow import version_rows
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.exchange import git_for, tell_large
@@ -24,17 +24,13 @@ _REMOTE = click.option(
 _AS = click.option("--as", "branch", metavar="BRANCH", default="", help="Another name for the branch.")
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf publish thread 01JK7M",
-        "uwf publish thread 01JK7M --as review/login-bug --remote team",
-    ),
+@command(
+    "uwf publish thread 01JK7M",
+    "uwf publish thread 01JK7M --as review/login-bug --remote team",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @_AS
 @_REMOTE
-@click.pass_obj
 def thread(invocation: Invocation, thread: str, branch: str, remote: str | None) -> None:
     """Push a thread to a branch, for review.
 
@@ -50,17 +46,13 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     invocation.emit(found.to_json(), _published_text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf publish workflow solve-issue",
-        "uwf publish workflow solve-issue --remote team",
-    ),
+@command(
+    "uwf publish workflow solve-issue",
+    "uwf publish workflow solve-issue --remote team",
 )
 @click.argument("workflow", metavar="NAME", shell_complete=complete_name)
 @_AS
 @_REMOTE
-@click.pass_obj
 def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | None) -> None:
     """Push a workflow's newest version to a branch, for review. Proposals can be merged into it."""
     from uwf_git.sharing.publish import publish_workflow
@@ -71,19 +63,15 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
     invocation.emit(found.to_json(), _published_text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf unpublish 01JK7M",
-        "uwf unpublish solve-issue",
-        "uwf unpublish review/login-bug --remote team",
-        "uwf unpublish solve-issue --force       also what was not taken over",
-    ),
+@command(
+    "uwf unpublish 01JK7M",
+    "uwf unpublish solve-issue",
+    "uwf unpublish review/login-bug --remote team",
+    "uwf unpublish solve-issue --force       also what was not taken over",
 )
 @click.argument("what", metavar="BRANCH|ID|NAME")
 @click.option("--force", is_flag=True, help="Also if it holds what was not taken over here.")
 @_REMOTE
-@click.pass_obj
 def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None) -> None:
     """Delete a published branch and its base from a remote. Threads and workflows stay as they are.
 
@@ -123,19 +111,15 @@ def _unpublished_text(value: Any) -> str:
     )
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow propose solve-issue.yaml --branch shorter-plan",
-        "uwf workflow propose solve-issue.yaml --branch shorter-plan --remote origin",
-    ),
+@command(
+    "uwf workflow propose solve-issue.yaml --branch shorter-plan",
+    "uwf workflow propose solve-issue.yaml --branch shorter-plan --remote origin",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
 @click.option(
     "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
 )
-@click.pass_obj
 def propose(invocation: Invocation, file: Path, branch: str, remote: str | None) -> None:
     """Propose a version of a workflow without registering it.
 
@@ -157,16 +141,12 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
     invocation.emit(value, _proposed_text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow accept shorter-plan",
-        "uwf workflow accept shorter-plan --remote origin",
-    ),
+@command(
+    "uwf workflow accept shorter-plan",
+    "uwf workflow accept shorter-plan --remote origin",
 )
 @click.argument("branch")
 @click.option("--remote", metavar="NAME", shell_complete=complete_remote, help="Take what is on that remote.")
-@click.pass_obj
 def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     """Register a proposed version: the one made here, or with --remote a branch of a remote."""
     from uwf_git.sharing.proposals import accept as take

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import exchange, resolve, terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, Usage
@@ -39,15 +39,12 @@ _TOLD = {
 }
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf push                                all that origin hasn't",
-        "uwf push origin 01JK7M 01JK9Q           two threads",
-        "uwf push backup --workflow solve-issue  a workflow and its threads",
-        "uwf push --all                          also what was deleted there",
-        "uwf push origin 01JK7M --delete         delete a thread there, not here",
-    ),
+@command(
+    "uwf push                                all that origin hasn't",
+    "uwf push origin 01JK7M 01JK9Q           two threads",
+    "uwf push backup --workflow solve-issue  a workflow and its threads",
+    "uwf push --all                          also what was deleted there",
+    "uwf push origin 01JK7M --delete         delete a thread there, not here",
 )
 @click.argument("words", metavar="[REMOTE] [ID]…", nargs=-1, shell_complete=complete_remote)
 @click.option("--all", "again", is_flag=True, help="Also what was deleted there.")
@@ -55,7 +52,6 @@ _TOLD = {
 @click.option(
     "--workflow", metavar="W", help="A workflow by name, and its threads.", shell_complete=complete_name
 )
-@click.pass_obj
 def push(
     invocation: Invocation, words: tuple[str, ...], again: bool, deletes: bool, workflow: str | None
 ) -> None:
@@ -147,15 +143,11 @@ def _pushed_text(value: Any) -> str:
     return _listing(lines, f"nothing new for {value['remote']}")
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf pull",
-        "uwf pull backup",
-    ),
+@command(
+    "uwf pull",
+    "uwf pull backup",
 )
 @click.argument("name", metavar="[REMOTE]", required=False, shell_complete=complete_remote)
-@click.pass_obj
 def pull(invocation: Invocation, name: str | None) -> None:
     """Bring here what a remote has: fetched, verified, then taken over.
 
@@ -166,15 +158,11 @@ def pull(invocation: Invocation, name: str | None) -> None:
     _pull(invocation, instance, instance.remotes.get(name))
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf clone git@example.com:team/threads.git",
-        "uwf clone /mnt/backup/threads.git --root ~/elsewhere",
-    ),
+@command(
+    "uwf clone git@example.com:team/threads.git",
+    "uwf clone /mnt/backup/threads.git --root ~/elsewhere",
 )
 @click.argument("url")
-@click.pass_obj
 def clone(invocation: Invocation, url: str) -> None:
     """Begin on a new machine: make the store, add URL as origin, and pull."""
     from uwf_git.errors import RemoteFailed
@@ -254,12 +242,11 @@ def _short(ref: str) -> str:
     return ref.removeprefix("refs/uwf/").replace("threads/", "thread ").replace("archive/", "thread ")
 
 
-@click.command(cls=Command, examples=("uwf bundle 01JK7M 01JK9Q -o review.bundle",))
+@command("uwf bundle 01JK7M 01JK9Q -o review.bundle")
 @click.argument("threads", metavar="ID…", nargs=-1, required=True, shell_complete=complete_thread)
 @click.option(
     "-o", "--output", "path", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Where to."
 )
-@click.pass_obj
 def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None:
     """Write threads to one file, with all they stand on. It is a git bundle."""
     from uwf_git.sharing.bundle import bundle as do
@@ -276,9 +263,8 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
     invocation.emit({"file": str(path), "bytes": size, "refs": refs}, text)
 
 
-@click.command(cls=Command, examples=("uwf unbundle review.bundle",))
+@command("uwf unbundle review.bundle")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@click.pass_obj
 def unbundle(invocation: Invocation, path: Path) -> None:
     """Take over the threads in a file, verified as those of a remote are.
 
@@ -294,17 +280,13 @@ def unbundle(invocation: Invocation, path: Path) -> None:
     raise_if_incomplete(pulled)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf remote add origin git@example.com:team/threads.git",
-        "uwf remote add backup /mnt/backup/threads.git",
-        "uwf remote add origin                                  in a project: its own remote",
-    ),
+@command(
+    "uwf remote add origin git@example.com:team/threads.git",
+    "uwf remote add backup /mnt/backup/threads.git",
+    "uwf remote add origin                                  in a project: its own remote",
 )
 @click.argument("name")
 @click.argument("url", required=False)
-@click.pass_obj
 def add(invocation: Invocation, name: str, url: str | None) -> None:
     """Add a remote. Any git repository that you may push to will do, an empty one too.
 
@@ -315,8 +297,7 @@ def add(invocation: Invocation, name: str, url: str | None) -> None:
     invocation.emit(_remote_value(invocation.instance_for_writing().remotes.add(name, url)), _remote_text)
 
 
-@click.command("list", cls=Command, examples=("uwf remote list",))
-@click.pass_obj
+@command("uwf remote list")
 def list_(invocation: Invocation) -> None:
     """List the remotes."""
     found = [_remote_value(remote) for remote in invocation.instance.remotes.all()]
@@ -328,9 +309,8 @@ def list_(invocation: Invocation) -> None:
     invocation.emit(found, text)
 
 
-@click.command(cls=Command, examples=("uwf remote rm backup",))
+@command("uwf remote rm backup")
 @click.argument("name", shell_complete=complete_remote)
-@click.pass_obj
 def rm(invocation: Invocation, name: str) -> None:
     """Forget a remote, and where its refs were. Threads stay as they are, here and there."""
     removed = invocation.instance.remotes.remove(name)

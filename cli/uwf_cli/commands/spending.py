@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
@@ -27,21 +27,17 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import Hash
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf stats                             all threads, by workflow",
-        "uwf stats 01JK7M                      a thread, step by step",
-        "uwf stats --by model --since 30d",
-        "uwf stats 01JK7M --by role --plot cost.svg",
-    ),
+@command(
+    "uwf stats                             all threads, by workflow",
+    "uwf stats 01JK7M                      a thread, step by step",
+    "uwf stats --by model --since 30d",
+    "uwf stats 01JK7M --by role --plot cost.svg",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
 @click.option("--by", type=click.Choice(BY), help="What to sum up; steps of one thread, else workflows.")
 @click.option("--since", metavar="WHEN", help="Only from a day on, such as 2026-01-31, or so long back: 30d.")
 @click.option("--until", metavar="WHEN", help="Only up to a day, that day included.")
 @click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Write a chart too, as SVG.")
-@click.pass_obj
 def stats(
     invocation: Invocation,
     threads: tuple[str, ...],
@@ -67,7 +63,7 @@ def stats(
     known = prices(instance)
     groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(runs, by)]
     if by not in ("step", "day"):
-        groups.sort(key=lambda each: (-(each["cost"] or 0), -_tokens(each), -each["seconds"]))
+        groups.sort(key=lambda each: (-(each["cost"] or 0), -(_tokens(each) or 0), -each["seconds"]))
     total = _sums(together(run.spent for run in runs), known)
     if plot is not None:
         _write_plot(plot, groups, total, by)
@@ -161,8 +157,8 @@ def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
     }
 
 
-def _tokens(value: dict[str, Any]) -> int:
-    return (value["input"] or 0) + (value["output"] or 0)
+def _tokens(value: dict[str, Any]) -> int | None:
+    return None if value["input"] is None else value["input"] + value["output"]
 
 
 def _stats_text(value: Any) -> str:
@@ -220,7 +216,7 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
 
     bars = []
     for name, each in zip(_labels(groups, by), groups, strict=True):
-        tokens = None if each["input"] is None else each["input"] + each["output"]
+        tokens = _tokens(each)
         if total["cost"] is not None:
             what, value, text = "US dollars", each["cost"], _cost(each)
         elif total["input"] is not None:
@@ -239,21 +235,16 @@ def _write(path: Path, text: str) -> None:
         raise Invalid(f"{path} can't be written: {error.strerror}", "choose another file") from None
 
 
-@click.command(
-    "budget",
-    cls=Command,
-    examples=(
-        "uwf thread budget 01JK7M                         what holds, and what is used",
-        "uwf thread budget 01JK7M --max-tokens +500000    so many more",
-        "uwf thread budget 01JK7M --max-time 4h --max-cost 10",
-    ),
+@command(
+    "uwf thread budget 01JK7M                         what holds, and what is used",
+    "uwf thread budget 01JK7M --max-tokens +500000    so many more",
+    "uwf thread budget 01JK7M --max-time 4h --max-cost 10",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--max-steps", metavar="N|+N", help="Steps of agents.")
 @click.option("--max-tokens", metavar="N|+N", help="Tokens in and out.")
 @click.option("--max-cost", metavar="USD|+USD", help="US dollars, of what has a price.")
 @click.option("--max-time", metavar="TIME|+TIME", help="Time of agents at work: 90s, 30m, 2h.")
-@click.pass_obj
 def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     """Show a thread's budget, or raise it.
 
@@ -322,17 +313,13 @@ def _budget_text(value: Any) -> str:
     return terminal.table(rows, ("limit", "used", "", "set by"))
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf trace export 01JK7M --out trace.json",
-        "uwf trace export 01JK7M | curl -H 'Content-Type: application/json' -d @- http://localhost:4318/v1/traces",
-    ),
+@command(
+    "uwf trace export 01JK7M --out trace.json",
+    "uwf trace export 01JK7M | curl -H 'Content-Type: application/json' -d @- http://localhost:4318/v1/traces",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")
 @click.option("--content", is_flag=True, help="Include what was said: prompts, answers, what tools gave.")
-@click.pass_obj
 def export(invocation: Invocation, thread: str, out: Path | None, content: bool) -> None:
     """Write a thread as an OpenTelemetry trace, in the JSON of OTLP.
 

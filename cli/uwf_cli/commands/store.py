@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.exceptions import Exit
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, StoreDamaged, Usage
 from uwf_git.text import counted
@@ -21,15 +22,11 @@ _DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
 _UNITS = (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10))
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf init           the default store",
-        "uwf init --here    the repository around the current folder",
-    ),
+@command(
+    "uwf init           the default store",
+    "uwf init --here    the repository around the current folder",
 )
 @click.option("--here", is_flag=True, help="Keep threads in the repository around the current folder.")
-@click.pass_obj
 def init(invocation: Invocation, here: bool) -> None:
     """Make a store. Doing it again changes nothing.
 
@@ -54,18 +51,14 @@ def init(invocation: Invocation, here: bool) -> None:
     )
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf doctor",
-        "uwf doctor --fix      remove what is merely left over",
-        "uwf doctor --quick    without reading every object",
-    ),
+@command(
+    "uwf doctor",
+    "uwf doctor --fix      remove what is merely left over",
+    "uwf doctor --quick    without reading every object",
 )
 @click.option("--fix", is_flag=True, help="Remove leftovers; nothing that holds anything is touched.")
 @click.option("--quick", is_flag=True, help="Don't read every object.")
-@click.pass_context
-def doctor(context: click.Context, fix: bool, quick: bool) -> None:
+def doctor(invocation: Invocation, fix: bool, quick: bool) -> None:
     """Check programs, configuration and store.
 
     Exit 1 where something is wrong, 7 where the store is damaged.
@@ -74,7 +67,6 @@ def doctor(context: click.Context, fix: bool, quick: bool) -> None:
     from uwf_git.sharing.push import plan
     from uwf_git.verify.health import ERROR, Doctor
 
-    invocation: Invocation = context.obj
     look = Doctor(
         invocation.location,
         in_engine=lambda command: embedded(command) is not None,
@@ -85,8 +77,9 @@ def doctor(context: click.Context, fix: bool, quick: bool) -> None:
     checks = list(look.checks())
     invocation.emit([each.as_json() for each in checks], _checks_text)
     if any(each.damaged for each in checks):
-        context.exit(StoreDamaged.exit_status)
-    context.exit(1 if any(each.status == ERROR for each in checks) else 0)
+        raise Exit(StoreDamaged.exit_status)
+    if any(each.status == ERROR for each in checks):
+        raise Exit(1)
 
 
 def _checks_text(value: Any) -> str:
@@ -101,16 +94,12 @@ def _checks_text(value: Any) -> str:
     return terminal.table(rows)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf gc",
-        "uwf gc --fold-before 30d           and fold what ended more than 30 days ago",
-        "uwf gc --fold-before 2025-07-01    … or before that day",
-    ),
+@command(
+    "uwf gc",
+    "uwf gc --fold-before 30d           and fold what ended more than 30 days ago",
+    "uwf gc --fold-before 2025-07-01    … or before that day",
 )
 @click.option("--fold-before", metavar="DATE|Nd", help="Fold the archives of threads that ended before.")
-@click.pass_obj
 def gc(invocation: Invocation, fold_before: str | None) -> None:
     """Pack the store with git's own gc; unreachable objects are kept two weeks.
 

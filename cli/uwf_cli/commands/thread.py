@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uwf_cli import resolve, terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import (
     complete_agent,
     complete_remote,
@@ -48,14 +48,11 @@ REMOTE = click.option(
 )
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        'uwf thread start solve-issue -p "Fix the login bug"',
-        "uwf thread start ./review.yaml --prompt-file task.md",
-        "gh issue view 42 | uwf thread start solve-issue -p -",
-        'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
-    ),
+@command(
+    'uwf thread start solve-issue -p "Fix the login bug"',
+    "uwf thread start ./review.yaml --prompt-file task.md",
+    "gh issue view 42 | uwf thread start solve-issue -p -",
+    'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
 )
 @click.argument("workflow", shell_complete=complete_workflow)
 @click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
@@ -65,7 +62,6 @@ REMOTE = click.option(
 @click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens.")
 @click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
 @click.option("--max-time", metavar="TIME", help="Likewise, after so much agents' time: 90s, 30m, 2h.")
-@click.pass_obj
 def start(
     invocation: Invocation,
     /,
@@ -108,19 +104,15 @@ def start(
     )
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread step 01JK7M",
-        "uwf thread step 01JK7M --agent uwf-human",
-        'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
-    ),
+@command(
+    "uwf thread step 01JK7M",
+    "uwf thread step 01JK7M --agent uwf-human",
+    'uwf thread step 01JK7M --agent "my-agent --fast" --cwd ~/project',
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @AGENT
 @CWD
 @REMOTE
-@click.pass_obj
 def step(
     invocation: Invocation, thread: str, agent: str | None, cwd: Path | None, remote: str | None
 ) -> None:
@@ -129,12 +121,9 @@ def step(
     emit_outcome(invocation, do(found, agent, _folder(cwd), _live_stderr(invocation)))
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread run 01JK7M",
-        "uwf thread run 01JK7M --max-steps 5",
-    ),
+@command(
+    "uwf thread run 01JK7M",
+    "uwf thread run 01JK7M --max-steps 5",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option(
@@ -143,7 +132,6 @@ def step(
 @AGENT
 @CWD
 @REMOTE
-@click.pass_obj
 def run(
     invocation: Invocation,
     thread: str,
@@ -173,20 +161,16 @@ def run(
     invocation.note(f"stopped after {max_steps} step{'s' * (max_steps > 1)}; uwf thread run {found} goes on")
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        'uwf thread answer 01JK7M -m "Use PostgreSQL"',
-        "uwf thread answer 01JK7M                          asks on a terminal",
-        'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
-    ),
+@command(
+    'uwf thread answer 01JK7M -m "Use PostgreSQL"',
+    "uwf thread answer 01JK7M                          asks on a terminal",
+    'uwf thread answer 01JK7M --for 8FWKR3 -m "yes"    only if that step still asks',
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("-m", "--message", metavar="TEXT", help="The answer; - reads standard input.")
 @click.option(
     "--for", "asked_by", metavar="STEP", help="The step that is answered.", shell_complete=complete_step
 )
-@click.pass_obj
 def answer(invocation: Invocation, thread: str, message: str | None, asked_by: str | None) -> None:
     """Answer a thread that waits for a human. The role that asked goes next."""
     from uwf_cli.resolve import find_step
@@ -205,19 +189,15 @@ def answer(invocation: Invocation, thread: str, message: str | None, asked_by: s
     emit_outcome(invocation, give(instance, found, message, step_asking))
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread fork 8FWKR3TN5V1QA                  from a step",
-        "uwf thread fork 01JK7M                         from a thread's head",
-        "uwf thread fork 01JK7M --at 2                  after its second step",
-        "uwf thread fork 01JK7M --from-role reviewer    so that the reviewer goes again",
-    ),
+@command(
+    "uwf thread fork 8FWKR3TN5V1QA                  from a step",
+    "uwf thread fork 01JK7M                         from a thread's head",
+    "uwf thread fork 01JK7M --at 2                  after its second step",
+    "uwf thread fork 01JK7M --from-role reviewer    so that the reviewer goes again",
 )
 @click.argument("origin", metavar="STEP|ID", shell_complete=complete_thread)
 @click.option("--at", type=click.IntRange(min=0), metavar="N", help="After step N; 0 is the start.")
 @click.option("--from-role", metavar="ROLE", help="Before the last step of that role.")
-@click.pass_obj
 def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
     """Make a second thread that shares the first's past. It costs one ref; nothing is copied."""
     from uwf_cli.resolve import find_thread_or_step
@@ -252,16 +232,12 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
     )
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf thread kill 01JK7M",
-        'uwf thread kill 01JK7M --reason "superseded by 01JK9Q"',
-    ),
+@command(
+    "uwf thread kill 01JK7M",
+    'uwf thread kill 01JK7M --reason "superseded by 01JK9Q"',
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--reason", default="", metavar="TEXT", help="Why, for those who read it later.")
-@click.pass_obj
 def kill(invocation: Invocation, thread: str, reason: str) -> None:
     """End a thread for good, its running agent first. It stays readable."""
     from uwf_git.engine.step import kill as end
@@ -274,13 +250,9 @@ def kill(invocation: Invocation, thread: str, reason: str) -> None:
     )
 
 
-@click.command(
-    cls=Command,
-    examples=("uwf thread rm 01JK7M --yes",),
-)
+@command("uwf thread rm 01JK7M --yes")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--yes", is_flag=True, help="Really do it.")
-@click.pass_obj
 def rm(invocation: Invocation, thread: str, yes: bool) -> None:
     """Delete a thread and its failed attempts. Forks of it keep what they share."""
     from uwf_git.engine.budget import forget

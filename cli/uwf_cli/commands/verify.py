@@ -6,37 +6,34 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import StoreDamaged, Usage
 
 if TYPE_CHECKING:
-    from uwf_git.git.repository import Oid, Repository
+    from uwf_git.git.repository import Oid
     from uwf_git.verify.findings import Finding
     from uwf_git.verify.signatures import Signed
 
 EVERY = 100  # commits between two signs of life
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf verify                   everything in the store",
-        "uwf verify 01JK7M            one thread, with all that it stands on",
-        "uwf verify --remote origin   what was last fetched from there",
-        "uwf verify --signatures      and who signed which step",
-    ),
+@command(
+    "uwf verify                   everything in the store",
+    "uwf verify 01JK7M            one thread, with all that it stands on",
+    "uwf verify --remote origin   what was last fetched from there",
+    "uwf verify --signatures      and who signed which step",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
 @click.option("--all", "everything", is_flag=True, help="Everything in the store, as without an ID.")
 @click.option("--remote", metavar="NAME", help="What was last fetched from a remote.")
 @click.option("--signatures", is_flag=True, help="Who signed each commit and archive tag.")
-@click.pass_context
 def verify(
-    context: click.Context, threads: tuple[str, ...], everything: bool, remote: str | None, signatures: bool
+    invocation: Invocation, threads: tuple[str, ...], everything: bool, remote: str | None, signatures: bool
 ) -> None:
     """Check every node, commit, page and decision.
 
@@ -44,7 +41,6 @@ def verify(
     """
     from uwf_git.verify.whole import verify_refs
 
-    invocation: Invocation = context.obj
     if (bool(threads) + everything + (remote is not None)) > 1:
         raise Usage("threads, --all and --remote exclude each other", "give one of them")
     repository = invocation.instance.store.repository
@@ -54,7 +50,11 @@ def verify(
         found = verify_refs(repository, refs, repository.config.max_blob, progress.commit)
     finally:
         progress.end()
-    signed = _signed(repository, refs) if signatures else []
+    signed = []
+    if signatures:
+        from uwf_git.verify.signatures import signed_records
+
+        signed = signed_records(repository, {name: oid for name, oid in refs.items() if oid is not None})
     findings = [*found.findings, *_bad(signed)]
     value: dict[str, Any] = {
         "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
@@ -64,7 +64,7 @@ def verify(
         value["signatures"] = [_as_json(each) for each in signed]
     invocation.emit(value, _text)
     if findings:
-        context.exit(StoreDamaged.exit_status)
+        raise Exit(StoreDamaged.exit_status)
 
 
 def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) -> dict[str, Oid | None]:
@@ -90,12 +90,6 @@ def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) 
         if folded is not None and layout.ARCHIVE + thread not in refs:
             refs[folded.ref] = repository.ref(folded.ref)
     return refs
-
-
-def _signed(repository: Repository, refs: dict[str, Oid | None]) -> list[Signed]:
-    from uwf_git.verify.signatures import signed_records
-
-    return signed_records(repository, {name: oid for name, oid in refs.items() if oid is not None})
 
 
 def _bad(signed: list[Signed]) -> list[Finding]:

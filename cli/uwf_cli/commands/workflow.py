@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.exceptions import Exit
 
 from uwf_cli import terminal
-from uwf_cli.command import Command
+from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
     from uwf_git.store.versions import Version
 
 
-@click.command(cls=Command, examples=("uwf workflow put solve-issue.yaml",))
+@command("uwf workflow put solve-issue.yaml")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.pass_obj
 def put(invocation: Invocation, file: Path) -> None:
     """Register a workflow under its name. Unchanged content makes no new version."""
     from uwf_cli.resolve import compile_file, refuse_secrets
@@ -37,16 +37,12 @@ def put(invocation: Invocation, file: Path) -> None:
     invocation.emit(_version(version), _version_text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow show solve-issue",
-        "uwf workflow show 4KNM2PXR3B1QW",
-        "uwf workflow show ./solve-issue.yaml --format yaml",
-    ),
+@command(
+    "uwf workflow show solve-issue",
+    "uwf workflow show 4KNM2PXR3B1QW",
+    "uwf workflow show ./solve-issue.yaml --format yaml",
 )
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
-@click.pass_obj
 def show(invocation: Invocation, workflow: str) -> None:
     """Show a workflow. Its roles with the schemas of their answers, its conditions, its graph."""
     from uwf_cli.resolve import find_workflow
@@ -55,8 +51,7 @@ def show(invocation: Invocation, workflow: str) -> None:
     invocation.emit(_definition(found), _definition_text)
 
 
-@click.command("list", cls=Command, examples=("uwf workflow list",))
-@click.pass_obj
+@command("uwf workflow list")
 def list_(invocation: Invocation) -> None:
     """List the registered workflows."""
     adopt_news(invocation)
@@ -84,9 +79,8 @@ def list_(invocation: Invocation) -> None:
     invocation.emit(found, text)
 
 
-@click.command(cls=Command, examples=("uwf workflow history solve-issue",))
+@command("uwf workflow history solve-issue")
 @click.argument("name", shell_complete=complete_name)
-@click.pass_obj
 def history(invocation: Invocation, name: str) -> None:
     """List the versions of a workflow, newest first."""
     versions = [
@@ -104,16 +98,12 @@ def history(invocation: Invocation, name: str) -> None:
     invocation.emit(versions, text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow rollback solve-issue                  to the version before",
-        "uwf workflow rollback solve-issue 4KNM2PXR3B1QW",
-    ),
+@command(
+    "uwf workflow rollback solve-issue                  to the version before",
+    "uwf workflow rollback solve-issue 4KNM2PXR3B1QW",
 )
 @click.argument("name", shell_complete=complete_name)
 @click.argument("to", metavar="[HASH]", required=False)
-@click.pass_obj
 def rollback(invocation: Invocation, name: str, to: str | None) -> None:
     """Make an older version the newest again. It is a new commit; threads keep the version they have."""
     instance = invocation.instance
@@ -121,16 +111,12 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
     invocation.emit(_version(instance.registry.rollback(name, target)), _version_text)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow graph solve-issue",
-        "uwf workflow graph ./solve-issue.yaml --as dot | dot -Tsvg > graph.svg",
-    ),
+@command(
+    "uwf workflow graph solve-issue",
+    "uwf workflow graph ./solve-issue.yaml --as dot | dot -Tsvg > graph.svg",
 )
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
 @click.option("--as", "language", type=click.Choice(("mermaid", "dot")), default="mermaid", show_default=True)
-@click.pass_obj
 def graph(invocation: Invocation, workflow: str, language: str) -> None:
     """Draw a workflow's graph as text, for Mermaid or Graphviz."""
     from uwf_cli.resolve import find_workflow
@@ -141,37 +127,29 @@ def graph(invocation: Invocation, workflow: str, language: str) -> None:
     invocation.emit_document(drawing, {"as": language, "graph": drawing})
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow validate solve-issue.yaml",
-        "uwf workflow validate solve-issue.yaml --format text    as file:line:column: message",
-    ),
+@command(
+    "uwf workflow validate solve-issue.yaml",
+    "uwf workflow validate solve-issue.yaml --format text    as file:line:column: message",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.pass_context
-def validate(context: click.Context, file: Path) -> None:
+def validate(invocation: Invocation, file: Path) -> None:
     """Report every problem of a workflow at once. Exit 1 where there are errors."""
     from uwf_git.workflow.check import check_path
 
-    invocation: Invocation = context.obj
     findings = check_path(file)
     wrong = any(finding.severity == "error" for finding in findings)
     report = {"file": str(file), "valid": not wrong, "findings": [each._asdict() for each in findings]}
     invocation.emit(report, _findings_text)
-    context.exit(1 if wrong else 0)
+    if wrong:
+        raise Exit(1)
 
 
-@click.command(
-    cls=Command,
-    examples=(
-        "uwf workflow rehearse solve-issue",
-        "uwf workflow rehearse ./solve-issue.yaml",
-    ),
+@command(
+    "uwf workflow rehearse solve-issue",
+    "uwf workflow rehearse ./solve-issue.yaml",
 )
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
-@click.pass_context
-def rehearse(context: click.Context, workflow: str) -> None:
+def rehearse(invocation: Invocation, workflow: str) -> None:
     """Walk a workflow's graph with made-up answers.
 
     Reports which edges are never taken, which roles never reached, which conditions never differ, and
@@ -180,16 +158,15 @@ def rehearse(context: click.Context, workflow: str) -> None:
     from uwf_cli.resolve import find_workflow
     from uwf_git.workflow.rehearsal import rehearse as walk
 
-    invocation: Invocation = context.obj
     found = find_workflow(invocation, workflow)
     report = walk(found.workflow, found.schemas)
     invocation.emit(report.to_json(), _rehearsal_text)
-    context.exit(0 if report.ok else 1)
+    if not report.ok:
+        raise Exit(1)
 
 
-@click.command(cls=Command, examples=("uwf workflow rm solve-issue",))
+@command("uwf workflow rm solve-issue")
 @click.argument("name", shell_complete=complete_name)
-@click.pass_obj
 def rm(invocation: Invocation, name: str) -> None:
     """Forget a workflow's name. Threads that use it keep it."""
     version = invocation.instance.registry.remove(name)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_cli.commands.reading import STATUSES
 from uwf_cli.resolve import SUFFIXES
 from uwf_git.errors import Usage
 from uwf_git.text import nearest
 
 LONGEST = 1000
 LARGEST = 4 << 20
-QUOTA = 40_000
 WAIT = "wait"
 
 
@@ -77,7 +77,8 @@ class ServedTool(NamedTuple):
         for name, value in arguments.items():
             if isinstance(value, str) and "\0" in value:
                 raise Usage(f"{self.name}: {name} holds a NUL", "leave it out")
-        return self.call(arguments, folder)
+        defaults = {name: each["default"] for name, each in self.properties.items() if "default" in each}
+        return self.call({**defaults, **arguments}, folder)
 
 
 def _text(description: str, most: int = LONGEST, **more: Any) -> dict[str, Any]:
@@ -89,10 +90,8 @@ def _number(description: str, least: int, **more: Any) -> dict[str, Any]:
 
 
 _THREAD = _text("A thread's id, or the beginning of one (four characters and more).")
-_STEP = _text("A step's hash, or the beginning of one.")
 _WORKFLOW = _text("A workflow: its registered name, its hash, or a file of the folder the server works in.")
 _SOURCE = _text("A workflow's YAML text, instead of one that is stored somewhere.", LARGEST)
-_STATUSES = ("idle", "running", "waiting", "failed", "completed", "killed", "corrupt")
 SOURCE_FILE = "workflow.yaml"
 
 
@@ -146,27 +145,19 @@ def _rehearse(arguments: Mapping[str, Any], folder: Path) -> Call:
 
 
 def _list_threads(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    shown = {"limit": 50, **arguments}
     options = {name: f"--{name}" for name in ("all", "status", "workflow", "limit", "offset")}
-    return Call(("thread", "list", *_options(shown, **options)), wrap="threads")
+    return Call(("thread", "list", *_options(arguments, **options)), wrap="threads")
 
 
-def _of_thread(command: str, wrap: str = "") -> Callable[[Mapping[str, Any], Path], Call]:
-    return lambda arguments, _folder: Call(("thread", command, "--", arguments["thread"]), wrap=wrap)
+def _thread(
+    command: str, subject: str = "thread", wrap: str = "", **options: str
+) -> Callable[[Mapping[str, Any], Path], Call]:
+    """`uwf thread COMMAND` on the argument `subject`, with the options that arguments stand for."""
 
+    def call(arguments: Mapping[str, Any], _folder: Path) -> Call:
+        return Call(("thread", command, *_options(arguments, **options), "--", arguments[subject]), wrap=wrap)
 
-def _read(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    shown = _options({"quota": QUOTA, **arguments}, quota="--quota", before="--before")
-    return Call(("thread", "read", *shown, "--", arguments["thread"]))
-
-
-def _turns(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    step = _options(arguments, step="--step")
-    return Call(("thread", "turns", *step, "--", arguments["thread"]), wrap="turns")
-
-
-def _step_details(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    return Call(("thread", "step-details", "--", arguments["step"]))
+    return call
 
 
 def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
@@ -180,15 +171,6 @@ def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     return Call(
         ("thread", "answer", "--message=-", *asked, "--", arguments["thread"]), stdin=arguments["answer"]
     )
-
-
-def _fork(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    where = _options(arguments, at="--at", fromRole="--from-role")
-    return Call(("thread", "fork", *where, "--", arguments["origin"]))
-
-
-def _kill(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    return Call(("thread", "kill", *_options(arguments, reason="--reason"), "--", arguments["thread"]))
 
 
 TOOLS = (
@@ -234,7 +216,7 @@ TOOLS = (
         "that have ended.",
         {
             "all": {"type": "boolean", "description": "Also the completed and killed."},
-            "status": {"enum": list(_STATUSES), "description": "Only these."},
+            "status": {"enum": list(STATUSES), "description": "Only these."},
             "workflow": _text("Only of this name or hash."),
             "limit": _number("At most so many.", 1, default=50),
             "offset": _number("Leave out the first so many.", 0, default=0),
@@ -248,7 +230,7 @@ TOOLS = (
         "Where a thread is: its status, whose turn is next, the question it asks, why it failed.",
         {"thread": _THREAD},
         ("thread",),
-        _of_thread("show"),
+        _thread("show"),
     ),
     ServedTool(
         "read_thread",
@@ -257,11 +239,11 @@ TOOLS = (
         "says how many older ones were left out under the quota; read them with `before`.",
         {
             "thread": _THREAD,
-            "quota": _number("About so many characters; the newest step is always there.", 1, default=QUOTA),
+            "quota": _number("About so many characters; the newest step is always there.", 1, default=40_000),
             "before": _text("Only the steps before this one: its hash, or the beginning of it."),
         },
         ("thread",),
-        _read,
+        _thread("read", quota="--quota", before="--before"),
     ),
     ServedTool(
         "thread_steps",
@@ -269,7 +251,7 @@ TOOLS = (
         "All steps of a thread with their roles, agents and outputs, oldest first, without the answers.",
         {"thread": _THREAD},
         ("thread",),
-        _of_thread("steps", "steps"),
+        _thread("steps", wrap="steps"),
     ),
     ServedTool(
         "thread_attempts",
@@ -277,7 +259,7 @@ TOOLS = (
         "The failed attempts at a thread's steps, with their errors, oldest first.",
         {"thread": _THREAD},
         ("thread",),
-        _of_thread("attempts", "attempts"),
+        _thread("attempts", wrap="attempts"),
     ),
     ServedTool(
         "thread_turns",
@@ -286,15 +268,15 @@ TOOLS = (
         "one, or in the step or failed attempt given.",
         {"thread": _THREAD, "step": _text("The hash of a step or failed attempt, or the beginning of it.")},
         ("thread",),
-        _turns,
+        _thread("turns", wrap="turns", step="--step"),
     ),
     ServedTool(
         "step_details",
         "Show a step",
         "One step or failed attempt in full: its output, the answer, every turn and tool call, the tokens.",
-        {"step": _STEP},
+        {"step": _text("A step's hash, or the beginning of one.")},
         ("step",),
-        _step_details,
+        _thread("step-details", "step"),
     ),
     ServedTool(
         "start_thread",
@@ -326,7 +308,7 @@ TOOLS = (
             },
         },
         ("thread",),
-        _of_thread("step"),
+        _thread("step"),
         writes=True,
         destroys=True,
         open=True,
@@ -355,7 +337,7 @@ TOOLS = (
             "fromRole": _text("Before the last step of this role."),
         },
         ("origin",),
-        _fork,
+        _thread("fork", "origin", at="--at", fromRole="--from-role"),
         writes=True,
     ),
     ServedTool(
@@ -364,7 +346,7 @@ TOOLS = (
         "Ends a thread for good, its running agent first. It can still be read and forked.",
         {"thread": _THREAD, "reason": _text("Why, for those who read it later.")},
         ("thread",),
-        _kill,
+        _thread("kill", reason="--reason"),
         writes=True,
         destroys=True,
         repeatable=True,
