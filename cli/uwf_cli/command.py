@@ -45,20 +45,9 @@ def _shared_options() -> list[click.Parameter]:
     ]
 
 
-class _Examples:
-    """Help in the order people read it: examples, usage, what it does, options."""
-
-    examples: Sequence[str]
-
-    def _write_examples(self, formatter: click.HelpFormatter) -> None:
-        formatter.write("Examples:\n")
-        for line in self.examples:
-            formatter.write(f"  {line}\n")
-        formatter.write_paragraph()
-
-
-class Command(_Examples, click.Command):
-    """A command with examples."""
+class Command(click.Command):
+    """A command with the shared options, and help in the order people read it: examples, usage, what it does,
+    options."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **keywords: Any) -> None:
         super().__init__(*args, **{"context_settings": _HELP, **keywords})
@@ -66,7 +55,10 @@ class Command(_Examples, click.Command):
         self.params.extend(_shared_options())
 
     def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        self._write_examples(formatter)
+        formatter.write("Examples:\n")
+        for line in self.examples:
+            formatter.write(f"  {line}\n")
+        formatter.write_paragraph()
         super().format_help(context, formatter)
 
 
@@ -80,7 +72,7 @@ def command(*examples: str) -> Callable[[Callable[..., None]], click.Command]:
     return made
 
 
-class Group(_Examples, click.Group):
+class Group(Command, click.Group):
     """Commands by name, each as `module:attribute` below `commands`, imported when it is asked for."""
 
     def __init__(
@@ -91,11 +83,9 @@ class Group(_Examples, click.Group):
         **keywords: Any,
     ) -> None:
         super().__init__(
-            name, invoke_without_command=True, callback=_help_if_alone, context_settings=_HELP, **keywords
+            name, examples=examples, invoke_without_command=True, callback=_help_if_alone, **keywords
         )
         self.members = members
-        self.examples = examples
-        self.params.extend(_shared_options())
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(self.members)
@@ -122,10 +112,6 @@ class Group(_Examples, click.Group):
                 f"{path} has no command {name!r}", nearest(name, self.members) or f"see: {path} --help"
             )
         return name, found, args[1:]
-
-    def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        self._write_examples(formatter)
-        super().format_help(context, formatter)
 
 
 @click.pass_context

@@ -76,19 +76,17 @@ def start(
     WORKFLOW is looked for as a registered name, as a hash, as a file, and as .workflows/WORKFLOW.yaml in
     this folder and those above it, up to the edge of the repository.
     """
-    from uwf_cli.resolve import find_workflow, version_of
-
     task = _prompt(prompt, prompt_file)
     folder = _folder(cwd)
     budget = resolve.limits(limits)
     instance = invocation.instance_for_writing()
-    found = find_workflow(invocation, workflow)
+    found = resolve.find_workflow(invocation, workflow)
     task, secrets = instance.redactor.text(task)
     if secrets:
         invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
     if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
-    made = instance.threads.start(version_of(instance, found), found.hash, task, budget)
+    made = instance.threads.start(resolve.version_of(instance, found), found.hash, task, budget)
     if folder is not None:
         instance.folders.remember(made, folder)
     invocation.emit(
@@ -173,12 +171,11 @@ def run(
 )
 def answer(invocation: Invocation, thread: str, message: str | None, asked_by: str | None) -> None:
     """Answer a thread that waits for a human. The role that asked goes next."""
-    from uwf_cli.resolve import find_step
     from uwf_git.engine.step import answer as give
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
-    step_asking = find_step(instance, asked_by) if asked_by else None
+    step_asking = resolve.find_step(instance, asked_by) if asked_by else None
     if message is None:
         head = instance.threads.active_head(found)
         message = _ask(instance, head) if head.row.asks else ""
@@ -200,14 +197,13 @@ def answer(invocation: Invocation, thread: str, message: str | None, asked_by: s
 @click.option("--from-role", metavar="ROLE", help="Before the last step of that role.")
 def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
     """Make a second thread that shares the first's past. It costs one ref; nothing is copied."""
-    from uwf_cli.resolve import find_thread_or_step
     from uwf_git.git.repository import Oid
     from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
     if at is not None and from_role is not None:
         raise Usage("--at and --from-role exclude each other", "give one of them")
     instance = invocation.instance
-    found = find_thread_or_step(instance, origin)
+    found = resolve.find_thread_or_step(instance, origin)
     thread = ThreadId(found) if is_thread_id(found) else None
     if thread is not None:
         row = _fork_point(instance, instance.threads.head(thread), at, from_role)
