@@ -15,7 +15,7 @@ from uwf_git.store import archives, layout
 from uwf_git.store.ancestry import ancestry, relate
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import tagged_commit
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.verify.findings import Finding
@@ -54,7 +54,6 @@ class Refused(NamedTuple):
     ref: str
     findings: tuple[Finding, ...] = ()
     problem: str = ""
-    hint: str = ""
     later: bool = False
 
     @property
@@ -163,9 +162,9 @@ class Adoption:
         try:
             yield from settled
         except (Busy, HeadMoved) as error:
-            yield Refused(name, (), error.message, error.hint, later=True)
+            yield Refused(name, (), error.message, later=True)
         except StoreDamaged as error:
-            yield Refused(name, (), error.message, error.hint)
+            yield Refused(name, (), error.message)
 
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """What is wrong with a ref. Where nothing is, the index takes in what it leads to."""
@@ -231,8 +230,8 @@ class Adoption:
         thread = layout.thread_of(name)
         if not self._instance.threads.exists(thread):
             return  # of a thread that was refused, or deleted there
-        theirs = self._instance.store.take_in(oid).start
-        if theirs != self._start_of(thread):
+        row = self._instance.threads.head(thread).row
+        if self._instance.store.take_in(oid).start != (row.start or row.node):
             raise Foreign(f"{name} holds attempts of another thread than {thread}", "delete it there")
         with self._instance.locks.hold(thread):
             moved = settle_attempts(self._instance, thread, oid)
@@ -250,10 +249,6 @@ class Adoption:
         if relation is None or relation.theirs:
             raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
         yield from self._replaceable(name, oid)
-
-    def _start_of(self, thread: ThreadId) -> Hash | None:
-        row = self._instance.threads.head(thread).row
-        return row.start or row.node
 
     # What has one side only, or is the same whoever made it
 

@@ -1,13 +1,5 @@
 """The pages of a forge that show a pushed branch, worked out from the remote's URL alone. Nothing is
 asked over the network, and credentials of the URL never come out.
-
-    kind       branch                   commits                      compare
-    github     tree/BRANCH              commits/BRANCH               compare/BASE...BRANCH
-    gitlab     -/tree/BRANCH            -/commits/BRANCH             -/compare/BASE...BRANCH
-    gitea      src/branch/BRANCH        commits/branch/BRANCH        compare/BASE...BRANCH
-    forgejo    as gitea
-    bitbucket  src/BRANCH               commits/branch/BRANCH        branches/compare/BRANCH%0DBASE
-    sourcehut  tree/BRANCH              log/BRANCH                   has none
 """
 
 from __future__ import annotations
@@ -15,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 from uwf_git.config.settings import FORGES
 
@@ -41,6 +34,21 @@ _SCP = re.compile(r"(?:[^/@:]+@)?(?P<host>[^/@:\[\]]+):(?P<path>.*)", re.DOTALL)
 _HOST = re.compile(
     r"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?P<port>:[0-9]+)?"
 )
+# Pages of a branch, of its commits and of a comparison, below the repository's own; "" for one that a forge has not.
+_GITEA = ("src/branch/{branch}", "commits/branch/{branch}", "compare/{base}...{branch}")
+_PAGES = {
+    "github": ("tree/{branch}", "commits/{branch}", "compare/{base}...{branch}"),
+    "gitlab": ("-/tree/{branch}", "-/commits/{branch}", "-/compare/{base}...{branch}"),
+    "gitea": _GITEA,
+    "forgejo": _GITEA,
+    # Here a slash would end the name, and a carriage return stands between the two sides.
+    "bitbucket": (
+        "src/{whole_branch}/",
+        "commits/branch/{branch}",
+        "branches/compare/{whole_branch}%0D{whole_base}#diff",
+    ),
+    "sourcehut": ("tree/{branch}", "log/{branch}", ""),
+}
 
 
 class Pages(NamedTuple):
@@ -59,40 +67,18 @@ def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | No
     if found is None:
         return None
     kind, root = found
-    here, there = _quoted(branch), _quoted(base) if base else None
-    if kind == "github":
-        return Pages(
-            f"{root}/tree/{here}", f"{root}/commits/{here}", _compare(f"{root}/compare", here, there)
-        )
-    if kind == "gitlab":
-        return Pages(
-            f"{root}/-/tree/{here}", f"{root}/-/commits/{here}", _compare(f"{root}/-/compare", here, there)
-        )
-    if kind in ("gitea", "forgejo"):
-        return Pages(
-            f"{root}/src/branch/{here}",
-            f"{root}/commits/branch/{here}",
-            _compare(f"{root}/compare", here, there),
-        )
-    if kind == "bitbucket":
-        # Here a slash would end the name, and a carriage return stands between the two sides.
-        both = f"{_quoted(branch, '')}%0D{_quoted(base, '')}" if base else None
-        return Pages(
-            f"{root}/src/{_quoted(branch, '')}/",
-            f"{root}/commits/branch/{here}",
-            f"{root}/branches/compare/{both}#diff" if both else None,
-        )
-    return Pages(f"{root}/tree/{here}", f"{root}/log/{here}", None)
-
-
-def _compare(prefix: str, branch: str, base: str | None) -> str | None:
-    return f"{prefix}/{base}...{branch}" if base else None
+    names = {
+        "branch": _quoted(branch),
+        "base": _quoted(base or ""),
+        "whole_branch": _quoted(branch, ""),
+        "whole_base": _quoted(base or "", ""),
+    }
+    shown, commits, compare = (page.format(**names) for page in _PAGES[kind])
+    return Pages(f"{root}/{shown}", f"{root}/{commits}", f"{root}/{compare}" if base and compare else None)
 
 
 def _repository(url: str, kinds: Mapping[str, str]) -> tuple[str, str] | None:
     """A forge's kind and the address of the repository's front page."""
-    from urllib.parse import unquote
-
     scheme, location, path = _parts(url)
     match = _HOST.fullmatch(location)
     if match is None:
@@ -143,6 +129,4 @@ def _is_repository(kind: str, folders: list[str]) -> bool:
 
 
 def _quoted(text: str, safe: str = "/") -> str:
-    from urllib.parse import quote
-
     return quote(text, safe=safe, errors="surrogateescape")

@@ -26,10 +26,9 @@ from uwf_git.sharing.publish import (
     PROPOSED,
     Published,
     branch_name,
-    forge_pages,
     is_ancestor,
+    publish_branch,
     remote_branches,
-    send,
     short,
     shown_by,
 )
@@ -39,6 +38,7 @@ from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
 from uwf_git.store.versions import Registry, Version
 from uwf_git.text import nearest, one_line
+from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash
 
 if TYPE_CHECKING:
@@ -140,21 +140,18 @@ def propose(instance: Instance, compiled: Compiled, branch: str) -> Proposal:
 def publish_proposal(instance: Instance, git: Git, remote: Remote, proposal: Proposal) -> Published:
     """Pushes a proposal to a remote's `refs/heads/uwf/proposals/<branch>`, and what it is to be merged
     into, the registered version, to `refs/heads/uwf/workflows/<name>`. Raises RemoteFailed, HeadMoved."""
-    branch = PROPOSED + proposal.branch
-    into = layout.WORKFLOW_BRANCHES + proposal.name
-    there = remote_branches(git, remote, (branch, into))
-    wanted = {branch: Oid(hex=proposal.commit)}
-    base = there.get(into)
-    if proposal.base is not None:
-        registered = Oid(hex=proposal.base)
-        if base is None or (base != registered and is_ancestor(git, base, registered)):
-            # Where the branch has gone on without us it is what to merge into all the same.
-            wanted[into] = base = registered
-    shown = short(into) if base else None
-    found = forge_pages(instance, git, remote, short(branch), shown)
+    base = Oid(hex=proposal.base) if proposal.base is not None else None
     another = f"uwf workflow propose FILE --branch BRANCH --remote {remote.name}"
-    large = send(instance, git, remote, wanted, there, another)
-    return Published(short(branch), proposal.commit, str(base) if base else None, shown, found, large)
+    return publish_branch(
+        instance,
+        git,
+        remote,
+        PROPOSED + proposal.branch,
+        Oid(hex=proposal.commit),
+        layout.WORKFLOW_BRANCHES + proposal.name,
+        base,
+        another,
+    )
 
 
 def accept(instance: Instance, git: Git, branch: str, remote: Remote | None) -> Accepted:
@@ -347,7 +344,6 @@ def _newest(git: Git, registered: Oid | None, before: Oid | None) -> list[Oid]:
 def _compiled(repository: Repository, commit: Oid, wording: _Wording) -> Compiled:
     """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it. Raises Invalid, and
     StoreDamaged where objects are bad."""
-    from uwf_git.timelimit import TimeExceeded, time_limit
     from uwf_git.workflow.compile import InvalidWorkflow, compile_source
     from uwf_git.workflow.source import parse_source
 

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pygit2
+
 from uwf_git.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
@@ -74,7 +76,7 @@ def publish_thread(
     branch, base_branch = _names(THREAD_BRANCHES + thread, BASES + thread, name)
     another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
     base = base_of(instance, thread)
-    return _publish(instance, git, remote, branch, head.commit, base_branch, base, another)
+    return publish_branch(instance, git, remote, branch, head.commit, base_branch, base, another)
 
 
 def publish_workflow(
@@ -87,7 +89,7 @@ def publish_workflow(
     parents = instance.store.repository.commit(commit).parents
     another = f"uwf publish workflow {workflow} --as BRANCH --remote {remote.name}"
     base = parents[0] if parents else None
-    return _publish(instance, git, remote, branch, commit, base_branch, base, another)
+    return publish_branch(instance, git, remote, branch, commit, base_branch, base, another)
 
 
 def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
@@ -121,7 +123,7 @@ def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
     """What a thread is compared with: the commit it was forked at, if it shares steps with an older
     thread or diverged from one, else the version of its workflow."""
     head = instance.threads.head(thread)
-    rows = list(takewhile(_is_of_thread, ancestry(instance.store, head.commit)))
+    rows = list(takewhile(lambda row: row.kind in ("step", "start"), ancestry(instance.store, head.commit)))
     start = rows[-1]
     if start.kind != "start":
         raise StoreDamaged(f"thread {thread} has no start commit", "see: uwf doctor")
@@ -132,10 +134,6 @@ def base_of(instance: Instance, thread: ThreadId) -> Oid | None:
     if shared is not None and shared != head.commit.raw:
         return Oid(raw=shared)
     return Oid(raw=start.parent) if start.parent else None
-
-
-def _is_of_thread(row: CommitRow) -> bool:
-    return row.kind in ("step", "start")
 
 
 def _shared_with_older(
@@ -160,7 +158,7 @@ def _shared_with_older(
     return best.oid if best else None
 
 
-def _publish(
+def publish_branch(
     instance: Instance,
     git: Git,
     remote: Remote,
@@ -170,6 +168,10 @@ def _publish(
     base: Oid | None,
     another: str,
 ) -> Published:
+    """Pushes a commit to a branch of a remote and what it is compared with to its base branch, both by their
+    full names, and looks whether they have arrived. `another` is the command that publishes it under
+    another name, for hints. Raises HeadMoved where a branch holds other commits, Invalid for a blob that is
+    too large, before anything is pushed, RemoteFailed."""
     there = remote_branches(git, remote, (branch, base_branch))
     wanted = {branch: commit}
     if base_branch in there and not (base and is_ancestor(git, there[base_branch], base)):
@@ -177,36 +179,18 @@ def _publish(
     elif base is not None:
         wanted[base_branch] = base
     shown = short(base_branch) if base else None
-    found = forge_pages(instance, git, remote, short(branch), shown)
-    large = send(instance, git, remote, wanted, there, another)
-    return Published(short(branch), str(commit), str(base) if base else None, shown, found, large)
-
-
-def send(
-    instance: Instance,
-    git: Git,
-    remote: Remote,
-    wanted: Mapping[str, Oid],
-    there: Mapping[str, Oid],
-    another: str,
-) -> tuple[Large, ...]:
-    """Pushes commits to branches of a remote that were where `there` says, and looks whether they have
-    arrived. `another` is the command that publishes them under another name, for hints. Returns the blobs
-    that forges advise against. Raises HeadMoved where a branch holds other commits, Invalid for a blob that
-    is too large, before anything is pushed, RemoteFailed."""
+    found = _forge_pages(instance, git, remote, short(branch), shown)
     moving = {ref: oid for ref, oid in wanted.items() if there.get(ref) != oid}
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
             raise _other_commits(remote, ref, f"or: {another}")
-    if not moving:
-        return ()
     large = check_sizes(instance, git, remote, moving.values())
     _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
-    now = remote_branches(git, remote, moving)
+    now = remote_branches(git, remote, moving) if moving else {}
     for ref, oid in moving.items():
         if now.get(ref) != oid:
             raise RemoteFailed(f"{remote.name} took {short(ref)} but does not list it so", "repeat")
-    return large
+    return Published(short(branch), str(commit), str(base) if base else None, shown, found, large)
 
 
 def remote_branches(git: Git, remote: Remote, refs: Iterable[str]) -> dict[str, Oid]:
@@ -230,7 +214,7 @@ def is_ancestor(git: Git, older: Oid, newer: Oid) -> bool:
     return git.run("merge-base", "--is-ancestor", str(older), str(newer), check=False).code == 0
 
 
-def forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base: str | None) -> Pages | None:
+def _forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base: str | None) -> Pages | None:
     """The pages of a branch, where the remote is a known forge: by its address as it was given, else as
     git rewrites it by url.<base>.insteadOf."""
     kinds = instance.config.forges
@@ -240,8 +224,6 @@ def forge_pages(instance: Instance, git: Git, remote: Remote, branch: str, base:
 
 def branch_name(text: str) -> str:
     """A name below refs/heads/, as git allows it. Raises Invalid."""
-    import pygit2
-
     name = text.removeprefix(HEADS)
     shown = one_line(text, 80)
     if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():

@@ -5,6 +5,7 @@ done, as a thread of its own.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,8 +66,6 @@ def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> Non
 def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
     """Who moved a ref of a remote last and how, as its tracking ref has it: `Ada Example: 0004 reviewer:
     approved, 2025-01-31T12:00:00Z`. "" where that isn't known."""
-    import time
-
     repository = instance.store.repository
     oid = repository.ref(layout.tracking(remote.name, ref))
     if oid is None:
