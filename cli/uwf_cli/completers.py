@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,8 +68,6 @@ def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, s
 
 
 def _files(incomplete: str) -> Iterable[tuple[str, str]]:
-    from pathlib import Path
-
     folder, _, begin = incomplete.rpartition("/")
     for path in sorted(Path(folder or ("/" if incomplete.startswith("/") else ".")).iterdir()):
         if path.name.startswith(begin) and (begin or not path.name.startswith(".")):

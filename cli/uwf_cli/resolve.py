@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_cli import terminal
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.text import nearest
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.ids import Hash, ThreadId, complete
 from uwf_git.values.kinds import Workflow
+from uwf_git.values.node import parse_json
 from uwf_git.values.types import LIMITED_WORKFLOW, WORKFLOW, is_kind
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ def read_file(name: str, what: str) -> str:
 
 def json_value(text: str) -> Any:
     """The JSON value of an argument; `-` reads it from standard input. Raises Invalid."""
-    from uwf_git.values.node import parse_json
-
     return parse_json(read_stdin("JSON") if text == STDIN else text)
 
 
@@ -203,8 +202,6 @@ def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
 
 
 def _in_store(instance: Instance, text: str) -> Found | None:
-    from uwf_git.values.ids import complete
-
     registry = instance.registry
     if text in registry.names():
         version = registry.current(text)

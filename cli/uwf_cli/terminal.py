@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 from typing import IO, Any
 
 # C0 but tab and newline, DEL, C1; the marks that reorder or hide text; surrogates; tag characters.
@@ -154,8 +155,6 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
 
 def markdown(text: str) -> str:
     """Markdown rendered for the terminal that standard output is."""
-    from io import StringIO
-
     from rich.console import Console
     from rich.markdown import Markdown
     from rich.theme import Theme

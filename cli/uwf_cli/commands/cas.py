@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import resolve
+from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_hash
 from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_json
 from uwf_git.errors import Invalid, NotFound
+from uwf_git.text import nearest
+from uwf_git.values.ids import is_hash, parse_hash
+from uwf_git.values.node import hash_of
+from uwf_git.values.types import BUILTIN, META
 
 if TYPE_CHECKING:
     from uwf_git.store.taking_in import Store
@@ -46,17 +51,12 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
 @click.argument("json", metavar="JSON")
 def hash_(invocation: Invocation, type_: str, json: str) -> None:
     """Compute the hash a node would have. Stores nothing."""
-    from uwf_git.values.ids import is_hash, parse_hash
-    from uwf_git.values.node import hash_of
-
     payload = resolve.json_value(json)
-    builtin = _builtin(type_)
-    if builtin is None and is_hash(type_.strip().upper()):
+    kind = _builtin(type_)
+    if kind is None and is_hash(type_.strip().upper()):
         kind = parse_hash(type_)
-    elif builtin is None:
+    elif kind is None:
         kind = _type(invocation.instance.store, type_)
-    else:
-        kind = builtin
     invocation.emit({"hash": hash_of(kind, payload)}, lambda value: str(value["hash"]))
 
 
@@ -67,7 +67,7 @@ def get(invocation: Invocation, node: str) -> None:
     store = invocation.instance.store
     content = store.get(store.complete(node))
     invocation.emit(
-        {"type": content.type, "payload": content.payload, "timestamp": content.timestamp}, _readable
+        {"type": content.type, "payload": content.payload, "timestamp": content.timestamp}, as_json
     )
 
 
@@ -111,9 +111,6 @@ def reindex(invocation: Invocation) -> None:
 @command("uwf cas schema list")
 def schema_list(invocation: Invocation) -> None:
     """List the types of nodes."""
-    from uwf_cli.terminal import table
-    from uwf_git.values.types import BUILTIN, META
-
     found: dict[Hash, Any] = dict(BUILTIN)
     if invocation.location.git_dir.exists():
         store = invocation.instance.store
@@ -126,7 +123,7 @@ def schema_list(invocation: Invocation) -> None:
     ]
     invocation.emit(
         listed,
-        lambda value: table(
+        lambda value: terminal.table(
             [(each["hash"], each["title"] or "", "built in" if each["builtin"] else "") for each in value]
         ),
     )
@@ -139,22 +136,17 @@ def schema_list(invocation: Invocation) -> None:
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)
 def schema_get(invocation: Invocation, type_: str) -> None:
     """Print the JSON Schema of a type."""
-    from uwf_git.values.types import BUILTIN
-
     builtin = _builtin(type_)
     if builtin is not None:
         payload: Any = BUILTIN[builtin]
     else:
         store = invocation.instance.store
         payload = store.schema(_type(store, type_)).payload
-    invocation.emit(payload, _readable)
+    invocation.emit(payload, as_json)
 
 
 def _type(store: Store, text: str) -> Hash:
     """The type that a title, a hash or the unique beginning of one names. Raises NotFound, Usage."""
-    from uwf_git.text import nearest
-    from uwf_git.values.types import BUILTIN
-
     builtin = _builtin(text)
     if builtin is not None:
         return builtin
@@ -166,8 +158,6 @@ def _type(store: Store, text: str) -> Hash:
 
 
 def _builtin(text: str) -> Hash | None:
-    from uwf_git.values.types import BUILTIN
-
     wanted = text.strip().casefold()
     titles = ((node, _title(payload)) for node, payload in BUILTIN.items())
     return next((node for node, title in titles if title and title.casefold() == wanted), None)
@@ -176,9 +166,3 @@ def _builtin(text: str) -> Hash | None:
 def _title(payload: Any) -> str | None:
     title = payload.get("title") if isinstance(payload, dict) else None
     return title if isinstance(title, str) else None
-
-
-def _readable(value: Any) -> str:
-    from uwf_cli.output import as_json
-
-    return as_json(value)

@@ -19,7 +19,6 @@ from uwf_git.errors import Usage
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
 
-SHELLS = ("bash", "zsh", "fish")
 MODEL = "default"
 
 
@@ -255,7 +254,7 @@ def _prompt(question: str, default: str | None) -> str:
     'eval "$(uwf completion zsh)"                                in ~/.zshrc',
     "uwf completion fish > ~/.config/fish/completions/uwf.fish",
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(invocation: Invocation, shell: str) -> None:
     """Print the script that lets a shell complete ids and names."""
     from click.shell_completion import get_completion_class

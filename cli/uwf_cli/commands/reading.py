@@ -12,8 +12,9 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import iso
-from uwf_git.text import counted
+from uwf_cli.output import as_yaml, iso
+from uwf_git.errors import NotFound
+from uwf_git.text import counted, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,10 +103,7 @@ def _state_text(value: Any) -> str:
         ("head", f"{value['head']}  {step}"),
         ("output", _found(value.get("extraction", ""))),
         ("updated", value["updated"]),
-        ("error", value.get("error", "")),
-        ("problem", value.get("problem", "")),
-        ("asks", value.get("asks") or ""),
-        ("question", value.get("question") or ""),
+        *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
         ("options", options),
         ("reason", value.get("reason") or ""),
     ]
@@ -161,9 +159,7 @@ def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
 
 def _require_known(instance: Instance, workflow: str) -> None:
     """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
-    from uwf_git.errors import NotFound
     from uwf_git.store.threads import Head
-    from uwf_git.text import nearest
 
     rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
     names = {*instance.registry.names(), *(row.name or "" for row in rows)}
@@ -317,7 +313,6 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
 @click.argument("step", metavar="HASH", shell_complete=complete_step)
 def step_details(invocation: Invocation, step: str) -> None:
     """Dump a step, or a failed attempt, as YAML. Its node, its output, how it came about, every turn."""
-    from uwf_cli.output import as_yaml
     from uwf_cli.resolve import find_step
     from uwf_cli.transcript import details
 

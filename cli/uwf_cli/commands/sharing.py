@@ -14,7 +14,8 @@ from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import NotFound, Usage
+from uwf_git.errors import NotFound, RemoteFailed, Usage
+from uwf_git.store import layout
 from uwf_git.store.remotes import Remote, without_password
 from uwf_git.text import counted
 
@@ -165,9 +166,6 @@ def pull(invocation: Invocation, name: str | None) -> None:
 @click.argument("url")
 def clone(invocation: Invocation, url: str) -> None:
     """Begin on a new machine: make the store, add URL as origin, and pull."""
-    from uwf_git.errors import RemoteFailed
-    from uwf_git.store import layout
-
     if invocation.location.here:
         raise Usage(
             "this repository is a store already", "add the remote to it: uwf remote add origin, then uwf pull"

@@ -14,7 +14,8 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.engine.spending import BY
+from uwf_cli.output import as_json
+from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
 from uwf_git.errors import Invalid, Usage, UwfError
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ def stats(
     Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
     """
     from uwf_git.engine.budget import prices
-    from uwf_git.engine.spending import grouped, together
 
     span = _moment(since, "--since", 0), _moment(until, "--until", 86_400)
     instance = invocation.instance
@@ -141,8 +141,6 @@ def _named(group: Group, by: str) -> dict[str, Any]:
 
 
 def _sums(spent: Spent, prices: Mapping[str, Price]) -> dict[str, Any]:
-    from uwf_git.engine.spending import money, tokens_of
-
     tokens, paid = tokens_of(spent), money(spent, prices)
     return {
         "steps": spent.steps,
@@ -326,7 +324,6 @@ def export(invocation: Invocation, thread: str, out: Path | None, content: bool)
     Collectors take it as it is. Nothing is sent anywhere, and without --content nothing that was said is
     in it.
     """
-    from uwf_cli.output import as_json
     from uwf_git.engine import trace
 
     instance = invocation.instance

@@ -5,12 +5,13 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import resolve, terminal
+from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import (
     complete_agent,
@@ -22,7 +23,8 @@ from uwf_cli.completers import (
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound, Usage, Waiting
-from uwf_git.values.ids import parse_thread_id
+from uwf_git.text import nearest
+from uwf_git.values.ids import Hash, ThreadId, is_thread_id, parse_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -198,7 +200,6 @@ def answer(invocation: Invocation, thread: str, message: str | None, asked_by: s
 def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | None) -> None:
     """Make a second thread that shares the first's past. It costs one ref; nothing is copied."""
     from uwf_git.git.repository import Oid
-    from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
     if at is not None and from_role is not None:
         raise Usage("--at and --from-role exclude each other", "give one of them")
@@ -272,14 +273,11 @@ def _stepper(
 ) -> tuple[Callable[..., Outcome], ThreadId]:
     """The function that does a step of a thread, with a remote between a pull and a push, and the thread's id. A whole
     id may be one that only the remote knows: the thread is pulled then."""
-    from functools import partial
-
     instance = invocation.instance
     if remote is None:
         from uwf_git.engine.step import step
 
         return partial(step, instance), find_thread(invocation, thread)
-    from uwf_cli import exchange
     from uwf_git.sharing.pull import pull, raise_if_refused
     from uwf_git.sharing.step import shared_step
 
@@ -391,8 +389,6 @@ def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str |
                 return next(rows)
             if row.kind == "step":
                 roles.append(row.role or "")
-        from uwf_git.text import nearest
-
         hint = nearest(from_role, sorted(set(roles)))
         raise NotFound(f"thread {head.thread} has no step of role {from_role!r}", hint)
     number = head.row.number if at is None else at

@@ -13,7 +13,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import iso
+from uwf_cli.output import as_yaml, iso
 from uwf_git.errors import UwfError
 from uwf_git.text import counted
 
@@ -205,8 +205,6 @@ def _definition(found: Found) -> dict[str, Any]:
 
 
 def _definition_text(value: Any) -> str:
-    from uwf_cli.output import as_yaml
-
     head = [(name, value.pop(name)) for name in ("name", "hash", "commit")]
     return terminal.fields([(name, text or "") for name, text in head]) + "\n" + as_yaml(value)
 

@@ -41,8 +41,8 @@ class ServedTool(NamedTuple):
     title: str
     description: str
     properties: Mapping[str, Any]
-    required: tuple[str, ...]
     call: Callable[[Mapping[str, Any], Path], Call]
+    required: tuple[str, ...] = ()
     either: tuple[str, ...] = ()
     writes: bool = False
     destroys: bool = False
@@ -123,14 +123,6 @@ def _options(arguments: Mapping[str, Any], **options: str) -> list[str]:
     return found
 
 
-def _list_workflows(_arguments: Mapping[str, Any], _folder: Path) -> Call:
-    return Call(("workflow", "list"), wrap="workflows")
-
-
-def _show_workflow(arguments: Mapping[str, Any], folder: Path) -> Call:
-    return Call(("workflow", "show", "--", _workflow(arguments, folder)))
-
-
 def _validate(arguments: Mapping[str, Any], folder: Path) -> Call:
     if "source" in arguments:
         return Call(("workflow", "validate", SOURCE_FILE), source=arguments["source"])
@@ -179,23 +171,21 @@ TOOLS = (
         "List workflows",
         "The registered workflows with what they are for.",
         {},
-        (),
-        _list_workflows,
+        lambda _arguments, _folder: Call(("workflow", "list"), wrap="workflows"),
     ),
     ServedTool(
         "show_workflow",
         "Show a workflow",
         "A workflow's roles with the schemas of their answers, its conditions and its graph.",
         {"workflow": _WORKFLOW},
+        lambda arguments, folder: Call(("workflow", "show", "--", _workflow(arguments, folder))),
         ("workflow",),
-        _show_workflow,
     ),
     ServedTool(
         "validate_workflow",
         "Validate a workflow",
         "Every problem of a workflow's YAML at once, with line, column and a hint. Nothing is stored.",
         {"file": _text("A file of the folder the server works in."), "source": _SOURCE},
-        (),
         _validate,
         either=("file", "source"),
     ),
@@ -205,7 +195,6 @@ TOOLS = (
         "Walks a workflow's graph with made-up answers and reports edges never taken, roles never reached "
         "and where it gets stuck. No agent works and nothing is stored.",
         {"workflow": _WORKFLOW, "source": _SOURCE},
-        (),
         _rehearse,
         either=("workflow", "source"),
     ),
@@ -221,7 +210,6 @@ TOOLS = (
             "limit": _number("At most so many.", 1, default=50),
             "offset": _number("Leave out the first so many.", 0, default=0),
         },
-        (),
         _list_threads,
     ),
     ServedTool(
@@ -229,8 +217,8 @@ TOOLS = (
         "Show a thread",
         "Where a thread is: its status, whose turn is next, the question it asks, why it failed.",
         {"thread": _THREAD},
-        ("thread",),
         _thread("show"),
+        ("thread",),
     ),
     ServedTool(
         "read_thread",
@@ -242,24 +230,24 @@ TOOLS = (
             "quota": _number("About so many characters; the newest step is always there.", 1, default=40_000),
             "before": _text("Only the steps before this one: its hash, or the beginning of it."),
         },
-        ("thread",),
         _thread("read", quota="--quota", before="--before"),
+        ("thread",),
     ),
     ServedTool(
         "thread_steps",
         "List a thread's steps",
         "All steps of a thread with their roles, agents and outputs, oldest first, without the answers.",
         {"thread": _THREAD},
-        ("thread",),
         _thread("steps", wrap="steps"),
+        ("thread",),
     ),
     ServedTool(
         "thread_attempts",
         "List failed attempts",
         "The failed attempts at a thread's steps, with their errors, oldest first.",
         {"thread": _THREAD},
-        ("thread",),
         _thread("attempts", wrap="attempts"),
+        ("thread",),
     ),
     ServedTool(
         "thread_turns",
@@ -267,16 +255,16 @@ TOOLS = (
         "What the agent said and which tools it called: in the step that is running so far, else in the last "
         "one, or in the step or failed attempt given.",
         {"thread": _THREAD, "step": _text("The hash of a step or failed attempt, or the beginning of it.")},
-        ("thread",),
         _thread("turns", wrap="turns", step="--step"),
+        ("thread",),
     ),
     ServedTool(
         "step_details",
         "Show a step",
         "One step or failed attempt in full: its output, the answer, every turn and tool call, the tokens.",
         {"step": _text("A step's hash, or the beginning of one.")},
-        ("step",),
         _thread("step-details", "step"),
+        ("step",),
     ),
     ServedTool(
         "start_thread",
@@ -287,8 +275,8 @@ TOOLS = (
             "prompt": _text("The task.", LARGEST),
             "cwd": _text("Where agents work: the folder the server works in, or one below it."),
         },
-        ("workflow", "prompt"),
         _start,
+        ("workflow", "prompt"),
         writes=True,
     ),
     ServedTool(
@@ -307,8 +295,8 @@ TOOLS = (
                 "description": "Seconds to wait for the end of the step; as long as it takes if left out.",
             },
         },
-        ("thread",),
         _thread("step"),
+        ("thread",),
         writes=True,
         destroys=True,
         open=True,
@@ -323,8 +311,8 @@ TOOLS = (
             "answer": _text("The answer.", LARGEST),
             "step": _text("The step that asks: refuses if by now another one does."),
         },
-        ("thread", "answer"),
         _answer,
+        ("thread", "answer"),
         writes=True,
     ),
     ServedTool(
@@ -336,8 +324,8 @@ TOOLS = (
             "at": _number("After the step of this number; 0 is the start.", 0),
             "fromRole": _text("Before the last step of this role."),
         },
-        ("origin",),
         _thread("fork", "origin", at="--at", fromRole="--from-role"),
+        ("origin",),
         writes=True,
     ),
     ServedTool(
@@ -345,8 +333,8 @@ TOOLS = (
         "Kill a thread",
         "Ends a thread for good, its running agent first. It can still be read and forked.",
         {"thread": _THREAD, "reason": _text("Why, for those who read it later.")},
-        ("thread",),
         _thread("kill", reason="--reason"),
+        ("thread",),
         writes=True,
         destroys=True,
         repeatable=True,
