@@ -7,17 +7,14 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import begin as begin_uwf
-from conftest import Uwf
 from model_script import Asked, Script, Turn, by_prompt
-from model_server import Call, Drop, Fail, Garbage, Hang, Huge, ModelServer, Say, Several, Tokens, serving
+from model_server import Call, Fail, Hang, ModelServer, Say, Several, Tokens, serving
 from workflows import register
 
 from uwf_git.agents.builtin.agent import Options, parse_args
@@ -221,10 +218,7 @@ def test_a_wrong_call_is_answered_and_the_model_goes_on(
     ("script", "said", "kept"),
     [
         ([READ, Fail(401, "no such key")], "answered 401 Unauthorized", 2),
-        ([READ, Garbage()], "answered a web page, not JSON", 2),
-        ([READ, Huge()], "answered more than 8 MB", 2),
         ([READ, Hang(60)], "no answer within", 2),
-        ([READ, *[Drop(300)] * 4], "(4 attempts)", 2),
         ([Call("read_file", {"path": "gone"})] * 3, "repeated the same failing call 3 times: read_file", 6),
         ([READ, Say("")] + [Say("")] * 2, "gave an empty answer (finish_reason stop)", 5),
         ([Fail(400, "the prompt is too long")], "the prompt is too long", 0),
@@ -306,81 +300,17 @@ def test_a_model_without_a_key_or_a_name_says_what_to_do(
             parse_args(bad)
 
 
-TEAM = """\
-name: team
-description: Plans, changes and reviews.
-roles:
-  planner:
-    description: Plans the change.
-    systemPrompt: Plan. Change nothing.
-    outputSchema: &ready
-      type: object
-      properties: {status: {enum: [ready]}, plan: {type: string}}
-      required: [status, plan]
-    tools: {allow: [read_file, grep]}
-  developer:
-    description: Makes the change.
-    systemPrompt: Carry out the plan.
-    outputSchema: *ready
-  reviewer:
-    description: Runs the test.
-    systemPrompt: Run the test and judge.
-    outputSchema:
-      type: object
-      properties: {status: {enum: [approved, rejected]}}
-      required: [status]
-    tools: {deny: [write_file, edit_file, apply_patch]}
-graph:
-  $START: {_: planner}
-  planner: {ready: developer}
-  developer: {ready: reviewer}
-  reviewer: {approved: $END, rejected: developer}
-"""
-TEST = "import unittest\nfrom sums import add\n\nclass Sums(unittest.TestCase):\n" \
-    "    def test_add(self):\n        self.assertEqual(add(2, 2), 4)\n"  # fmt: skip
-READY = "---\nstatus: ready\nplan: Return a + b.\n---\n\nAs planned.\n"
-RUN = Call("run_command", {"command": "python3 -m unittest -q && ! ls ~/.gitconfig"})
-
-
-def reviewed(asked: Asked) -> Turn:
-    """The verdict that the test's own outcome asks for."""
-    passed = '"exitCode": 0' in asked.results[0].text
-    return Say(f"---\nstatus: {'approved' if passed else 'rejected'}\n---\n\nSee above.\n")
-
-
 @pytest.mark.skipif(
     shutil.which("bwrap") is None and not os.environ.get("CI"), reason="apt-get install bubblewrap"
 )
-def test_planner_developer_and_reviewer_bring_a_repository_to_a_passing_test_in_a_sandbox(
-    instance: Instance, model: ModelServer, config: Callable[[str], Path], uwf: Uwf, hermetic: Path
+def test_what_a_model_runs_is_confined(
+    instance: Instance, model: ModelServer, config: Callable[[str], Path], hermetic: Path
 ) -> None:
-    configure(config, model, "tools: {runCommand: true}\ndefaultAgent: uwf-builtin\n")
-    work = hermetic / "repository"
-    work.mkdir()
-    (work / "sums.py").write_text("def add(a, b):\n    return a - b\n")
-    (work / "test_sums.py").write_text(TEST)
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "Sums"]):
-        subprocess.run(["git", *command], cwd=work, check=True)
-    (hermetic / "team.yaml").write_text(TEAM)
-    fix = Call("edit_file", {"path": "sums.py", "old": "a - b", "new": "sum((a, b))"})
-    model.play(
-        by_prompt({
-            "the role planner": [Call("read_file", {"path": "sums.py"}), Say(READY)],
-            "the role developer": [RUN, Say(READY), fix, RUN, Say(READY)],
-            "the role reviewer": [RUN, reviewed, RUN, reviewed],
-        })
-    )  # fmt: skip
-    thread = uwf("thread", "start", hermetic / "team.yaml", "-p", "Mend add.").json["thread"]
-    uwf("thread", "run", thread, cwd=work)
-    subprocess.run([sys.executable, "-m", "unittest", "-q"], cwd=work, check=True, capture_output=True)
-    instance.store.sync()
-    history = instance.threads.history(instance.threads.head(thread))
-    assert [(each.role, each.output["status"]) for each in history.steps] == [
-        ("planner", "ready"), ("developer", "ready"), ("reviewer", "rejected"),
-        ("developer", "ready"), ("reviewer", "approved"),
-    ]  # fmt: skip
-    runs = [turn["result"] for turn in detail(instance, thread)[1] if turn.get("tool") == "run_command"]
-    assert [(each["exitCode"], each["confined"]) for each in runs] == [(0, True)]
-    assert "No such file" in runs[0]["output"]  # of the home outside there is nothing inside
-    by_role = [asked.tools for asked in model.asked]
-    assert by_role[0] == ("read_file", "grep") and "write_file" not in by_role[-1]
+    configure(config, model, "tools: {runCommand: true}\n")
+    (hermetic / "project").mkdir()
+    model.play([Call("run_command", {"command": "! ls ~/.gitconfig"}), Say(DONE)])
+    thread = begin(instance)
+    step(instance, thread, "uwf-builtin", cwd=hermetic / "project")
+    result = detail(instance, thread)[1][1]["result"]
+    assert (result["exitCode"], result["confined"]) == (0, True)
+    assert "No such file" in result["output"]  # of the home outside there is nothing inside

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import PAIR, write
 from conftest import Uwf
 
 from uwf_git.store import layout
@@ -19,25 +20,13 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import pin
 from uwf_git.values.types import TEXT
 
-ONE = """\
-name: one
-description: Two steps
-roles:
-  r: &role {description: R, systemPrompt: Do., outputSchema: {type: object, properties: {n: {type: integer}}}}
-  s: *role
-graph:
-  $START: [{role: r}]
-  r: [{role: s}]
-  s: [{role: $END}]
-"""
 DAY = 24 * 60 * 60
 
 
 @pytest.fixture
-def thread(uwf: Uwf, hermetic: Path) -> str:
-    (hermetic / "one.yaml").write_text(ONE)
-    uwf("workflow", "put", hermetic / "one.yaml")
-    return str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+def thread(uwf: Uwf) -> str:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    return str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
 
 
 @pytest.fixture
@@ -156,7 +145,7 @@ def test_an_active_ref_of_a_folded_thread_is_left_over_and_its_own_steps_are_not
     assert "left over" in found("refs")[0]["message"]
     assert "removed" in found("refs", "--fix")[0]["message"]
     assert repository.ref(layout.THREADS + thread) is None
-    other = uwf("thread", "start", "one", "-p", "Do it").json["thread"]
+    other = uwf("thread", "start", "pair", "-p", "Do it").json["thread"]
     uwf("thread", "kill", other)
     repository.create_ref(layout.THREADS + other, ahead)
     said = found("refs", "--fix")[0]

@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from workflows import start_thread
+
 from uwf_git.engine.step import step
 from uwf_git.errors import AgentFailed
-from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import parse_step
-from uwf_git.workflow.compile import compile_source
-from uwf_git.workflow.source import parse_source
 
 AGENT = Path(__file__).parent / "acp_agent.py"
 
-WORKFLOW = b"""\
+WORKFLOW = """\
 name: again
 description: One role, again and again
 roles:
@@ -62,9 +61,7 @@ class Steps:
             f"agents:\n  acp: {{command: uwf-acp, args: {args}}}\ndefaultAgent: acp\n{more}"
         )
         self.instance = Instance.open()
-        source = parse_source(WORKFLOW % role_tools.encode(), "again.yaml", None)
-        version = self.instance.registry.put(compile_source(source))
-        self.thread: ThreadId = self.instance.threads.start(Oid(hex=version.commit), version.hash, "Do it.")
+        self.thread = start_thread(self.instance, WORKFLOW % role_tools)
 
     def step(self) -> Came:
         """Does a step; what a failed one kept is there as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cli_samples import PAIR
 from workflows import start_thread
 
 from uwf_git.store.opened import Instance
@@ -12,33 +13,14 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Attempt, Step
 from uwf_git.values.types import ANSWER, DETAIL, STEPNODE, TURN, USER
 
-WORKFLOW = """\
-name: {name}
-description: One writes, one judges, for long.
-{more}
-roles:
-  writer:
-    description: Writes.
-    systemPrompt: Write.
-    outputSchema: {{type: object, properties: {{n: {{type: integer}}}}, required: [n]}}
-  critic:
-    description: Judges.
-    systemPrompt: Judge.
-    outputSchema: {{type: object, properties: {{n: {{type: integer}}}}, required: [n]}}
-conditions:
-  enough: {{description: It is enough., expression: "steps[-1].output.n > 1000"}}
-graph:
-  $START: [{{role: writer}}]
-  writer: [{{role: critic}}]
-  critic: [{{role: $END, condition: enough}}, {{role: writer}}]
-"""
+ENDLESS = PAIR.replace("steps[-1].output.approved = false", "'true'")
 
 
 def start(
     instance: Instance, budget: dict[str, float] | None = None, more: str = "", name: str = "pair"
 ) -> ThreadId:
     """A thread of a workflow in which writer and critic take turns; `more` stands at the top of its YAML."""
-    return start_thread(instance, WORKFLOW.format(name=name, more=more), budget=budget)
+    return start_thread(instance, ENDLESS.replace("name: pair", f"name: {name}\n{more}"), budget=budget)
 
 
 def usage(input: int, output: int, cached: int = 0) -> dict[str, int]:
@@ -100,7 +82,9 @@ def step(
     history = instance.threads.history(head)
     role = role or ("writer", "critic")[len(history.steps) % 2]
     schema = ANSWER if role == USER else history.workflow.roles[role].schema
-    output = {"answer": "yes"} if role == USER else {"n": len(history.steps)}
+    output = (
+        {"answer": "yes"} if role == USER else {"text": "said"} if role == "writer" else {"approved": False}
+    )
     how = made or detail(instance, turns, **fields)
     put = Step(history.start_hash, history.prev, role, instance.store.put(schema, output), how, agent)
     node = instance.store.put(STEPNODE, put.payload())

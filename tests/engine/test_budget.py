@@ -161,7 +161,7 @@ def test_a_raise_overrides_what_it_is_lower_than_and_the_latest_counts(instance:
 def test_an_agent_cannot_raise_its_own_budget(instance: Instance, script: Callable[[str, str], Path]) -> None:
     thread = start(instance, {"maxTokens": 100})
     history = instance.threads.history(instance.threads.head(thread))
-    output = instance.store.put(history.workflow.roles["writer"].schema, {"n": 1})
+    output = instance.store.put(history.workflow.roles["writer"].schema, {"text": "more"})
     greedy = detail(instance, budget={"maxTokens": 10**9})
     made = Step(history.start_hash, None, "writer", output, greedy, "greedy")
     node = instance.store.put(STEPNODE, made.payload())

@@ -11,39 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import PAIR, write
 from commands import alive, begin, git, wait_for
 from conftest import Uwf
 
 from uwf_git.values.ids import is_hash
 
-LOOP = """\
-name: loop
-description: Counts and judges
-roles:
-  worker:
-    description: Works
-    systemPrompt: Work.
-    outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}
-  judge:
-    description: Judges
-    systemPrompt: Judge.
-    outputSchema: {type: object, properties: {approved: {type: boolean}}, required: [approved]}
-conditions:
-  rejected: {description: no, expression: "steps[-1].output.approved = false"}
-graph:
-  $START: [{role: worker}]
-  worker: [{role: judge}]
-  judge: [{role: worker, condition: rejected}, {role: $END}]
-"""
-
 Script = Callable[[str, str], Path]
 
 
 @pytest.fixture
-def thread(uwf: Uwf, hermetic: Path) -> str:
-    (hermetic / "loop.yaml").write_text(LOOP)
-    uwf("workflow", "put", hermetic / "loop.yaml")
-    return str(uwf("thread", "start", "loop", "-p", "Do it").json["thread"])
+def thread(uwf: Uwf) -> str:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    return str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
 
 
 def head(uwf: Uwf, thread: str) -> str:
@@ -61,9 +41,9 @@ def test_a_script_that_names_another_role_fails_and_leaves_the_head(
 ) -> None:
     before = head(uwf, thread)
     failed = uwf(
-        "thread", "step", thread, "--agent", replies(hermetic, {"role": "judge", "output": {}}), check=6
+        "thread", "step", thread, "--agent", replies(hermetic, {"role": "critic", "output": {}}), check=6
     )
-    assert "worker" in failed.error["message"] and "judge" in failed.error["message"]
+    assert "writer" in failed.error["message"] and "critic" in failed.error["message"]
     assert head(uwf, thread) == before
 
 
@@ -85,11 +65,11 @@ def test_an_agent_that(fault: str, uwf: Uwf, thread: str, script: Script) -> Non
     failed = uwf("thread", "step", thread, "--agent", agent, check=6)
     assert (failed.out, failed.err.count("\n"), failed.error["code"]) == ("", 1, "agent_failed")
     shown = uwf("thread", "show", thread).json
-    assert (shown["head"], shown["status"], shown["next"]) == (before, "failed", "worker")
+    assert (shown["head"], shown["status"], shown["next"]) == (before, "failed", "writer")
     assert shown["role"] is None and shown["error"]
     assert [each["thread"] for each in uwf("thread", "list", "--status", "failed").json] == [thread]
     kept = uwf("thread", "attempts", thread).json
-    assert [(a["role"], a["agent"], a["prev"], a["number"]) for a in kept] == [("worker", "agent", None, 1)]
+    assert [(a["role"], a["agent"], a["prev"], a["number"]) for a in kept] == [("writer", "agent", None, 1)]
     assert is_hash(kept[0]["attempt"])
     if fault == "exits non-zero":
         assert "the reason" in failed.error["message"] and "half an answer" in json.dumps(kept)
@@ -109,7 +89,7 @@ def uwf(*args):
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 thread, role = sys.argv[-2:]
-workflow = uwf("workflow", "show", "loop")
+workflow = uwf("workflow", "show", "pair")
 steps = uwf("thread", "steps", thread)
 start = uwf("cas", "get", uwf("thread", "show", thread)["head"])
 first = uwf("thread", "show", thread)["head"] if not steps else None
@@ -132,8 +112,8 @@ print(uwf("cas", "put", {type!r}, json.dumps(payload))["hash"].lower())
 
 def by_hand(**changes: Any) -> str:
     values = {
-        "output": '{"n": 5}',
-        "output_role": "worker",
+        "output": '{"text": "five"}',
+        "output_role": "writer",
         "changes": {},
         "lines": 0,
         "type": "StepNode",
@@ -147,16 +127,16 @@ def by_hand(**changes: Any) -> str:
 
 def test_an_agent_of_any_make_needs_only_the_cas_commands(uwf: Uwf, thread: str, script: Script) -> None:
     done = uwf("thread", "step", thread, "--agent", script("agent", by_hand(lines=3000))).json
-    assert (done["role"], done["status"]) == ("worker", "idle")
+    assert (done["role"], done["status"]) == ("writer", "idle")
     step = uwf("thread", "steps", thread).json[0]
-    assert (step["agent"], step["output"], step["step"]) == ("by-hand", {"n": 5}, done["head"])
+    assert (step["agent"], step["output"], step["step"]) == ("by-hand", {"text": "five"}, done["head"])
 
 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"changes": {"role": "judge"}}, "role judge"),
-        ({"output_role": "judge", "output": '{"approved": true}'}, "no output of role"),
+        ({"changes": {"role": "critic"}}, "role critic"),
+        ({"output_role": "critic", "output": '{"approved": true}'}, "no output of role"),
     ],
 )
 def test_a_step_that_is_not_the_one_asked_for_is_refused(
@@ -182,7 +162,7 @@ def test_the_hash_of_an_old_step_does_not_roll_the_thread_back(uwf: Uwf, thread:
 
 
 def test_a_step_of_another_thread_is_refused(uwf: Uwf, thread: str, script: Script) -> None:
-    other = uwf("thread", "start", "loop", "-p", "Something else").json["thread"]
+    other = uwf("thread", "start", "pair", "-p", "Something else").json["thread"]
     foreign = uwf("thread", "step", other).json["head"]
     failed = uwf("thread", "step", thread, "--agent", script("agent", f"print({foreign!r})"), check=6)
     assert "has start" in failed.error["message"]
@@ -192,17 +172,17 @@ def test_three_invalid_answers_keep_every_answer_and_the_next_step_goes_on(
     uwf: Uwf, thread: str, hermetic: Path
 ) -> None:
     before = head(uwf, thread)
-    garbage = replies(hermetic, {"role": "worker", "garbage": "I forgot the frontmatter \x1b[31m"})
+    garbage = replies(hermetic, {"role": "writer", "garbage": "I forgot the frontmatter \x1b[31m"})
     failed = uwf("thread", "step", thread, "--agent", garbage, check=6)
-    assert "worker" in failed.error["message"]
+    assert "writer" in failed.error["message"]
     shown = uwf("thread", "show", thread).json
     assert (shown["head"], shown["status"]) == (before, "failed")
     (attempt,) = uwf("thread", "attempts", thread).json
     details = uwf("thread", "step-details", attempt["attempt"]).out
     assert details.count("I forgot the frontmatter") >= 3
     log = git("--git-dir", hermetic / "root/store.git", "log", "--format=%s", f"refs/uwf/attempts/{thread}")
-    assert log.startswith("attempt 0001 worker")
-    assert uwf("thread", "step", thread).json["role"] == "worker"
+    assert log.startswith("attempt 0001 writer")
+    assert uwf("thread", "step", thread).json["role"] == "writer"
     assert uwf("thread", "show", thread).json["status"] == "idle"
 
 
@@ -279,7 +259,7 @@ def test_an_agent_that_outlives_its_engine_counts_as_running_and_its_work_is_not
     while uwf("thread", "show", thread).json["status"] == "running":
         assert time.monotonic() < deadline
     done = uwf("thread", "step", thread, "--agent", "no-such-agent").json
-    assert done["role"] == "worker"
+    assert done["role"] == "writer"
     (step,) = uwf("thread", "steps", thread).json
     assert step["agent"] == "uwf-rehearse"
 
@@ -287,7 +267,7 @@ def test_an_agent_that_outlives_its_engine_counts_as_running_and_its_work_is_not
 def test_what_an_agent_failed_at_after_its_engine_was_gone_is_kept_too(
     uwf: Uwf, thread: str, hermetic: Path, script: Script
 ) -> None:
-    garbage = replies(hermetic, {"role": "worker", "garbage": "all that work"})
+    garbage = replies(hermetic, {"role": "writer", "garbage": "all that work"})
     orphan = Slow(hermetic, script, thread, *garbage.split()[1:])
     orphan.engine.kill()
     orphan.engine.communicate()
@@ -295,7 +275,7 @@ def test_what_an_agent_failed_at_after_its_engine_was_gone_is_kept_too(
     deadline = time.monotonic() + 30
     while uwf("thread", "show", thread).json["status"] == "running":
         assert time.monotonic() < deadline
-    assert uwf("thread", "step", thread).json["role"] == "worker"
+    assert uwf("thread", "step", thread).json["role"] == "writer"
     (attempt,) = uwf("thread", "attempts", thread).json
     assert "all that work" in uwf("thread", "step-details", attempt["attempt"]).out
 

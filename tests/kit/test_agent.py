@@ -9,26 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Uwf
-
-WORKFLOW = """\
-name: pair
-description: Two roles
-roles:
-  a:
-    description: A
-    systemPrompt: Be A.
-    outputSchema: {type: object, properties: {n: {type: integer}}, required: [n]}
-  b:
-    description: B
-    systemPrompt: Be B.
-    outputSchema: {type: object, properties: {ok: {type: boolean}}, required: [ok]}
-conditions:
-  refused: {description: B refuses, expression: "steps[-1].output.ok = false"}
-graph:
-  $START: [{role: a}]
-  a: [{role: b, prompt: "Look at {{ n }}."}]
-  b: [{role: $END, condition: refused}, {role: a}]
-"""
+from forged import WORKFLOW
 
 AGENT = """
 import json, os, sys
@@ -72,7 +53,7 @@ GOOD = """
 def run(ctx):
     note(prompt=ctx.prompt, session=ctx.previous_session, instruction=ctx.instruction, role=ctx.role.name)
     n = len(ctx.history.steps)
-    text = "---\\nn: 1\\n---\\nMade it." if ctx.role.name == "a" else "---\\nok: yes\\n---\\nFine *by me*."
+    text = "---\\ntitle: T\\n---\\nMade it." if ctx.role.name == "writer" else "---\\napproved: no\\n---\\nNot *by me*."
     return Reply(text, session=f"s{n}", model="m", usage=Usage(10, 5, 2),
                  turns=(TurnRecord("assistant", "thinking", usage=Usage(10, 5, 2), duration_ms=3),
                         TurnRecord("tool", "", tool="ls", arguments={"path": "."}, result=["a"]),))
@@ -86,10 +67,11 @@ def test_an_agent_is_told_the_history_and_everything_it_did_is_kept(
     for _ in range(3):
         uwf("thread", "step", thread, "--agent", program)
     first, second, third = notes()
-    assert (first["role"], first["session"], first["instruction"]) == ("a", None, None)
-    assert second["instruction"] == "Look at 1." and "Look at 1." in second["prompt"]
+    assert (first["role"], first["session"]) == ("writer", None)
+    assert first["instruction"] == "Write about The task."
+    assert second["instruction"] == "Judge T." and "Judge T." in second["prompt"]
     assert "Made it." in second["prompt"] and "The task" in second["prompt"]
-    assert third["session"] == "s0" and "Fine *by me*." in third["prompt"]
+    assert third["session"] == "s0" and "Not *by me*." in third["prompt"]
     head = uwf("thread", "show", thread).json["head"]
     step = uwf("cas", "get", head).json["payload"]
     detail = uwf("cas", "get", step["detail"]).json["payload"]
@@ -102,38 +84,13 @@ def test_an_agent_is_told_the_history_and_everything_it_did_is_kept(
     assert (turns[1]["tool"], turns[1]["arguments"], turns[1]["result"]) == ("ls", {"path": "."}, ["a"])
 
 
-CORRECTED = """
-def run(ctx):
-    note(call="run")
-    return Reply("I think one.", session="here", usage=Usage(1, 1), turns=(TurnRecord("assistant", "the work"),))
-def more(ctx, session, message):
-    note(call="continue", session=session, message=message)
-    return Reply("---\\nn: 1\\n---\\n", session=session, usage=Usage(2, 2))
-"""
-
-
-def test_a_garbled_answer_is_corrected_in_the_same_session_and_no_turn_is_lost(
-    uwf: Uwf, thread: str, agent: Any
-) -> None:
-    program, notes = agent(CORRECTED, "more")
-    uwf("thread", "step", thread, "--agent", program)
-    assert [note["call"] for note in notes()] == ["run", "continue"]
-    assert notes()[1]["session"] == "here"
-    step = uwf("cas", "get", uwf("thread", "show", thread).json["head"]).json["payload"]
-    detail = uwf("cas", "get", step["detail"]).json["payload"]
-    assert detail["extraction"] == "correction"
-    assert detail["usage"]["input"] == 3
-    texts = [uwf("cas", "get", turn).json["payload"]["text"] for turn in detail["turns"]]
-    assert texts[0] == "the work" and "n: 1" in texts[-1]
-
-
 RESUMED = """
 def run(ctx):
     note(call="run", attempt=ctx.attempt)
     return Reply("no fields", session="first")
 def more(ctx, session, message):
     note(call="continue", session=session, attempt=ctx.attempt)
-    return Reply("---\\nn: 4\\n---\\n" if ctx.attempt else "still none", session=session)
+    return Reply("---\\ntitle: T\\n---\\n" if ctx.attempt else "still none", session=session)
 """
 
 
@@ -143,7 +100,7 @@ def test_the_step_after_a_failed_one_goes_on_in_its_session(uwf: Uwf, thread: st
     assert [note["call"] for note in notes()] == ["run", "continue", "continue"]
     uwf("thread", "step", thread, "--agent", program)
     assert notes()[3:] == [{"call": "continue", "session": "first", "attempt": 1}]
-    assert uwf("thread", "steps", thread).json[0]["output"] == {"n": 4}
+    assert uwf("thread", "steps", thread).json[0]["output"] == {"title": "T"}
 
 
 @pytest.mark.parametrize(
@@ -151,7 +108,6 @@ def test_the_step_after_a_failed_one_goes_on_in_its_session(uwf: Uwf, thread: st
     [
         ("def run(ctx): return 7", "returned int"),
         ("def run(ctx): raise AgentFailed('out of credit', 'buy some')", "out of credit"),
-        ("def run(ctx): return Reply('x', output={'n': 'one'})", "/n"),
         ("def run(ctx): return Reply('---\\nn: 1\\n---', output={'n': 10**20})", "outside"),
     ],
 )
@@ -176,7 +132,7 @@ def test_a_bug_in_an_agent_is_a_failed_attempt_whose_traceback_is_kept(
 def test_an_answer_with_a_lone_surrogate_or_nul_is_kept_as_far_as_unicode_goes(
     uwf: Uwf, thread: str, agent: Any
 ) -> None:
-    program, _notes = agent("def run(ctx): return '---\\nn: 1\\n---\\nodd \\ud800 \\0 \\x1b[31m'")
+    program, _notes = agent("def run(ctx): return '---\\ntitle: T\\n---\\nodd \\ud800 \\0 \\x1b[31m'")
     uwf("thread", "step", thread, "--agent", program)
     read = uwf("thread", "read", thread).out
     assert "odd ?" in read and "\x1b[31m" not in uwf("--format", "text", "thread", "read", thread).out
