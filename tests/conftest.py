@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from cli_samples import PAIR, write
+from model_server import ModelServer, serving
 from warm import WarmUwf
 
 from uwf_git.store.location import init, locate
@@ -157,6 +159,20 @@ def uwf(warm: WarmUwf | None, hermetic: Path) -> Uwf:
         return result
 
     return run
+
+
+@pytest.fixture
+def thread(uwf: Uwf) -> str:
+    """A fresh thread of the registered workflow `pair`."""
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    return str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    """A model server that plays what it is told."""
+    with serving() as running:
+        yield running
 
 
 @pytest.fixture

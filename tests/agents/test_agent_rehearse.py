@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import ONE
 from conftest import EXAMPLES, Uwf
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -202,17 +203,6 @@ def test_a_thread_ends_wherever_every_role_has_an_edge_to_the_end(graph: dict[st
     assert max(taken.values()) <= 3
 
 
-ONE = """\
-name: one
-description: One role
-roles:
-  worker: {description: Works, systemPrompt: Work., outputSchema: {type: object, properties: {n: {type: integer}}}}
-graph:
-  $START: [{role: worker}]
-  worker: [{role: $END}]
-"""
-
-
 @pytest.fixture
 def thread(uwf: Uwf, hermetic: Path) -> str:
     (hermetic / "one.yaml").write_text(ONE)
@@ -233,7 +223,7 @@ COMMAND = str(Path(sys.executable).parent / "uwf-rehearse")
 def test_a_script_that_exits_fails_the_step_and_keeps_the_attempt(
     uwf: Uwf, thread: str, hermetic: Path, program: str
 ) -> None:
-    entries: list[dict[str, Any]] = [{"role": "worker", "exit": 3}, {"role": "worker", "output": {"n": 5}}]
+    entries: list[dict[str, Any]] = [{"role": "r", "exit": 3}, {"role": "r", "output": {"n": 5}}]
     failed = uwf("thread", "step", thread, "--agent", played(hermetic, program, *entries), check=6)
     assert "exited with 3" in failed.error["message"]
     assert len(uwf("thread", "attempts", thread).json) == 1
@@ -245,14 +235,14 @@ def test_a_script_that_exits_fails_the_step_and_keeps_the_attempt(
 def test_a_process_that_a_script_ends_has_the_scripts_status(thread: str, hermetic: Path) -> None:
     import subprocess
 
-    path = played(hermetic, COMMAND, {"role": "worker", "exit": 42}).split(" ", 1)[1]
-    done = subprocess.run([COMMAND, *path.split(" ", 1), thread, "worker"], capture_output=True, check=False)
+    path = played(hermetic, COMMAND, {"role": "r", "exit": 42}).split(" ", 1)[1]
+    done = subprocess.run([COMMAND, *path.split(" ", 1), thread, "r"], capture_output=True, check=False)
     assert done.returncode == 42
     assert done.stdout == b""
 
 
 def test_sleep_is_cut_short_by_the_agents_timeout(uwf: Uwf, thread: str, hermetic: Path, root: Path) -> None:
-    command = played(hermetic, EMBEDDED, {"role": "worker", "sleep": 600, "output": {"n": 1}})
+    command = played(hermetic, EMBEDDED, {"role": "r", "sleep": 600, "output": {"n": 1}})
     program, *args = command.split(" ")
     root.mkdir(exist_ok=True)
     agents = {"slow": {"command": program, "args": args, "timeout": 0.2}}
@@ -264,13 +254,13 @@ def test_sleep_is_cut_short_by_the_agents_timeout(uwf: Uwf, thread: str, hermeti
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        ("role: worker", "list"),
+        ("role: r", "list"),
         ("- {output: {n: 1}}", "role"),
-        ("- {role: worker}", "output"),
-        ("- {role: worker, output: {}, exit: 1}", "output"),
-        ("- {role: worker, exit: soon}", "exit"),
-        ("- {role: worker, outputs: {}}", "outputs"),
-        ("- {role: worker, sleep: -1, answer: x}", "sleep"),
+        ("- {role: r}", "output"),
+        ("- {role: r, output: {}, exit: 1}", "output"),
+        ("- {role: r, exit: soon}", "exit"),
+        ("- {role: r, outputs: {}}", "outputs"),
+        ("- {role: r, sleep: -1, answer: x}", "sleep"),
         ("- {role: reviewer, output: {}}", "reviewer"),
         ("[]", "0 entries"),
         ("- {role: [", "replies"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import agent_programs
 import pytest
 from conftest import Uwf
 from model_script import Script
-from model_server import Call, ModelServer, Say, by_prompt, serving
+from model_server import Call, ModelServer, Say, by_prompt
 
 WORKFLOW = """\
 name: mend
@@ -75,12 +75,6 @@ def project(hermetic: Path) -> Path:
         subprocess.run(["git", *args], cwd=folder, check=True)
     assert not passes(folder)
     return folder
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with serving() as running:
-        yield running
 
 
 def passes(project: Path) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import anthropic
@@ -172,12 +172,6 @@ FINISH = {  # an answer, one cut off, one that calls
     "gemini": ("STOP", "MAX_TOKENS", "STOP"),
 }
 SAID = [("system", "You are brief."), ("user", "Hi."), ("assistant", "Hello."), ("user", "How is it?")]
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with serving() as running:
-        yield running
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -11,22 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import PAIR, write
 from conftest import Uwf
+from workflows import opened
 
 from uwf_git.store import layout
-from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import pin
 from uwf_git.values.types import TEXT
 
 DAY = 24 * 60 * 60
-
-
-@pytest.fixture
-def thread(uwf: Uwf) -> str:
-    uwf("workflow", "put", write("pair.yaml", PAIR))
-    return str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
 
 
 @pytest.fixture
@@ -40,10 +32,6 @@ def found(uwf: Uwf) -> Callable[..., list[dict[str, Any]]]:
 
 
 Found = Callable[..., list[dict[str, Any]]]
-
-
-def opened() -> Instance:
-    return Instance(locate(None, os.environ, Path.cwd()))
 
 
 def test_without_a_remote_nothing_is_said_of_pushing(found: Found, thread: str) -> None:

@@ -10,18 +10,13 @@ from pathlib import Path
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from workflows import opened
 
 from uwf_git.store import layout
-from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
 from uwf_git.values.types import TEXT
 
 DAY = 24 * 60 * 60
-
-
-def opened() -> Instance:
-    return Instance(locate(None, os.environ, Path.cwd()))
 
 
 @pytest.fixture

@@ -11,19 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import PAIR, write
 from commands import alive, begin, git, wait_for
 from conftest import Uwf
 
 from uwf_git.values.ids import is_hash
 
 Script = Callable[[str, str], Path]
-
-
-@pytest.fixture
-def thread(uwf: Uwf) -> str:
-    uwf("workflow", "put", write("pair.yaml", PAIR))
-    return str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
 
 
 def head(uwf: Uwf, thread: str) -> str:

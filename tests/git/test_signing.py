@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from workflows import opened
 
 from uwf_git.git.repository import Oid
-from uwf_git.store.location import locate
-from uwf_git.store.opened import Instance
 from uwf_git.verify.signatures import BAD, GOOD, NONE, UNKNOWN, signatures
 
 ADA = "ada@example.invalid"
@@ -31,10 +30,6 @@ def configure(key: str, value: str | Path) -> None:
 
 def git(root: Path, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     return run("git", "--git-dir", str(root / "store.git"), *args, check=check)
-
-
-def opened() -> Instance:
-    return Instance(locate(None, os.environ, Path.cwd()))
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from model_server import Drop, Hang, ModelServer, Turn, dripping, repeating, says, serving, status
+from model_server import Drop, Hang, ModelServer, Turn, dripping, repeating, says, status
 
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
@@ -18,12 +17,6 @@ from uwf_git.values.kinds import TurnRecord, Usage
 KEY = "sk-secret-0123456789"
 MESSAGES = [{"role": "user", "content": "Hello"}]
 FAST = Limits(pause=0.001, attempts=3, bytes=200_000)
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with serving() as running:
-        yield running
 
 
 def ask(server: ModelServer, *turns: Turn, limits: Limits = FAST, **more: Any) -> Completion:

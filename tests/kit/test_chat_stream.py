@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +20,6 @@ from model_server import (
     dripping,
     repeating,
     says,
-    serving,
     status,
 )
 
@@ -32,12 +31,6 @@ from uwf_git.values.kinds import Usage
 MESSAGES = [{"role": "user", "content": "Hello"}]
 FAST = Limits(pause=0.001, attempts=3, bytes=2_000_000, text=100_000)
 USAGE = {"prompt_tokens": 120, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 100}}
-
-
-@pytest.fixture
-def server() -> Iterator[ModelServer]:
-    with serving() as running:
-        yield running
 
 
 def ask(server: ModelServer, *turns: Turn, limits: Limits = FAST, **more: Any) -> Completion:

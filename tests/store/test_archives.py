@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,11 +11,11 @@ import pytest
 from cli_samples import ONE
 from conftest import Uwf
 from faults import DRIVER_WITH_GIT
+from workflows import opened as fresh
 
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import archives, layout
-from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 from uwf_git.verify.whole import local_refs, verify_refs
@@ -36,10 +35,6 @@ def workflow(uwf: Uwf, hermetic: Path) -> str:
 def opened(workflow: str) -> Instance:
     """The store that `uwf` works on."""
     return fresh()
-
-
-def fresh() -> Instance:
-    return Instance(locate(None, os.environ, Path.cwd()))
 
 
 def ended(instance: Instance, when: int, prompt: str = "Do it") -> ThreadId:
