@@ -39,24 +39,17 @@ _REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 
 
 class Record(NamedTuple):
-    """What a commit records, as far as it could be read. `kind` as in layout.Trailers. `before` is the
-    commit that it goes on from: of a step the step before or the start, of an attempt the attempt before.
-    `head` is the head that an attempt was made on. `number` counts from 1. `decided` is False from where
-    on the workflow can't say who is next; `row` is what an index keeps of the commit."""
+    """What a commit records, as far as it could be read. `row` is what an index keeps of it. Of an attempt,
+    `head` is the head that it was made on, and `attempts` counts those up to it. `decided` is False from
+    where on the workflow can't say who is next."""
 
-    oid: bytes
-    kind: str
-    node: Hash
+    row: CommitRow
     tree: bytes
-    before: bytes | None = None
-    head: bytes | None = None
-    number: int = 0
-    start: Hash | None = None
-    workflow: Hash | None = None
     step: StepContext | None = None
+    head: bytes | None = None
+    attempts: int = 0
     trusted: bool = False
     decided: bool = True
-    row: CommitRow | None = None
 
 
 class Past:
@@ -78,17 +71,14 @@ class Past:
 
     def go_to(self, head: Record, known: Mapping[bytes, Record | None]) -> None:
         """Makes `steps` those that lead to a head, itself included."""
-        if self._at == head.oid:
+        if self._at == head.row.oid:
             return
-        if head.before is not None and head.before == self._at and head.step is not None:
-            self._append(head.step)
+        if head.row.parent is not None and head.row.parent == self._at and head.step is not None:
+            self.steps.append(head.step)
+            self.hashes.add(head.step.hash)
         else:
             self._rebuild(head, known)
-        self._at = head.oid
-
-    def _append(self, step: StepContext) -> None:
-        self.steps.append(step)
-        self.hashes.add(step.hash)
+        self._at = head.row.oid
 
     def _rebuild(self, head: Record, known: Mapping[bytes, Record | None]) -> None:
         newest: list[StepContext] = []
@@ -97,11 +87,11 @@ class Past:
         while at is not None and at.step is not None:
             if at.trusted:
                 # The id is for messages only, and these commits may belong to several threads.
-                history = self._threads.history_at(_NO_THREAD, at.node)
+                history = self._threads.history_at(_NO_THREAD, at.row.node)
                 oldest = list(history.steps)
                 break
             newest.append(at.step)
-            at = known.get(at.before) if at.before else None
+            at = known.get(at.row.parent) if at.row.parent else None
         self.steps = [*oldest, *reversed(newest)]
         self.hashes = {step.hash for step in self.steps}
         self._replay = None
@@ -165,32 +155,28 @@ class Known:
         """The record of a commit that the store vouches for. Raises UwfError, Bad."""
         row = self._store.take_in(oid)
         tree = self.objects.commit(oid).tree
-        before = row.parent
-        step = None
+        step, head, attempts = None, None, 0
         if row.kind == "step":
             made = parse_step(self._store.get(row.node).payload)
             output = self._store.get(made.output).payload
             step = StepContext(row.node, made.role, output, made.detail, made.agent)
-        number = row.number
-        head = None
         if row.kind == "attempt":
-            number, head = self._attempts.count(oid), self._attempts.head_of(oid).raw
-        return Record(
-            oid.raw, row.kind, row.node, tree, before, head, number, row.start, row.workflow, step, True
-        )
+            head, attempts = self._attempts.head_of(oid).raw, self._attempts.count(oid)
+        return Record(row, tree, step, head, attempts, trusted=True)
 
     def definition(self, record: Record) -> Definition:
         """The workflow of a record. Raises Bad."""
-        assert record.workflow is not None
-        key = record.workflow, self.workflow_folder(record.tree)
+        node = record.row.workflow
+        assert node is not None
+        key = node, self.workflow_folder(record.tree)
         known = self.workflows.get(key)
         if known is None:
             try:
-                workflow = parse_workflow(self._store.get(record.workflow).payload)
+                workflow = parse_workflow(self._store.get(node).payload)
             except UwfError as error:
-                raise Bad("missing-node", error.message, Oid(raw=record.oid)) from None
+                raise Bad("missing-node", error.message, Oid(raw=record.row.oid)) from None
             here = Threads(self._store).workflow_nodes(Oid(raw=record.tree))
-            known = self.workflows[key] = Definition(record.workflow, workflow, here)
+            known = self.workflows[key] = Definition(node, workflow, here)
         return known
 
     def workflow_folder(self, tree: bytes) -> bytes:
@@ -212,18 +198,18 @@ class Known:
     def decision(self, head: Record, aside: bool = False) -> Decision | str:
         """Who is next at a start or step, or why nobody can be. `aside` keeps `past` where it is, for a
         head of another thread. Raises Bad."""
-        known = self._decisions.get(head.oid)
+        known = self._decisions.get(head.row.oid)
         if known is None:
-            assert head.start is not None
+            assert head.row.start is not None
             past = self._aside if aside else self.past
             past.go_to(head, self.records)
             try:
-                known = past.decide(self.definition(head).workflow, self.start_of(head.start))
+                known = past.decide(self.definition(head).workflow, self.start_of(head.row.start))
             except UwfError as error:
                 known = error.message
             if len(self._decisions) >= 1024:
                 self._decisions.clear()
-            self._decisions[head.oid] = known
+            self._decisions[head.row.oid] = known
         return known
 
     def check_detail(
@@ -245,13 +231,13 @@ class Known:
         said = made.instruction
         if said is not None and not is_instruction(said, expected, bool(made.redactions)):
             report("wrong-detail", "the detail's instruction is not the one of the workflow")
-        if made.context is not None and made.context != before.node:
-            report("wrong-detail", f"the detail's context is {made.context}, the head was {before.node}")
+        head = before.row.node
+        if made.context is not None and made.context != head:
+            report("wrong-detail", f"the detail's context is {made.context}, the head was {head}")
 
-    def head_of(self, attempt: Record | None) -> Record | None:
+    def head_of(self, attempt: Record) -> Record | None:
         """The head that an attempt was made on."""
-        if attempt is None or attempt.head is None:
-            return None
+        assert attempt.head is not None
         if attempt.head not in self.records:
             self.records[attempt.head] = self.trust(Oid(raw=attempt.head))
         return self.records[attempt.head]
@@ -265,8 +251,8 @@ class Known:
             raise Bad("wrong-parent", f"commit {commit.oid} has no parent to go on from")
         oid = commit.parents[place]
         record = self.records.get(oid.raw)
-        if record is not None and record.kind not in kinds:
-            raise Bad("wrong-parent", f"parent {oid} records a {record.kind}, not a {' or '.join(kinds)}")
+        if record is not None and (kind := record.row.kind) not in kinds:
+            raise Bad("wrong-parent", f"parent {oid} records a {kind}, not a {' or '.join(kinds)}")
         return record
 
     def new_folder(self, tree: bytes, folders: tuple[str, ...], number: int) -> Folder:

@@ -80,7 +80,7 @@ class Records:
             if self._known.definition(before).workflow.name != name:
                 report("wrong-parent", "the version before is another workflow's")
         row = _row(commit, "workflow", node)._replace(workflow=node, name=name)
-        return Record(commit.oid.raw, "workflow", node, commit.tree, workflow=node, row=row)
+        return Record(row, commit.tree)
 
     # Starts
 
@@ -97,10 +97,9 @@ class Records:
         payload = parse_start(start.payload)
         for extra in here.keys() - {node}:
             report("extra-file", f"start/{layout.node_file(extra)} is not the StartNode")
-        if payload.workflow != version.node:
-            report(
-                "wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {version.node}"
-            )
+        workflow = version.row.node
+        if payload.workflow != workflow:
+            report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         name = self._known.name_of(version)
         page = row_of(self._known.objects, commit.tree, "README.md")
         top = {"README.md": page[2]} if page and page[0] == FILE else {}
@@ -108,16 +107,8 @@ class Records:
         self._known.page(files, "start/", layout.start_readme(payload.prompt), report)
         self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
         self._known.starts[node] = payload
-        return Record(
-            commit.oid.raw,
-            "start",
-            node,
-            commit.tree,
-            start=node,
-            workflow=version.node,
-            before=version.oid,
-            row=_row(commit, "start", node)._replace(start=node, workflow=version.node, name=name),
-        )
+        row = _row(commit, "start", node)._replace(start=node, workflow=workflow, name=name)
+        return Record(row, commit.tree)
 
     # Steps
 
@@ -125,13 +116,13 @@ class Records:
         before = self._known.parent(commit, 0, ("start", "step"))
         if before is None:
             return None
-        number = before.number + 1
+        number = before.row.number + 1
         name = self._known.new_folder(commit.tree, ("steps",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
         made = parse_step(self._known.node(here, node, "step").payload)
         folders = layout.step_folder(number, made.role)
         grown(self._known.objects, commit.tree, before.tree, folders, report)
-        self._check_chain(made, before, report)
+        self._check_chain(made, before.row, report)
 
         definition = self._known.definition(before)
         past = self._known.past
@@ -157,32 +148,19 @@ class Records:
         self._check_merge(commit, made, detail, report)
         context = StepContext(node, made.role, output.payload, made.detail, made.agent)
         row = _row(commit, "step", node)._replace(
-            start=made.start,
-            workflow=before.workflow,
+            start=before.row.start,
+            workflow=before.row.workflow,
             name=definition.workflow.name,
             role=made.role,
             number=number,
             asks=asks_human(output.payload),
         )
-        return Record(
-            commit.oid.raw,
-            "step",
-            node,
-            commit.tree,
-            before=before.oid,
-            number=number,
-            start=before.start,
-            workflow=before.workflow,
-            step=context,
-            decided=decided,
-            row=row,
-        )
+        return Record(row, commit.tree, step=context, decided=decided)
 
-    def _check_chain(self, made: Step, before: Record, report: Report) -> None:
+    def _check_chain(self, made: Step, before: CommitRow, report: Report) -> None:
         if made.start != before.start:
             report("wrong-chain", f"start is {made.start}, that of the thread is {before.start}")
-        prev = before.node if before.kind == "step" else None
-        if made.prev != prev:
+        if made.prev != _prev(before):
             report("wrong-chain", f"prev is {made.prev}, the commit before records {before.node}")
 
     def _check_turn(
@@ -226,10 +204,10 @@ class Records:
         other = self._known.parent(commit, 1, ("step",))
         if other is None:
             return
-        if other.node != made.detail:
-            report("wrong-parent", f"the second parent records {other.node}, not {made.detail}")
+        if other.row.node != made.detail:
+            report("wrong-parent", f"the second parent records {other.row.node}, not {made.detail}")
         elif other.decided and not isinstance(self._known.decision(other, aside=True), Ended):
-            report("wrong-parent", f"the sub-workflow had not ended at {other.node}")
+            report("wrong-parent", f"the sub-workflow had not ended at {other.row.node}")
 
     def _check_reached(
         self,
@@ -272,22 +250,23 @@ class Records:
         first = self._known.parent(commit, 0, ("attempt", "start", "step"))
         if first is None:
             return None
-        before = first if first.kind == "attempt" else None
+        before = first if first.row.kind == "attempt" else None
         if before is None and len(commit.parents) == 2:
             raise Bad("wrong-parent", "the first of an attempt's two parents is an attempt")
         head = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else first
-        if head is before:
-            head = self._known.head_of(before)
         if head is None:
             return None
-        number = before.number + 1 if before is not None else 1
+        if head is before:
+            head = self._known.head_of(head)
+            if head is None:
+                return None
+        number = before.attempts + 1 if before is not None else 1
         name = self._known.new_folder(commit.tree, ("attempts",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
         made = parse_attempt(self._known.node(here, node, "attempt").payload)
         self._check_attempt_tree(commit, head, before, layout.attempt_folder(number, made.role), report)
-        prev = head.node if head.kind == "step" else None
-        if (made.start, made.prev) != (head.start, prev):
-            report("wrong-chain", f"attempt {node} was not made on the head {head.node}")
+        if (made.start, made.prev) != (head.row.start, _prev(head.row)):
+            report("wrong-chain", f"attempt {node} was not made on the head {head.row.node}")
 
         here = self._check_reached(name.path, files, here, node, made.start, head, frozenset(), report)
         detail = self._known.content(here, made.detail) if made.detail else None
@@ -303,18 +282,8 @@ class Records:
         self._known.page(files, name.path, layout.attempt_readme(made, answer), report)
         self._known.message(commit, layout.attempt_message(number, node, made), report)
         self._known.author(commit, made.agent, report)
-        return Record(
-            commit.oid.raw,
-            "attempt",
-            node,
-            commit.tree,
-            before=before.oid if before is not None else None,
-            head=head.oid,
-            number=number,
-            start=head.start,
-            workflow=head.workflow,
-            row=_row(commit, "attempt", node)._replace(start=made.start, role=made.role),
-        )
+        row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
+        return Record(row, commit.tree, head=head.row.oid, attempts=number)
 
     def _check_attempt_tree(
         self,
@@ -345,8 +314,13 @@ class Records:
             report("extra-file", f"{path} is not reached by node {node}")
         check_attributes(self._known.objects, files, report)
         self._known.message(commit, layout.pin_message(node), report)
-        return Record(commit.oid.raw, "pin", node, commit.tree, row=_row(commit, "pin", node))
+        return Record(_row(commit, "pin", node), commit.tree)
 
 
 def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
     return commit_row(commit.oid, kind, node, commit.parents, commit.time)
+
+
+def _prev(head: CommitRow) -> Hash | None:
+    """What a step or an attempt on a head must have as its `prev`."""
+    return head.node if head.kind == "step" else None

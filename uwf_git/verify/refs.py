@@ -130,10 +130,7 @@ class Verifier:
             record = self._known.records.get(at)
             if record is None:
                 return False
-            at = record.before
-            if record.kind == "workflow":
-                parents = self._objects.commit(Oid(raw=record.oid)).parents
-                at = parents[0].raw if parents else None
+            at = record.row.parent
         return at is not None
 
     # What each kind of ref points at
@@ -163,7 +160,7 @@ class Verifier:
             return
         self._claim(layout.ARCHIVE, name, tag.target)
         if status == "completed" and record.decided and not isinstance(self._known.decision(record), Ended):
-            report("wrong-tag", f"completed, but the workflow goes on after {record.node}", tag.oid)
+            report("wrong-tag", f"completed, but the workflow goes on after {record.row.node}", tag.oid)
 
     def _attempts(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         if self._reached(self._commit(oid), ("attempt",), found, report):
@@ -171,8 +168,8 @@ class Verifier:
 
     def _pin(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         record = self._reached(self._commit(oid), ("pin",), found, report)
-        if record is not None and record.node != name:
-            report("wrong-name", f"the commit keeps node {record.node}, its ref is called {name}", oid)
+        if record is not None and (node := record.row.node) != name:
+            report("wrong-name", f"the commit keeps node {node}, its ref is called {name}", oid)
 
     def _fork(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self._forked(name, self._tag(oid), found, report)
@@ -255,9 +252,9 @@ class Verifier:
         """What a commit records, verified with all that it stands on; None where that can't be read, or is none
         of the kinds that belong there, which is reported."""
         record = self._reach(oid, found)
-        if record is None or record.kind in kinds:
+        if record is None or (kind := record.row.kind) in kinds:
             return record
-        report("wrong-ref", f"commit {oid} records a {record.kind}, not a {' or '.join(kinds)}", oid)
+        report("wrong-ref", f"commit {oid} records a {kind}, not a {' or '.join(kinds)}", oid)
         return None
 
     def _commit(self, oid: Oid) -> Oid:
@@ -313,7 +310,7 @@ class Verifier:
             while pending:
                 oid = pending.pop()
                 rows, record = self._rows.pop(oid.raw, None), self._known.records.get(oid.raw)
-                if rows is not None and record is not None and record.row is not None:
+                if rows is not None and record is not None:
                     index.add_nodes(rows.nodes)
                     index.add_commit(record.row)
                     pending.extend(rows.entered)

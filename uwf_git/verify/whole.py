@@ -93,7 +93,7 @@ def _together(verifier: Verifier) -> Iterator[Finding]:
 
 def _start(verifier: Verifier, claim: Claim) -> Hash | None:
     record = verifier.record(claim.commit)
-    return record.start if record is not None else None
+    return record.row.start if record is not None else None
 
 
 def _in_cycle(thread: ThreadId, origins: Mapping[ThreadId, ThreadId]) -> bool:
