@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, StoreDamaged, UwfError
 from uwf_git.git.objects import Commit, Entry, Tag, parse_tag
-from uwf_git.git.repository import BLOB_MODE, TAG, Oid, Repository
+from uwf_git.git.repository import BLOB, BLOB_MODE, TAG, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId, is_thread_id
@@ -35,7 +35,7 @@ LARGEST = 64 * 1024  # bytes of a tag; those of uwf have some hundred, and a sig
 LARGEST_COMMIT = 64 * 1024  # bytes; 500 parents take 24,000
 LARGEST_TREE = 16 << 20  # bytes; a thread takes 53 of them
 TRIES = 10
-ONE_BY_ONE = 20  # so many refs are deleted, and so many blobs written, without the git program
+ONE_BY_ONE = 20  # so many blobs are written without the git program
 
 _ARCHIVE, _ATTEMPTS, _FORKS = "archive", "attempts", "forks"
 _STATUSES = ("completed", "killed")
@@ -211,11 +211,17 @@ def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | Non
 
 
 def _blob(repository: Repository, oid: Oid) -> bytes:
-    from uwf_git.git.repository import BLOB
+    return _content(repository, oid, BLOB, "file")
 
-    kind, data = repository.read_within(oid, LARGEST)
-    if kind != BLOB:
-        raise ValueError(f"object {oid} is no file")
+
+def _tag(repository: Repository, oid: Oid) -> bytes:
+    return _content(repository, oid, TAG, "tag")
+
+
+def _content(repository: Repository, oid: Oid, kind: int, called: str) -> bytes:
+    found, data = repository.read_within(oid, LARGEST)
+    if found != kind:
+        raise ValueError(f"object {oid} is no {called}")
     return data
 
 
@@ -273,13 +279,6 @@ def _foldable(
     return entry
 
 
-def _tag(repository: Repository, oid: Oid) -> bytes:
-    kind, data = repository.read_within(oid, LARGEST)
-    if kind != TAG:
-        raise ValueError(f"object {oid} is no tag")
-    return data
-
-
 def _add(repository: Repository, month: str, found: Mapping[ThreadId, Folded]) -> int:
     ref = layout.FOLDED + month
     for _ in range(TRIES):
@@ -318,7 +317,7 @@ def tidy(repository: Repository, month: str) -> int:
         entry = fold.threads.get(ThreadId(name.removeprefix(layout.FORKS)))
         if entry is not None and entry.fork is not None and _tag_id(entry.fork) == oid:
             doomed[name] = oid
-    return _delete(repository, doomed)
+    return len(repository.delete_refs(doomed))
 
 
 def _holds_tag(repository: Repository, fold: Fold, tag: Oid) -> bool:
@@ -326,24 +325,6 @@ def _holds_tag(repository: Repository, fold: Fold, tag: Oid) -> bool:
         return parse_tag(_tag(repository, tag)).target in fold.held
     except (UwfError, ValueError):
         return False
-
-
-def _delete(repository: Repository, doomed: Mapping[str, Oid]) -> int:
-    """Packed refs are one file, which libgit2 writes anew for each; git does it once for all."""
-    if len(doomed) > ONE_BY_ONE:
-        from uwf_git.git.program import Git
-
-        orders = "".join(f"delete {name} {oid}\n" for name, oid in doomed.items())
-        if Git(repository.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False).code == 0:
-            return len(doomed)
-    deleted = 0
-    for name, oid in doomed.items():
-        try:
-            repository.delete_ref(name, oid)
-            deleted += 1
-        except HeadMoved:
-            continue  # it holds something new, or is gone already
-    return deleted
 
 
 def remove(repository: Repository, thread: ThreadId) -> bool:

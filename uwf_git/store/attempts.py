@@ -8,11 +8,13 @@ when the head has moved since, it is the second parent. Its tree is the head's w
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout
+from uwf_git.store.ancestry import ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
@@ -62,8 +64,7 @@ class Attempts:
                 self._repository.put_ref(ref, tip, commit)
             except HeadMoved:
                 continue
-            self._store.take_in(commit)
-            return self._attempt(commit, number)
+            return self._attempt(self._store.take_in(commit), number)
         raise HeadMoved(f"{ref} moves too often to add an attempt", "repeat")
 
     def tip(self, thread: ThreadId) -> Oid | None:
@@ -76,23 +77,12 @@ class Attempts:
     def all(self, thread: ThreadId) -> list[FailedAttempt]:
         """Every attempt of a thread, oldest first."""
         tip = self.tip(thread)
-        commits: list[Oid] = []
-        while tip is not None and self._store.take_in(tip).kind == "attempt":
-            commits.append(tip)
-            parents = self._repository.commit(tip).parents
-            tip = parents[0] if parents else None
-        return [self._attempt(commit, number) for number, commit in enumerate(reversed(commits), 1)]
+        rows = self.rows(tip) if tip is not None else []
+        return [self._attempt(row, number) for number, row in enumerate(rows, 1)]
 
     def rows(self, tip: Oid) -> list[CommitRow]:
         """The attempts that a commit leads to, oldest first."""
-        found: list[CommitRow] = []
-        row = self._store.take_in(tip)
-        while row.kind == "attempt":
-            found.append(row)
-            if row.parent is None:
-                break
-            row = self._store.take_in(Oid(raw=row.parent))
-        return found[::-1]
+        return list(takewhile(lambda row: row.kind == "attempt", ancestry(self._store, tip)))[::-1]
 
     def put_on(self, tip: Oid, row: CommitRow) -> Oid:
         """An attempt once more, after another one: a commit without a ref."""
@@ -166,8 +156,7 @@ class Attempts:
         except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it
             return self._repository.write_commit(tree, parents, author, text, sign=False)
 
-    def _attempt(self, commit: Oid, number: int) -> FailedAttempt:
-        row = self._store.take_in(commit)
+    def _attempt(self, row: CommitRow, number: int) -> FailedAttempt:
         made = parse_attempt(self._store.get(row.node).payload)
         return FailedAttempt(
             row.node,

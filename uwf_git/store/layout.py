@@ -109,10 +109,8 @@ def node_in_path(path: str) -> Hash | None:
 
 def slug(role: str) -> str:
     """A role's name as part of a path: letters, digits, dots and dashes, at most 40."""
-    return (
-        _UNSAFE.sub("-", role.removeprefix("$").lower() if role.startswith("$") else role).strip(".-")[:40]
-        or "role"
-    )
+    name = role.removeprefix("$").lower() if role.startswith("$") else role
+    return _UNSAFE.sub("-", name).strip(".-")[:40] or "role"
 
 
 def step_folder(number: int, role: str) -> tuple[str, ...]:

@@ -172,18 +172,17 @@ class Sessions:
 
     def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
         """Whether a session belongs to another thread; False for one that was never seen here."""
-        try:
-            owner = self._path(agent, session).read_text(encoding="ascii", errors="replace")
-        except OSError:
-            return False
-        return owner not in ("", thread)
+        return self._owner(agent, session) not in ("", thread)
 
     def is_own(self, agent: str, session: str, thread: ThreadId) -> bool:
         """Whether it was opened for this thread on this machine."""
+        return self._owner(agent, session) == thread
+
+    def _owner(self, agent: str, session: str) -> str:
         try:
-            return self._path(agent, session).read_text(encoding="ascii", errors="replace") == thread
+            return self._path(agent, session).read_text(encoding="ascii", errors="replace")
         except OSError:
-            return False
+            return ""
 
     def forget(self, wanted: Callable[[str], bool]) -> None:
         """Drops the sessions of the threads that `wanted` is False for."""

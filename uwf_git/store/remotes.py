@@ -95,8 +95,7 @@ class Remotes:
         else:
             self._git.run("config", "--remove-section", f"remote.{name}")
         self._sync()
-        refs = self._repository.refs(f"{layout.REMOTES}{name}/")
-        self._git.run("update-ref", "--stdin", stdin=b"".join(b"delete %s\n" % r.encode() for r in refs))
+        self._repository.delete_refs(self._repository.refs(f"{layout.REMOTES}{name}/"))
         return remote
 
     def _configure(self, name: str, url: str, own: bool) -> None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.objects import parse_tag
-from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid, Person
+from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
 from uwf_git.store import archives, layout
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
@@ -120,7 +120,7 @@ class Threads:
         text = prefix.strip()
         if len(text) == 26:
             thread = parse_thread_id(text)
-            if self._tips(thread) == (None, None) and self._store.folded(thread) is None:
+            if not self.exists(thread):
                 raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
             return thread
         if len(text) < 4:
@@ -292,9 +292,9 @@ class Threads:
         entries = [entry for entry in self._repository.tree(tree) if entry.name != "README.md"]
         tree = self._repository.write_tree([*entries, Entry(BLOB_MODE, "README.md", readme)])
         text = layout.start_message(row.name or "", prompt, node)
-        commit = self._repository.write_commit(tree, [version], Person(*self._repository.user), text)
+        commit = self._repository.write_commit(tree, [version], self._repository.user, text)
         self._store.take_in(commit)
-        return self._new_ref(commit)
+        return self.fork(commit)
 
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
         """Makes one side of a divergence a thread of its own: `refs/uwf/forks/<fork>`, a tag on the last
@@ -311,7 +311,9 @@ class Threads:
 
     def fork(self, commit: Oid) -> ThreadId:
         """A new thread on a commit that is there: makes `refs/uwf/threads/<new ULID>`, copies nothing."""
-        return self._new_ref(commit)
+        thread = new_thread_id()
+        self._repository.create_ref(layout.THREADS + thread, commit)
+        return thread
 
     def append(
         self, head: Head, node: Hash, known: Iterable[Hash], merge: Oid | None = None, extraction: str = ""
@@ -321,31 +323,25 @@ class Threads:
         becomes the second parent. Raises Outrun and leaves the ref as it is when somebody was faster,
         NotFound when something the step refers to isn't in the store."""
         step = parse_step(self._store.get(node).payload)
-        tree = self.tree_with_step(head, node, step, known)
         output = self._store.get(step.output).payload
+        number = head.row.number + 1
+        tree = self._repository.root(head.commit)
+        files = self._store.files(node, self.workflow_nodes(tree).union(known, (step.start,)))
+        detail = self._store.get(step.detail)
+        files["README.md"] = layout.answer_of(output, detail.type, detail.payload).encode("utf-8")
+        folder = self._repository.write_folder(files)
+        tree = self._repository.graft(tree, layout.step_folder(number, step.role), folder)
         verdict = layout.summary(output)
-        text = layout.step_message(head.row.number + 1, node, step.role, step.agent, verdict, extraction)
+        text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
+        author = self._repository.user if step.role == USER else layout.agent_author(step.agent)
         parents = (head.commit, merge) if merge else (head.commit,)
         when = int(time.time())
-        commit = self._repository.write_commit(tree, parents, self._author(step), text, when)
+        commit = self._repository.write_commit(tree, parents, author, text, when)
         try:
             self._repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
         except HeadMoved:
             raise Outrun(head.thread, commit) from None
         return Head(head.thread, commit, self._store.record(commit, text, parents, when), None)
-
-    def tree_with_step(self, head: Head, node: Hash, step: Step, known: Iterable[Hash]) -> Oid:
-        """The tree of a thread with one more step in it."""
-        tree = self._repository.root(head.commit)
-        here = self.workflow_nodes(tree)
-        stop = here | set(known) | {step.start}
-        files = self._store.files(node, frozenset(stop))
-        detail = self._store.get(step.detail)
-        output = self._store.get(step.output).payload
-        answer = layout.answer_of(output, detail.type, detail.payload)
-        files["README.md"] = answer.encode("utf-8")
-        folder = self._repository.write_folder(files)
-        return self._repository.graft(tree, layout.step_folder(head.row.number + 1, step.role), folder)
 
     def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
         """The nodes in the workflow/ folder of a thread's tree. No step's folder repeats them."""
@@ -389,18 +385,10 @@ class Threads:
             from uwf_git.store.archives import remove
 
             remove(self._repository, thread)
-        for prefix in (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS):
+        for prefix in layout.OF_THREADS:
             oid = self._repository.ref(prefix + thread)
             if oid is not None:
                 self._repository.delete_ref(prefix + thread, oid)
-
-    def _new_ref(self, commit: Oid) -> ThreadId:
-        thread = new_thread_id()
-        self._repository.create_ref(layout.THREADS + thread, commit)
-        return thread
-
-    def _author(self, step: Step) -> Person:
-        return self._repository.user if step.role == USER else layout.agent_author(step.agent)
 
 
 class Link(NamedTuple):
