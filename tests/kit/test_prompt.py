@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from uwf_git.kit.coerce import coerce
@@ -114,11 +114,19 @@ STEPS = (
     step(2, "reviewer", {"status": "rejected", "comments": "no test"}),
     step(3, "developer", {"files": ["login.py", "test_login.py"]}),
 )
-ANSWERS = {
-    STEPS[0].hash: "---\nfiles: [login.py]\n---\n\nChanged the login.\n",
-    STEPS[1].hash: "---\nstatus: rejected\ncomments: no test\n---\n\nWithout a test I can't tell.\n",
-    STEPS[2].hash: "Added ```test``` too.",
-}
+
+
+def told(answers: Mapping[Hash, str]) -> Callable[[StepContext], str]:
+    return lambda step: answers.get(step.hash, "")
+
+
+ANSWERS = told(
+    {
+        STEPS[0].hash: "---\nfiles: [login.py]\n---\n\nChanged the login.\n",
+        STEPS[1].hash: "---\nstatus: rejected\ncomments: no test\n---\n\nWithout a test I can't tell.\n",
+        STEPS[2].hash: "Added ```test``` too.",
+    }
+)
 
 
 def test_the_format_names_every_field_and_shows_one_example() -> None:
@@ -126,7 +134,7 @@ def test_the_format_names_every_field_and_shows_one_example() -> None:
 
 
 def test_the_first_turn_has_no_history() -> None:
-    assert build_prompt(history(), DEVELOPER, SCHEMA, "Start with the login form.", {}) == (
+    assert build_prompt(history(), DEVELOPER, SCHEMA, "Start with the login form.", told({})) == (
         f"# Deliverable format\n\n{FORMAT}\n\n"
         """\
 # Progress
@@ -296,7 +304,7 @@ def test_the_answer_of_a_human_comes_as_the_answer_to_the_question() -> None:
         step(1, "developer", {"$status": "$SUSPEND", "question": "Which branch?"}),
         step(2, "$USER", {"answer": "The main one."}),
     )
-    prompt = build_prompt(history(*steps), DEVELOPER, SCHEMA, "", {}, remembers=True)
+    prompt = build_prompt(history(*steps), DEVELOPER, SCHEMA, "", told({}), remembers=True)
     assert prompt.endswith(
         "# What happened since your last turn\n\n## Step 2: the user answered\n\nThe main one.\n\n"
         "# Your instruction now\n\nYour question has been answered. Carry on with your role's part.\n\n"
@@ -307,7 +315,7 @@ def test_the_answer_of_a_human_comes_as_the_answer_to_the_question() -> None:
 def test_the_newest_stays_whole_and_the_oldest_is_cut_first() -> None:
     steps = tuple(step(number, "developer", {"n": number}) for number in range(1, 6))
     answers = {each.hash: f"{each.output['n']}" * 3000 for each in steps}
-    prompt = build_prompt(history(*steps), REVIEWER, SCHEMA, None, answers, quota=8000)
+    prompt = build_prompt(history(*steps), REVIEWER, SCHEMA, None, told(answers), quota=8000)
     assert "5" * 3000 in prompt
     assert "4" * 3000 in prompt
     assert "3" * 3000 not in prompt
@@ -319,7 +327,7 @@ def test_the_newest_stays_whole_and_the_oldest_is_cut_first() -> None:
 def test_the_newest_answer_and_output_are_told_whole_whatever_the_quota() -> None:
     large = step(2, "reviewer", {"status": "rejected", "comments": "c" * 20_000})
     answers = {STEPS[0].hash: "older " * 100, large.hash: "a" * 5000 + "b" * 5000}
-    prompt = build_prompt(history(STEPS[0], large), DEVELOPER, SCHEMA, None, answers, quota=3000)
+    prompt = build_prompt(history(STEPS[0], large), DEVELOPER, SCHEMA, None, told(answers), quota=3000)
     assert "a" * 5000 + "b" * 5000 in prompt
     assert "c" * 20_000 in prompt
     assert "older" not in prompt
@@ -327,22 +335,15 @@ def test_the_newest_answer_and_output_are_told_whole_whatever_the_quota() -> Non
 
 
 def test_only_answers_that_have_room_are_read() -> None:
-    class Counting(Mapping[Hash, str]):
-        read = 0
+    read: list[Hash] = []
 
-        def __getitem__(self, key: Hash) -> str:
-            Counting.read += 1
-            return "x" * 1000
-
-        def __iter__(self) -> Iterator[Hash]:
-            raise AssertionError("the answers are asked for by step")
-
-        def __len__(self) -> int:
-            return 1000
+    def answer(step: StepContext) -> str:
+        read.append(step.hash)
+        return "x" * 1000
 
     steps = tuple(StepContext(Hash(f"{n:013}"), "developer", {}, Hash("0" * 13), "a") for n in range(1000))
-    prompt = build_prompt(history(*steps), REVIEWER, SCHEMA, None, Counting(), quota=10_000)
-    assert Counting.read < 12
+    prompt = build_prompt(history(*steps), REVIEWER, SCHEMA, None, answer, quota=10_000)
+    assert len(read) < 12
     assert len(prompt) < 15_000
 
 

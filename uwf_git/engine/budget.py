@@ -401,11 +401,8 @@ def _file(instance: Instance, thread: ThreadId) -> Path:
 
 def _amounts(value: Any) -> dict[str, float]:
     given = value if isinstance(value, dict) else {}
-    return {key: item for key, item in given.items() if key in LIMITS and _is_amount(item)}
-
-
-def _is_amount(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    numbers = {key: item for key, item in given.items() if type(item) in (int, float)}
+    return {key: item for key, item in numbers.items() if key in LIMITS and item > 0}
 
 
 # Words

@@ -28,20 +28,10 @@ from uwf_git.text import one_line
 _GRACE = 5.0
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
-_LOCAL = frozenset(
-    f"GIT_{name}"
-    for name in (
-        *("ALTERNATE_OBJECT_DIRECTORIES", "COMMON_DIR", "CONFIG", "DIR", "GRAFT_FILE", "IMPLICIT_WORK_TREE"),
-        *(
-            "INDEX_FILE",
-            "INTERNAL_SUPER_PREFIX",
-            "NAMESPACE",
-            "OBJECT_DIRECTORY",
-            "PREFIX",
-            "QUARANTINE_PATH",
-        ),
-        *("REPLACE_REF_BASE", "SHALLOW_FILE", "WORK_TREE"),
-    )
+_LOCAL = re.compile(
+    r"GIT_(ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|CONFIG|DIR|GRAFT_FILE|IMPLICIT_WORK_TREE|INDEX_FILE"
+    r"|INTERNAL_SUPER_PREFIX|NAMESPACE|OBJECT_DIRECTORY|PREFIX|QUARANTINE_PATH|REPLACE_REF_BASE|SHALLOW_FILE"
+    r"|WORK_TREE)"
 )
 SETTINGS = tuple(
     word
@@ -145,7 +135,8 @@ class Git:
 
 def environment() -> dict[str, str]:
     """The user's environment as git gets it: messages in English, since they are looked at."""
-    kept = {name: value for name, value in os.environ.items() if name not in _LOCAL and name != "LANGUAGE"}
+    environ = os.environ.items()
+    kept = {name: value for name, value in environ if not _LOCAL.fullmatch(name) and name != "LANGUAGE"}
     return {**kept, "LC_ALL": "C.UTF-8", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 
 

@@ -424,14 +424,7 @@ class Repository:
     def move_ref(self, name: str, old: Oid, new: Oid) -> None:
         """Compare-and-swap. Raises HeadMoved where the ref is not at `old`, Busy where its lock file
         stays."""
-
-        def swap() -> None:
-            reference = self._git.references[name]
-            if reference.target != old:
-                raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
-            reference.set_target(new)
-
-        self._move(name, swap)
+        self._move(name, lambda: self._reference(name, old).set_target(new))
 
     def put_ref(self, name: str, old: Oid | None, new: Oid) -> None:
         """Makes a ref that is not there, `old` being None, or compares and swaps it. Raises HeadMoved."""
@@ -442,14 +435,13 @@ class Repository:
 
     def delete_ref(self, name: str, old: Oid) -> None:
         """Compare-and-delete. Raises HeadMoved where the ref is not at `old`."""
+        self._move(name, lambda: self._reference(name, old).delete())
 
-        def delete() -> None:
-            reference = self._git.references[name]
-            if reference.target != old:
-                raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
-            reference.delete()
-
-        self._move(name, delete)
+    def _reference(self, name: str, old: Oid) -> pygit2.Reference:
+        reference = self._git.references[name]
+        if reference.target != old:
+            raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
+        return reference
 
     def _move(self, name: str, change: Callable[[], object]) -> None:
         """The one place that knows how libgit2 reports a lost race and a lock that is held."""

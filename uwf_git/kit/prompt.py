@@ -9,13 +9,12 @@ built from, and the same head gives the same prompt.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
-from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, StepContext, Transition
 from uwf_git.values.shape import variants
 from uwf_git.values.types import END, USER
@@ -35,7 +34,7 @@ def build_prompt(
     role: Role,
     schema: Any,
     instruction: str | None,
-    answers: Mapping[Hash, str],
+    answer_of: Callable[[StepContext], str],
     *,
     remembers: bool = False,
     agent: str | None = None,
@@ -43,7 +42,7 @@ def build_prompt(
 ) -> str:
     """The whole prompt for a role's next turn.
 
-    `schema` is the payload of the role's output schema. `answers` holds the verbatim answer by step hash; it is asked
+    `schema` is the payload of the role's output schema. `answer_of` gives the verbatim answer of a step; it is asked
     for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
     it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
     that is given), and only the steps since then are told.
@@ -56,7 +55,7 @@ def build_prompt(
     ]
     if history.steps:
         known = max(_turns(history.steps, role.name, agent), default=0) if remembers else 0
-        parts.append(_happened(history, role, answers, known, quota))
+        parts.append(_happened(history, role, answer_of, known, quota))
     parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
     return "\n\n".join(parts) + "\n"
 
@@ -72,8 +71,8 @@ def prompt_at(
     """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers` and
     `agent` are those of build_prompt."""
     schema = instance.store.schema(role.schema).payload
-    answers = _Answers(instance, history)
-    return build_prompt(history, role, schema, instruction, answers, remembers=remembers, agent=agent)
+    told = instance.threads.answer
+    return build_prompt(history, role, schema, instruction, told, remembers=remembers, agent=agent)
 
 
 def role_of(history: History, name: str) -> Role:
@@ -83,23 +82,6 @@ def role_of(history: History, name: str) -> Role:
         hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
         raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
     return role
-
-
-class _Answers(Mapping[Hash, str]):
-    """The verbatim answers of a history by step, each read when it is asked for."""
-
-    def __init__(self, instance: Instance, history: History) -> None:
-        self._threads = instance.threads
-        self._steps = {step.hash: step for step in history.steps}
-
-    def __getitem__(self, step: Hash) -> str:
-        return self._threads.answer(self._steps[step])
-
-    def __iter__(self) -> Iterator[Hash]:
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        return len(self._steps)
 
 
 def _progress(history: History, role: Role) -> str:
@@ -192,10 +174,12 @@ class _Told(NamedTuple):
     left_out: bool = False
 
 
-def _happened(history: History, role: Role, answers: Mapping[Hash, str], known: int, quota: int) -> str:
+def _happened(
+    history: History, role: Role, answer_of: Callable[[StepContext], str], known: int, quota: int
+) -> str:
     """The steps after number `known`, those before the role's last turn apart from those since."""
     last = max(_turns(history.steps, role.name), default=0)
-    told = _tell(history.steps, known, role.name, answers, quota)
+    told = _tell(history.steps, known, role.name, answer_of, quota)
     recent = [each for each in told if each.number > last]
     earlier = [each for each in told if each.number <= last]
     parts = []
@@ -223,7 +207,7 @@ def _section(heading: str, told: Sequence[_Told], history: History) -> str:
 
 
 def _tell(
-    steps: Sequence[StepContext], after: int, role: str, answers: Mapping[Hash, str], quota: int
+    steps: Sequence[StepContext], after: int, role: str, answer_of: Callable[[StepContext], str], quota: int
 ) -> list[_Told]:
     """The steps after number `after`, oldest first. The newest gets its room first."""
     told: list[_Told] = []
@@ -234,7 +218,7 @@ def _tell(
             told += [_Told(older, "", True) for older in range(number, after, -1)]
             break
         newest = not told
-        text = _step(number, step, role, answers.get(step.hash, ""), None if newest else room)
+        text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
         told.append(_Told(number, text))
     return told[::-1]

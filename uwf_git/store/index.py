@@ -118,9 +118,7 @@ class Index:
         try:
             self._path.parent.mkdir(exist_ok=True)
             return self._connect(str(self._path))
-        except sqlite3.OperationalError:
-            return self._connect(":memory:")
-        except OSError:
+        except (sqlite3.OperationalError, OSError):
             return self._connect(":memory:")
         except sqlite3.DatabaseError:
             self._discard()

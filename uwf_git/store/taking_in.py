@@ -172,8 +172,18 @@ class Store(NodeStore):
         """What a commit records, taken in with its ancestors where that is new. Raises StoreDamaged."""
         row = self.index.commit(commit.raw)
         if row is None:
-            with self.index.transaction():
-                self._take_in_checked(commit)
+            try:
+                with self.index.transaction():
+                    self._take_in(commit)
+            except NotFound as error:
+                raise StoreDamaged(
+                    f"commit {commit} names what is not there: {error.message}", error.hint
+                ) from None
+            except _STUMBLES as error:
+                raise StoreDamaged(
+                    f"commit {commit} is not what uwf writes: {type(error).__name__}",
+                    "restore the ref that leads to it",
+                ) from None
             row = self.index.commit(commit.raw)
             if row is None:
                 raise StoreUnwritable(
@@ -186,19 +196,6 @@ class Store(NodeStore):
         row = self._row(oid, parents, when, message)
         self.index.add_commit(row)
         return row
-
-    def _take_in_checked(self, commit: Oid) -> None:
-        try:
-            self._take_in(commit)
-        except NotFound as error:
-            raise StoreDamaged(
-                f"commit {commit} names what is not there: {error.message}", error.hint
-            ) from None
-        except _STUMBLES as error:
-            raise StoreDamaged(
-                f"commit {commit} is not what uwf writes: {type(error).__name__}",
-                "restore the ref that leads to it",
-            ) from None
 
     def _take_in(self, tip: Oid) -> None:
         """Takes in a commit and those of its ancestors that are new, oldest first."""

@@ -42,16 +42,15 @@ class Registry:
     def put(self, compiled: Compiled) -> Version:
         """Registers a definition under its name; unchanged content makes no new version. Moves
         `refs/uwf/workflows/<name>`. Raises HeadMoved when others keep registering meanwhile."""
-        ref = layout.WORKFLOWS + compiled.workflow.name
+        name = compiled.workflow.name
         tree = self.tree(compiled)
         for last_try in (False, False, True):
-            old = self._repository.ref(ref)
+            old = self._repository.ref(layout.WORKFLOWS + name)
             if old is not None and self._repository.commit(old).tree == tree:
                 return self._version(old)
-            new = self._commit(compiled.workflow.name, compiled.hash, tree, [old] if old else [])
+            new = self._commit(name, compiled.hash, tree, [old] if old else [])
             try:
-                self._move(ref, old, new)
-                return self._version(new)
+                return self.move(name, old, new)
             except HeadMoved:  # the other version stays in the history, this one comes after it
                 if last_try:
                     raise
@@ -78,7 +77,7 @@ class Registry:
 
     def current(self, name: str) -> Version:
         """The newest version of a workflow. Raises NotFound with the nearest name."""
-        oid = self._ref(name)
+        oid = None if name_problem(name) else self._repository.ref(layout.WORKFLOWS + name)
         if oid is None:
             raise NotFound(f"no workflow {name!r}", nearest(name, self.names()) or "see: uwf workflow list")
         return self._version(oid)
@@ -108,9 +107,7 @@ class Registry:
             return now
         old = Oid(hex=now.commit)
         tree = self._repository.commit(Oid(hex=target.commit)).tree
-        new = self._commit(name, target.hash, tree, [old])
-        self._move(layout.WORKFLOWS + name, old, new)
-        return self._version(new)
+        return self.move(name, old, self._commit(name, target.hash, tree, [old]))
 
     def remove(self, name: str) -> Version:
         """Deletes `refs/uwf/workflows/<name>`; threads that use it keep it."""
@@ -140,9 +137,6 @@ class Registry:
                 return Oid(raw=row.oid)
         raise NotFound(f"no workflow {node}", "see: uwf workflow list")
 
-    def _ref(self, name: str) -> Oid | None:
-        return None if name_problem(name) else self._repository.ref(layout.WORKFLOWS + name)
-
     def write(self, compiled: Compiled, parents: Sequence[Oid]) -> Oid:
         """A version commit without a ref. The first of `parents` is the version before, a second one what
         it was taken from, such as a merge on a forge."""
@@ -151,7 +145,12 @@ class Registry:
     def move(self, name: str, old: Oid | None, new: Oid) -> Version:
         """Moves `refs/uwf/workflows/<name>` from `old`, None where there is none, to a version commit.
         Raises HeadMoved where it isn't there."""
-        self._move(layout.WORKFLOWS + name, old, new)
+        try:
+            self._repository.put_ref(layout.WORKFLOWS + name, old, new)
+        except HeadMoved:
+            raise HeadMoved(
+                f"workflow {name!r} was registered by somebody else meanwhile", "repeat"
+            ) from None
         return self._version(new)
 
     def tree(self, compiled: Compiled) -> Oid:
@@ -181,15 +180,6 @@ class Registry:
         oid = self._repository.write_commit(tree, parents, self._repository.user, text)
         self._store.take_in(oid)
         return oid
-
-    def _move(self, ref: str, old: Oid | None, new: Oid) -> None:
-        try:
-            self._repository.put_ref(ref, old, new)
-        except HeadMoved:
-            name = ref.removeprefix(layout.WORKFLOWS)
-            raise HeadMoved(
-                f"workflow {name!r} was registered by somebody else meanwhile", "repeat"
-            ) from None
 
     def _version(self, oid: Oid) -> Version:
         row = self._store.take_in(oid)

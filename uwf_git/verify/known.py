@@ -321,7 +321,3 @@ class Known:
             report(
                 "wrong-author", f"the author is {one_line(commit.author, 120)!r}, the agent {clean(name)!r}"
             )
-
-    def in_earlier(self, head: Record, node: Hash) -> bool:
-        """Whether a step's folder in the tree of a head has a node."""
-        return node in self.past.earlier(head, self.objects)

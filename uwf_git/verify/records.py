@@ -234,7 +234,7 @@ class Records:
 
         def elsewhere(target: Hash) -> bool:
             there = target in definition.nodes or target == start or target in past.hashes
-            return there or self._known.in_earlier(head, target)
+            return there or target in past.earlier(head, self._known.objects)
 
         reached = self._known.nodes.closure(node, added, elsewhere, report)
         for extra in node_files(files, "").keys() - reached:

@@ -381,8 +381,6 @@ def _entered(commit: CommitObject) -> tuple[Oid, ...]:
     """The parents that are records as well. Where a workflow version was taken from may be anything, such
     as a merge on a forge."""
     trailers = layout.parse_message(commit.message)
-    if trailers is None:
-        return ()
-    if trailers.kind == "pin":
+    if trailers is None or trailers.kind == "pin":
         return ()
     return commit.parents[: 1 if trailers.kind == "workflow" else 2]
