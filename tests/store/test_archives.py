@@ -14,6 +14,7 @@ from faults import DRIVER_WITH_GIT
 from workflows import opened as fresh
 
 from uwf_git.errors import StoreDamaged
+from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
@@ -152,7 +153,7 @@ def test_a_fork_keeps_the_thread_it_comes_from(opened: Instance) -> None:
     assert layout.FORKS + thread not in refs(opened)
     row = fresh().store.folded(thread)
     assert row is not None and row.fork is not None
-    assert archives.fork_of(row.fork) == origin
+    assert layout.fork_origin(parse_tag(row.fork).message) == origin
 
 
 def test_more_threads_than_a_commit_may_have_parents_make_a_chain(

@@ -28,21 +28,17 @@ def format_instruction(payload: Any) -> str:
         "it: no greeting, no code fence. Below the block write your report in Markdown, for people and for "
         "the roles that come after you."
     ]
-    if len(shapes) == 1:
-        parts.append(_fields("The block has these fields:", payload, shapes[0]))
-        parts.append("For example:")
-        parts.append(_example_block(payload, shapes[0]))
-    else:
-        shown = shapes[:_SHOWN_VARIANTS]
+    heading = "The block has these fields"
+    if len(shapes) > 1:
         parts.append(f"The block takes one of {len(shapes)} forms. Choose the one that fits, and keep to it.")
-        for number, shape in enumerate(shown, 1):
-            name = f"Form {number}" + (f", {shape.title}" if shape.title else "")
-            parts.append(_fields(f"{name}:", payload, shape))
-            parts.append("For example:")
-            parts.append(_example_block(payload, shape))
-        if len(shapes) > len(shown):
-            parts.append(f"The other {len(shapes) - len(shown)} forms are in the schema:")
-            parts.append(f"```json\n{json.dumps(payload, ensure_ascii=False, sort_keys=True)}\n```")
+    for number, shape in enumerate(shapes[:_SHOWN_VARIANTS], 1):
+        if len(shapes) > 1:
+            heading = f"Form {number}" + (f", {shape.title}" if shape.title else "")
+        block = render_frontmatter(example(payload, shape), "Your report.").rstrip("\n")
+        parts += [_fields(f"{heading}:", payload, shape), "For example:", block]
+    if len(shapes) > _SHOWN_VARIANTS:
+        parts.append(f"The other {len(shapes) - _SHOWN_VARIANTS} forms are in the schema:")
+        parts.append(f"```json\n{json.dumps(payload, ensure_ascii=False, sort_keys=True)}\n```")
     parts.append(
         "Put quotes around text that holds `: ` or ` #`, and write text of several lines after a `|`, "
         "indented. Use the field names and the listed values exactly as they are written here."
@@ -158,10 +154,6 @@ def _inner(root: Any, schema: Mapping[str, Any]) -> tuple[Field, ...]:
         return ()
     shapes = variants_of(root, schema)
     return shapes[0].fields if len(shapes) == 1 else ()
-
-
-def _example_block(root: Any, variant: Variant) -> str:
-    return render_frontmatter(example(root, variant), "Your report.").rstrip("\n")
 
 
 def _sample(root: Any, schema: Any, name: str, depth: int) -> Any:

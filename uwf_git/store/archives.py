@@ -122,11 +122,6 @@ def message(month: str, threads: int) -> str:
     return layout.message(f"fold {month}: {count}", {layout.FOLD_TRAILER: month})
 
 
-def fork_of(raw: bytes) -> ThreadId | None:
-    """The thread that a fork tag says it parted from. Raises ValueError where it is no tag."""
-    return layout.fork_origin(parse_tag(raw).message)
-
-
 def _past(repository: Repository, tip: Oid, month: str) -> tuple[frozenset[Oid], frozenset[Oid]]:
     chain, pending = {tip}, [tip]
     held: set[Oid] = set()
@@ -205,9 +200,11 @@ def _entry(thread: ThreadId, raw: bytes, attempts: Oid | None, fork: bytes | Non
     if ended.message.strip().partition(":")[0] not in _STATUSES:
         raise ValueError("its archive tag says neither completed nor killed")
     month_of(ended.time)
-    if fork is not None and (parse_tag(fork).name != layout.tag_name(thread) or fork_of(fork) is None):
-        raise ValueError("its fork tag names no thread")
-    return Folded(thread, _tag_id(raw), raw, ended, attempts, fork)
+    if fork is not None:
+        parted = parse_tag(fork)
+        if parted.name != layout.tag_name(thread) or layout.fork_origin(parted.message) is None:
+            raise ValueError("its fork tag names no thread")
+    return Folded(thread, _id(b"tag", raw), raw, ended, attempts, fork)
 
 
 def _blob(repository: Repository, oid: Oid) -> bytes:
@@ -230,10 +227,6 @@ def _attempts_id(data: bytes) -> Oid:
     if len(text) != 40:
         raise ValueError("it names no attempt")
     return Oid(hex=text)
-
-
-def _tag_id(raw: bytes) -> Oid:
-    return _id(b"tag", raw)
 
 
 def _id(kind: bytes, content: bytes) -> Oid:
@@ -315,7 +308,7 @@ def tidy(repository: Repository, month: str) -> int:
             doomed[name] = oid
     for name, oid in repository.refs(layout.FORKS).items():
         entry = fold.threads.get(ThreadId(name.removeprefix(layout.FORKS)))
-        if entry is not None and entry.fork is not None and _tag_id(entry.fork) == oid:
+        if entry is not None and entry.fork is not None and _id(b"tag", entry.fork) == oid:
             doomed[name] = oid
     return len(repository.delete_refs(doomed))
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
-from uwf_git.store import archives, layout
+from uwf_git.store import layout
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
@@ -433,7 +433,8 @@ def _link(store: Store, thread: ThreadId, tag: Oid) -> Link | None:
 
 def _parsed(thread: ThreadId, raw: bytes) -> Link | None:
     try:
-        origin = archives.fork_of(raw)
-        return Link(thread, origin, parse_tag(raw).target) if origin else None
+        tag = parse_tag(raw)
+        origin = layout.fork_origin(tag.message)
+        return Link(thread, origin, tag.target) if origin else None
     except (ValueError, LookupError, OverflowError):
         return None

@@ -122,7 +122,10 @@ class Records:
         made = parse_step(self._known.node(here, node, "step").payload)
         folders = layout.step_folder(number, made.role)
         grown(self._known.objects, commit.tree, before.tree, folders, report)
-        self._check_chain(made, before.row, report)
+        if made.start != before.row.start:
+            report("wrong-chain", f"start is {made.start}, that of the thread is {before.row.start}")
+        if made.prev != _prev(before.row):
+            report("wrong-chain", f"prev is {made.prev}, the commit before records {before.row.node}")
 
         definition = self._known.definition(before)
         past = self._known.past
@@ -156,12 +159,6 @@ class Records:
             asks=asks_human(output.payload),
         )
         return Record(row, commit.tree, step=context, decided=decided)
-
-    def _check_chain(self, made: Step, before: CommitRow, report: Report) -> None:
-        if made.start != before.start:
-            report("wrong-chain", f"start is {made.start}, that of the thread is {before.start}")
-        if made.prev != _prev(before):
-            report("wrong-chain", f"prev is {made.prev}, the commit before records {before.node}")
 
     def _check_turn(
         self,
@@ -264,7 +261,11 @@ class Records:
         name = self._known.new_folder(commit.tree, ("attempts",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
         made = parse_attempt(self._known.node(here, node, "attempt").payload)
-        self._check_attempt_tree(commit, head, before, layout.attempt_folder(number, made.role), report)
+        # Its tree is the head's, with all attempts so far beside it.
+        folders = layout.attempt_folder(number, made.role)
+        attempts = grown(self._known.objects, commit.tree, head.tree, folders[:1], report)
+        earlier = row_of(self._known.objects, before.tree, folders[0]) if before is not None else None
+        grown(self._known.objects, attempts, earlier[2] if earlier else None, folders[1:], report)
         if (made.start, made.prev) != (head.row.start, _prev(head.row)):
             report("wrong-chain", f"attempt {node} was not made on the head {head.row.node}")
 
@@ -284,19 +285,6 @@ class Records:
         self._known.author(commit, made.agent, report)
         row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
         return Record(row, commit.tree, head=head.row.oid, attempts=number)
-
-    def _check_attempt_tree(
-        self,
-        commit: CommitObject,
-        head: Record,
-        before: Record | None,
-        folders: tuple[str, ...],
-        report: Report,
-    ) -> None:
-        """An attempt's tree is the head's, with all attempts so far beside it."""
-        attempts = grown(self._known.objects, commit.tree, head.tree, folders[:1], report)
-        earlier = row_of(self._known.objects, before.tree, folders[0]) if before is not None else None
-        grown(self._known.objects, attempts, earlier[2] if earlier else None, folders[1:], report)
 
     # Nodes put by hand
 
