@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pygit2
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
@@ -109,8 +110,10 @@ def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: 
     uwf("--root", root, "workflow", "put", hermetic / "one.yaml")
     thread = uwf("--root", root, "thread", "start", "one", "-p", "x").json["thread"]
     repository = Repository(root / "store.git")
+    pygit2.settings.enable_fsync_gitdir(False)  # which takes long, for thousands
     while loose_objects(repository) <= LIMIT + 256:  # git rounds up
         repository.write_blob(os.urandom(8))
+    pygit2.settings.enable_fsync_gitdir(True)
     os.sync()
     uwf("--root", root, "thread", "step", thread)
     packs, at_work = root / "store.git/objects/pack", root / "store.git/gc.pid"
@@ -122,18 +125,10 @@ def test_packing_in_the_background_loses_no_ref(uwf: Uwf, hermetic: Path, disk: 
     survives(uwf, disk)
 
 
-def test_a_bundle_and_a_push_to_a_disk_are_there(uwf: Uwf, remote: Path, disk: Disk) -> None:
+def test_a_bundle_that_was_written_is_there(uwf: Uwf, remote: Path, disk: Disk) -> None:
     thread = uwf("thread", "list", "--all").json[0]["thread"]
-    subprocess.run(["git", "init", "-q", "--bare", str(disk.path / "copy.git")], check=True)
-    os.sync()
-    uwf("remote", "add", "disk", disk.path / "copy.git")
-    uwf("push", "disk")
     uwf("bundle", thread, "-o", disk.path / "thread.bundle")
     with disk.cut() as after:
-        copy = ["git", "--git-dir", str(after / "copy.git")]
-        subprocess.run([*copy, "fsck", "--strict"], check=True, capture_output=True)
-        listed = subprocess.run([*copy, "for-each-ref"], check=True, capture_output=True, text=True).stdout
-        assert f"refs/uwf/archive/{thread}" in listed
         uwf("--root", after / "fresh", "unbundle", after / "thread.bundle")
 
 

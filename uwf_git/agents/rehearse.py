@@ -30,8 +30,8 @@ from uwf_git.store.threads import History
 from uwf_git.values.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, USER
-from uwf_git.workflow.check import reachable
 from uwf_git.workflow.made_up import Hints, hints_of, variants
+from uwf_git.workflow.moderator import reachable
 
 USAGE = "uwf-rehearse [--script FILE]"
 _REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken

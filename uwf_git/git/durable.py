@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable
@@ -49,7 +48,7 @@ def make_folder(path: Path, fill: Callable[[Path], None]) -> None:
     """Makes a folder that is whole or not there: `fill` gets one beside it, which is synced and renamed. Where
     somebody else makes it meanwhile, theirs stays. Raises what `fill` raises, and OSError."""
     make_folders(path.parent)
-    aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{ASIDE}")
+    aside = path.with_name(f"{path.name}.{os.urandom(4).hex()}{ASIDE}")
     aside.mkdir()
     try:
         fill(aside)

@@ -18,7 +18,7 @@ from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
-from uwf_git.store.remotes import Remote, is_path
+from uwf_git.store.remotes import Remote
 from uwf_git.store.threads import Head, parted_from, tagged_commit
 from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId
@@ -290,10 +290,6 @@ def deletions(doomed: Mapping[str, Oid]) -> list[str]:
     return [*leases, *(f":{name}" for name in doomed)]
 
 
-# git doesn't hand its settings on to the other side; where that is this machine, it is told by its command.
-_SYNCED = ("--receive-pack=git -c core.fsync=all receive-pack",)
-
-
 def transfer(
     git: Git, remote: Remote, arguments: Sequence[str], objects: Mapping[str, Oid] | None = None
 ) -> dict[str, Pushed | Rejected]:
@@ -309,7 +305,6 @@ def transfer(
         "--porcelain",
         "--no-follow-tags",
         "--no-recurse-submodules",
-        *_SYNCED * is_path(remote.push_url),
         *options,
         "--",
         remote.name,

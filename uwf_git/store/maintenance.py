@@ -94,10 +94,10 @@ def loose_objects(repository: Repository) -> int:
 def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     """Starts git's packing in the background where it is due; returns whether it did. A repository that
     is shared with code is packed by the user's own settings. Never waits, never raises."""
-    from uwf_git.git.program import SETTINGS
-
     if loose_objects(repository) <= limit or (git := shutil.which("git")) is None:
         return False
+    from uwf_git.git.program import SETTINGS
+
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
     try:
         subprocess.Popen(

@@ -154,14 +154,9 @@ def check_url(url: str) -> str:
     return url
 
 
-def is_path(url: str) -> bool:
-    """Whether an address is a path on this machine, as git decides it; file:// is one too."""
-    return url.startswith("file://") or not re.match(r"[a-z][a-z0-9+.-]*://|[^/]*:", url, re.IGNORECASE)
-
-
 def _absolute(url: str) -> str:
     """A path as one that leads there from any folder."""
-    if url.startswith("file://") or not is_path(url):
+    if re.match(r"[a-z][a-z0-9+.-]*://|[^/]*:", url, re.IGNORECASE):
         return url
     return str(Path(url).expanduser().absolute())
 

@@ -9,7 +9,6 @@ a graph: which roles it reaches, and from which there is a way to `$END`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from uwf_git.text import one_line
@@ -17,6 +16,7 @@ from uwf_git.values.documents import InvalidYaml
 from uwf_git.values.types import DEFAULT_STATUS, END, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.findings import Finding, Findings
+from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
 
@@ -25,7 +25,6 @@ __all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
 EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
 """Codes of what is often only the effect of another mistake."""
 
-Graph = Mapping[str, Iterable[str]]
 """The targets of the edges of a role or $START."""
 
 _START_VARIABLES = ("prompt", "workflow")
@@ -354,24 +353,3 @@ class _Checker:
                     f'from "{role.name}" there is no way to {END}',
                     f"give one of its edges role: {END}",
                 )
-
-
-def reachable(graph: Graph, start: str = START) -> set[str]:
-    """What can be reached from start, itself included, along edges given as targets by source."""
-    seen = {start}
-    waiting = [start]
-    while waiting:
-        for target in graph.get(waiting.pop(), ()):
-            if target not in seen:
-                seen.add(target)
-                waiting.append(target)
-    return seen
-
-
-def can_end(graph: Graph) -> set[str]:
-    """The sources from which `$END` can be reached."""
-    backwards: dict[str, set[str]] = {}
-    for source, targets in graph.items():
-        for target in targets:
-            backwards.setdefault(target, set()).add(source)
-    return reachable(backwards, END) - {END}

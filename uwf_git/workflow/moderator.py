@@ -8,7 +8,7 @@ by a condition over the whole history.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class Asking(NamedTuple):
 
 
 Decision = Next | Ended | Asking
+Graph = Mapping[str, Iterable[str]]
 
 
 class Chosen(NamedTuple):
@@ -249,3 +250,24 @@ def _no_transition(workflow: Workflow, source: str, output: Any, edges: Sequence
 def brief(value: Any) -> str:
     """The beginning of a JSON value, for a message."""
     return shortened(json.dumps(value, ensure_ascii=False), 200)
+
+
+def reachable(graph: Graph, start: str = START) -> set[str]:
+    """What can be reached from start, itself included, along edges given as targets by source."""
+    seen = {start}
+    waiting = [start]
+    while waiting:
+        for target in graph.get(waiting.pop(), ()):
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
+    return seen
+
+
+def can_end(graph: Graph) -> set[str]:
+    """The sources from which `$END` can be reached."""
+    backwards: dict[str, set[str]] = {}
+    for source, targets in graph.items():
+        for target in targets:
+            backwards.setdefault(target, set()).add(source)
+    return reachable(backwards, END) - {END}

@@ -18,9 +18,8 @@ from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Start, StepContext, Workflow, asks_human, status_of
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, START, SUSPEND, USER
-from uwf_git.workflow.check import can_end, reachable
 from uwf_git.workflow.made_up import hints_of, variants
-from uwf_git.workflow.moderator import Chosen, brief, choose, describe, follow
+from uwf_git.workflow.moderator import Chosen, brief, can_end, choose, describe, follow, reachable
 
 MAX_STEPS = 2_000
 SECONDS = 30.0
