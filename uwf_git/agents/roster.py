@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.config.known_agents import EMBEDDED, PLUGIN, SHIPPED, plugins
+from uwf_git.config.known_agents import PLUGIN, SHIPPED, plugins
 from uwf_git.config.read import resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.embedded import embedded
 from uwf_git.errors import UwfError
 from uwf_git.kit.chat import asked_model
+from uwf_git.values.kinds import REHEARSE
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row
@@ -230,7 +231,7 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
         last = there.threads.history(there.threads.head(thread)).steps[-1]
         detail = there.store.detail(last.detail)
         said = str(last.output.get("number", last.output)).strip().strip(".").lower()
-        if said != ANSWER and limited.command != EMBEDDED:
+        if said != ANSWER and limited.command != REHEARSE:
             problem = f"{agent.alias} answered {said[:60]!r} where it should say {ANSWER!r}"
             return Checked(agent.alias, took, None, None, problem, "is it a language model's answer?")
         usage = detail.usage._asdict() if detail and detail.usage else None

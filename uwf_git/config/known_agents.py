@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from uwf_git.values.kinds import REHEARSE
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "uwf.agents"
 PLUGIN = "plugin:"
 """Before the name of a package's agent, where a command stands: a program may have the same name."""
-EMBEDDED = "uwf-rehearse"
 
 SHIPPED = {
-    "uwf-rehearse": "uwf_git.agents.rehearse",
+    REHEARSE: "uwf_git.agents.rehearse",
     "uwf-human": "uwf_git.agents.human",
     "uwf-exec": "uwf_git.agents.exec",
     "uwf-llm": "uwf_git.agents.llm",

@@ -21,7 +21,7 @@ import shutil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.config.known_agents import EMBEDDED, PLUGIN, SHIPPED, full_name, known_names, plugin_names
+from uwf_git.config.known_agents import PLUGIN, SHIPPED, full_name, known_names, plugin_names
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.settings import (
     FIELDS,
@@ -47,6 +47,7 @@ from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
 from uwf_git.values.amounts import parse_budget, parse_duration
 from uwf_git.values.documents import Document, ValuePath
+from uwf_git.values.kinds import REHEARSE
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row, RowProblem
@@ -98,7 +99,7 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
     if named is None:
         named, where = config.default_agent, "defaultAgent"
     if named is None:
-        return AgentConfig(EMBEDDED, EMBEDDED, (), None)
+        return AgentConfig(REHEARSE, REHEARSE, (), None)
     agent = _known_agent(config, named)
     if agent is None:
         raise Invalid(

@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 
 from uwf_git.git.repository import Oid
 from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 
-VERSION = 4
+VERSION = 5
 BUSY_SECONDS = 30
 
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
@@ -37,7 +38,8 @@ CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NUL
 CREATE INDEX nodes_by_type ON nodes (type);
 CREATE TABLE commits (
     oid BLOB PRIMARY KEY, kind TEXT NOT NULL, node TEXT NOT NULL, parent BLOB, start TEXT, workflow TEXT,
-    name TEXT, role TEXT, number INTEGER NOT NULL, asks INTEGER NOT NULL, time INTEGER NOT NULL
+    name TEXT, title TEXT, author TEXT, role TEXT, number INTEGER NOT NULL, rehearsed INTEGER NOT NULL,
+    asks INTEGER NOT NULL, time INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
@@ -53,7 +55,9 @@ CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID
 class CommitRow(NamedTuple):
     """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is
     about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human;
-    `time` Unix seconds. For a workflow version only `node` and `name` are filled."""
+    `time` Unix seconds. `title` is the task's first line, `author` who started the thread, as a name and an
+    address, `rehearsed` how many of its steps up to here were made up. For a workflow version only `node`
+    and `name` are filled."""
 
     oid: bytes
     kind: str
@@ -62,8 +66,11 @@ class CommitRow(NamedTuple):
     start: Hash | None
     workflow: Hash | None
     name: str | None
+    title: str | None
+    author: str | None
     role: str | None
     number: int
+    rehearsed: int
     asks: bool
     time: int
 
@@ -71,7 +78,28 @@ class CommitRow(NamedTuple):
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
     """What is kept of a commit of any kind; the caller fills in what its node says."""
     parent = parents[0].raw if parents else None
-    return CommitRow(oid.raw, kind, node, parent, None, None, None, None, 0, False, time)
+    return CommitRow(oid.raw, kind, node, parent, None, None, None, None, None, None, 0, 0, False, time)
+
+
+def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow:
+    """The row of a commit that starts a thread of the workflow of that name."""
+    title = title_of(start.prompt)
+    return row._replace(start=row.node, workflow=start.workflow, name=name, title=title, author=author)
+
+
+def step_row(row: CommitRow, before: CommitRow, step: Step, output: Any) -> CommitRow:
+    """The row of a commit that records a step, after that of the commit before."""
+    return row._replace(
+        start=step.start,
+        workflow=before.workflow,
+        name=before.name,
+        title=before.title,
+        author=before.author,
+        role=step.role,
+        number=before.number + 1,
+        rehearsed=before.rehearsed + (step.agent == REHEARSE),
+        asks=asks_human(output),
+    )
 
 
 class ArchiveRow(NamedTuple):
@@ -280,7 +308,7 @@ class Index:
 
     def add_commit(self, row: CommitRow) -> None:
         """Takes in a commit."""
-        self._run("INSERT OR REPLACE INTO commits VALUES (?,?,?,?,?,?,?,?,?,?,?)", row)
+        self._run("INSERT OR REPLACE INTO commits VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", row)
 
     def archive(self, oid: bytes) -> ArchiveRow | None:
         """What an archive tag says, if it was taken in."""

@@ -23,7 +23,7 @@ from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.text import fenced, one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import Attempt, parse_detail, status_of
+from uwf_git.values.kinds import Attempt, parse_detail, status_of, title_of
 from uwf_git.values.types import is_kind
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
@@ -253,9 +253,8 @@ def summaries(output: Any) -> Iterator[str]:
 
 def thread_readme(prompt: str, workflow_name: str) -> bytes:
     """The thread's front page: the prompt's first line, the workflow, how to read the folders."""
-    first = next((line.strip("# \t") for line in prompt.splitlines() if line.strip("# \t")), "A thread")
     return (
-        f"# {one_line(first, 100)}\n\n"
+        f"# {title_of(prompt)}\n\n"
         f"A run of the workflow [{_plain(workflow_name)}](workflow/README.md). One commit is one step.\n\n"
         "| where | what |\n|---|---|\n"
         "| [start](start/README.md) | the task as it was given |\n"

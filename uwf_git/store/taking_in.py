@@ -15,10 +15,19 @@ from uwf_git.errors import HeadMoved, NotFound, StoreDamaged, UwfError
 from uwf_git.git.objects import Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.store.index import ArchiveRow, CommitRow, FoldedRow, Index, Tip, commit_row
+from uwf_git.store.index import (
+    ArchiveRow,
+    CommitRow,
+    FoldedRow,
+    Index,
+    Tip,
+    commit_row,
+    start_row,
+    step_row,
+)
 from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import asks_human, parse_attempt, parse_start, parse_step
+from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
 
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
@@ -214,7 +223,9 @@ class Store(NodeStore):
                     continue
                 pending.pop()
                 self._take_in_nodes(commit)
-                self.index.add_commit(self._row(oid, commit.parents, commit.time, commit.message))
+                self.index.add_commit(
+                    self._row(oid, commit.parents, commit.time, commit.message, commit.author)
+                )
         finally:
             self._taking_in = False
 
@@ -238,7 +249,9 @@ class Store(NodeStore):
             elif folder == "nodes" and (node := layout.node_in_path(f"nodes/{entry.name}")):
                 yield node, entry.oid
 
-    def _row(self, oid: Oid, parents: tuple[Oid, ...], when: int, message: str) -> CommitRow:
+    def _row(
+        self, oid: Oid, parents: tuple[Oid, ...], when: int, message: str, author: str = ""
+    ) -> CommitRow:
         """What the index keeps of a commit whose nodes are in."""
         trailers = layout.parse_message(message)
         if trailers is None:
@@ -249,21 +262,14 @@ class Store(NodeStore):
         if kind == "workflow":
             return row._replace(workflow=node, name=payload["name"])
         if kind == "start":
-            workflow = parse_start(payload).workflow
-            return row._replace(start=node, workflow=workflow, name=self.get(workflow).payload["name"])
+            start = parse_start(payload)
+            return start_row(row, start, self.get(start.workflow).payload["name"], author)
         if kind == "step":
             step = parse_step(payload)
             before = self.index.commit(row.parent) if row.parent else None
             if before is None:
                 raise StoreDamaged(f"commit {oid} of step {node} has no parent")
-            return row._replace(
-                start=step.start,
-                workflow=before.workflow,
-                name=before.name,
-                role=step.role,
-                number=before.number + 1,
-                asks=asks_human(self.get(step.output).payload),
-            )
+            return step_row(row, before, step, self.get(step.output).payload)
         if kind == "attempt":
             attempt = parse_attempt(payload)
             return row._replace(start=attempt.start, role=attempt.role)

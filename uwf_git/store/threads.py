@@ -51,6 +51,11 @@ class Head(NamedTuple):
         """The StepNode's hash, or the StartNode's where there is no step yet."""
         return self.row.node
 
+    @property
+    def updated(self) -> int:
+        """When the thread was stepped last, or ended; in Unix seconds."""
+        return self.archive.time if self.archive else self.row.time
+
 
 class History(NamedTuple):
     """A thread read to a head: what a moderator decides on and an agent is told. `head` is the last

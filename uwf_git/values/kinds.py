@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
 from uwf_git.values.types import DEFAULT_STATUS, SUSPEND
+
+REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 
 
 class Role(NamedTuple):
@@ -337,3 +340,9 @@ def asks_human(output: Any) -> bool:
     return isinstance(output, dict) and (
         output.get("$status") == SUSPEND or output.get("status") == "needs_input"
     )
+
+
+def title_of(prompt: str) -> str:
+    """A task in one line: its first that says something, without marks of a heading."""
+    first = next((line.strip("# \t") for line in prompt.splitlines() if line.strip("# \t")), "A thread")
+    return one_line(first, 100)

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from uwf_git.store import layout
-from uwf_git.store.index import CommitRow, commit_row
+from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
     Step,
     StepContext,
-    asks_human,
     parse_attempt,
     parse_detail,
     parse_start,
@@ -107,7 +106,7 @@ class Records:
         self._known.page(files, "start/", layout.start_readme(payload.prompt), report)
         self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
         self._known.starts[node] = payload
-        row = _row(commit, "start", node)._replace(start=node, workflow=workflow, name=name)
+        row = start_row(_row(commit, "start", node), payload, name, commit.author)
         return Record(row, commit.tree)
 
     # Steps
@@ -150,14 +149,7 @@ class Records:
             self._known.author(commit, made.agent, report)
         self._check_merge(commit, made, detail, report)
         context = StepContext(node, made.role, output.payload, made.detail, made.agent)
-        row = _row(commit, "step", node)._replace(
-            start=before.row.start,
-            workflow=before.row.workflow,
-            name=definition.workflow.name,
-            role=made.role,
-            number=number,
-            asks=asks_human(output.payload),
-        )
+        row = step_row(_row(commit, "step", node), before.row, made, output.payload)
         return Record(row, commit.tree, step=context, decided=decided)
 
     def _check_turn(

@@ -215,8 +215,8 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
 
 def _ask(root: Path) -> Wishes:
     """Asks for everything; what is configured already is offered."""
-    from uwf_git.config.known_agents import EMBEDDED
     from uwf_git.config.read import load_config, resolve_model
+    from uwf_git.values.kinds import REHEARSE
 
     config = load_config(root)
     model = resolve_model(config, MODEL)
@@ -227,7 +227,7 @@ def _ask(root: Path) -> Wishes:
         "Provider (" + ", ".join(PRESETS) + ", another, or none)", model.provider if model else "none"
     )
     if provider == "none":
-        agent = _prompt("Default agent", config.default_agent or EMBEDDED)
+        agent = _prompt("Default agent", config.default_agent or REHEARSE)
         return Wishes(agent=agent)
     known, preset = config.providers.get(provider), PRESETS.get(provider)
     base_url = _prompt("Address", (known or preset or Preset("", "")).base_url or None)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_cli.commands.reading import STATUSES
+from uwf_cli.commands.listing import STATUSES
 from uwf_cli.resolve import SUFFIXES
 from uwf_git.errors import Usage
 from uwf_git.text import nearest
