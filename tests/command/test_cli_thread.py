@@ -48,7 +48,8 @@ def test_a_run_goes_from_start_to_end_one_line_a_step(
 
     agent = where(scripted(REJECTS_ONCE))
     step = uwf("thread", "step", started["thread"], "--agent", agent).json
-    assert step.keys() == {"workflow", "thread", "head", "done", "status", "role"}
+    assert step.keys() == {"workflow", "thread", "head", "done", "status", "role", "agent"}
+    assert step["agent"] == "uwf-rehearse"
     assert (step["done"], step["status"], step["role"]) == (False, "idle", "writer")
     assert is_hash(step["head"])
 

@@ -55,9 +55,8 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
         "done": head.archive is not None,
         "status": status_of(instance, head),
         "role": head.row.role,
+        **_made(instance, head),
     }
-    if extraction := _extraction(instance, head):
-        value["extraction"] = extraction
     if head.archive and value["status"] == KILLED:
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
@@ -77,19 +76,25 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
     return value
 
 
-def _extraction(instance: Instance, head: Head) -> str:
-    """How the last output was found; "" where its detail doesn't say."""
+def _made(instance: Instance, head: Head) -> dict[str, Any]:
+    """Who did the last step, and how its output was found where its detail says."""
     from uwf_git.values.kinds import parse_detail, parse_step
     from uwf_git.values.types import is_kind
 
     if head.row.kind != "step":
-        return ""
-    detail = instance.store.get(parse_step(instance.store.get(head.node).payload).detail)
-    return parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
+        return {"agent": None}
+    step = parse_step(instance.store.get(head.node).payload)
+    detail = instance.store.get(step.detail)
+    extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
+    return {"agent": step.agent, **({"extraction": extraction} if extraction else {})}
 
 
 def _state_text(value: Any) -> str:
-    step = f"step {value['number']}, {value['role']}" if value["number"] else "not stepped yet"
+    step = (
+        f"step {value['number']}, {value['role']} ({value['agent']})"
+        if value["number"]
+        else "not stepped yet"
+    )
     options = "\n".join(f"- {option}" for option in value.get("options", ()))
     pairs = [
         ("thread", terminal.style(value["thread"], "bold")),

@@ -103,6 +103,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
     from uwf_git.store.layout import summary
 
     following = outcome.outlook
+    steps = outcome.position.history.steps
     value: dict[str, Any] = {
         "workflow": outcome.workflow,
         "thread": outcome.thread,
@@ -110,12 +111,12 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
         "done": outcome.done,
         "status": outcome.status,
         "role": outcome.role,
+        "agent": steps[-1].agent if outcome.role is not None else None,
     }
     if following.problem is not None:
         value["problem"] = following.problem
     if redactions := told(outcome.redactions):
         invocation.warn(redactions)
-    steps = outcome.position.history.steps
     shown = {
         **value,
         "number": len(steps),
@@ -130,7 +131,8 @@ def _line(value: dict[str, Any]) -> str:
     if value["role"] is None:
         begin = "nothing left to do"
     else:
-        begin = f"{value['number']:4d}  {terminal.style(value['role'], 'bold')}"
+        agent = terminal.style(f"({value['agent']})", "dim")
+        begin = f"{value['number']:4d}  {terminal.style(value['role'], 'bold')} {agent}"
         begin += f": {value['verdict']}" if value["verdict"] else ""
     if value["done"]:
         return f"{begin}  → {terminal.status(value['status'])}"
