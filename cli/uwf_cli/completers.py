@@ -42,11 +42,14 @@ def _offering(find: Callable[[Invocation, str], Iterable[tuple[str, str]]]) -> A
 
 
 def _threads(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    """Those whose id begins so; where none does, those whose id ends so."""
     from uwf_git.store.threads import Damaged
 
-    for head in invocation.instance.threads.all(archived=True):
-        if head.thread.startswith(incomplete.upper()):
-            yield head.thread, "" if isinstance(head, Damaged) else f"{head.row.name} step {head.row.number}"
+    heads = invocation.instance.threads.all(archived=True)
+    text = incomplete.upper()
+    matching = [head for head in heads if head.thread.startswith(text)]
+    for head in matching or [head for head in heads if head.thread.endswith(text)]:
+        yield head.thread, "" if isinstance(head, Damaged) else f"{head.row.name}: {head.row.title}"
 
 
 def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The process: what is fast without the rest, signals, errors in one place, the exit status.
+"""The process: what is fast without the rest, signals, the exit status.
 
 0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human
 6 agent failed · 7 store damaged · 8 remote · 130 interrupted · 141 nobody reads · 143 terminated
@@ -52,18 +52,25 @@ def _run(arguments: list[str]) -> int:
         _forget_output()
         return NOBODY_READS
     except Terminated as signal:
-        _report(invocation, arguments, "interrupted", "terminated", "")
-        return 128 + signal.number
+        return _interrupted(invocation, "terminated", 128 + signal.number, arguments)
     except KeyboardInterrupt:
-        _report(invocation, arguments, "interrupted", "interrupted", "")
-        return INTERRUPTED
+        return _interrupted(invocation, "interrupted", INTERRUPTED, arguments)
     except Exception as error:
-        status = _failed(invocation, arguments, error)
+        from uwf_cli.failures import failed
+
+        status = failed(invocation, error, arguments)
         try:
             sys.stdout.flush()
         except OSError:  # a full disk: said already
             _forget_output()
         return status
+
+
+def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
+    from uwf_cli.failures import Failure, tell
+
+    tell(invocation, Failure("interrupted", status, message), arguments)
+    return status
 
 
 def _forget_output() -> None:
@@ -101,89 +108,6 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         encoding = None if stream.isatty() else "utf-8"
         stream.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[union-attr]
-
-
-def _failed(invocation: Invocation, arguments: list[str], error: Exception) -> int:
-    """Reports an exception; returns its exit status."""
-    code, status, message, hint = _describe(error)
-    if os.environ.get("UWF_DEBUG") == "1":
-        import traceback
-
-        traceback.print_exc()
-    _report(invocation, arguments, code, message, hint, getattr(error, "findings", ()))
-    return status
-
-
-def _describe(error: Exception) -> tuple[str, int, str, str]:
-    """An exception's code, exit status, message and hint."""
-    from uwf_git.errors import UwfError
-
-    if isinstance(error, UwfError):
-        return error.code, error.exit_status, error.message, error.hint
-    import click
-
-    if isinstance(error, click.UsageError):
-        hint = f"see: {error.ctx.command_path} --help" if error.ctx else ""
-        if isinstance(error, click.NoSuchOption) and error.possibilities:
-            hint = f"did you mean {sorted(error.possibilities)[0]}?"
-            return "usage", 2, f"no such option: {error.option_name}", hint
-        return "usage", 2, error.format_message().rstrip("."), hint
-    if isinstance(error, click.Abort):  # Ctrl-C or the end of input at one of its questions
-        return "interrupted", INTERRUPTED, "interrupted", ""
-    if isinstance(error, click.ClickException):
-        return "failure", 1, error.format_message(), ""
-    if type(error).__module__ == "sqlite3" and "locked" in str(error):
-        return "busy", 4, "the store's index is locked by another process", "repeat"
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return "failure", 1, f"{where}{error.strerror or error}", ""
-    return "internal", 1, f"internal error: {type(error).__name__}: {error}", "UWF_DEBUG=1 shows where"
-
-
-def _report(
-    invocation: Invocation, arguments: list[str], code: str, message: str, hint: str, findings: Any = ()
-) -> None:
-    """Says on one line of standard error what went wrong; as JSON where results are JSON."""
-    from uwf_cli import output, terminal
-
-    if _format(invocation, arguments) == "json":
-        found: dict[str, Any] = {"code": code, "message": message, "hint": hint}
-        if findings:
-            found["findings"] = [finding._asdict() for finding in findings]
-        text = output.as_json({"error": found}, compact=True)
-    else:
-        lines = [f"uwf: {_one_line(message)}" + (f" — {_one_line(hint)}" if hint else "")]
-        if len(findings) > 1:  # one alone is in the message
-            lines += [_finding(each) for each in findings]
-        text = terminal.escape("\n".join(lines))
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
-def _finding(found: Any) -> str:
-    hint = f" — {found.hint}" if found.hint else ""
-    return _one_line(f"{found.line}:{found.column}: {found.severity}: {found.message}{hint}")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _format(invocation: Invocation, arguments: list[str]) -> str:
-    """The format, also where the arguments could not be parsed to their end."""
-    from uwf_cli.output import FORMATS
-    from uwf_git.errors import Usage
-
-    if invocation.format_option is None:
-        for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
-            name, equals, value = argument.partition("=")
-            if name == "--format" and (wanted := value if equals else following) in FORMATS:
-                return wanted
-    try:
-        return invocation.format
-    except Usage:
-        os.environ.pop("UWF_FORMAT")
-        return invocation.format
 
 
 if __name__ == "__main__":

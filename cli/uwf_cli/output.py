@@ -52,3 +52,16 @@ def as_yaml(value: Any) -> str:
 def iso(seconds: float) -> str:
     """Unix seconds as ISO 8601 in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def ago(then: float, now: float | None = None) -> str:
+    """How long ago a moment was, in its largest unit: `3m ago`; its day where that is over a month ago. Both are
+    Unix seconds; what lies ahead, by another machine's clock, is `now`."""
+    seconds = int((time.time() if now is None else now) - then)
+    if seconds < 1:
+        return "now"
+    for size, unit in ((60, "s"), (60, "m"), (24, "h"), (31, "d")):
+        if seconds < size:
+            return f"{seconds}{unit} ago"
+        seconds //= size
+    return iso(then)[:10]

@@ -79,6 +79,27 @@ def limits(given: Mapping[str, str | None]) -> dict[str, float]:
     return {key: parse_option(key, text) for key, name in names.items() if (text := given[name]) is not None}
 
 
+def moment(text: str | None, option: str, add: int = 0) -> float | None:
+    """Unix seconds of a day's beginning in UTC, `add` seconds later, or of so long ago. Raises Usage."""
+    import re
+    import time
+
+    from uwf_git.values.amounts import parse_duration
+
+    if text is None:
+        return None
+    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+        import calendar
+
+        try:
+            return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + add
+        except ValueError:
+            pass
+    elif (seconds := parse_duration(text)) is not None:
+        return time.time() - seconds
+    raise Usage(f"{option} {text!r} is neither a day nor a duration", "as in 2026-01-31, or 30d")
+
+
 def _text(data: bytes, what: str) -> str:
     if len(data) > LARGEST:
         raise Invalid(f"the {what} is larger than {LARGEST >> 20} MiB", "put it into a file and name that")

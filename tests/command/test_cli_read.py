@@ -1,4 +1,4 @@
-"""`uwf thread`, the commands that read: list, steps, read, step-details, log, diff."""
+"""`uwf thread`, the commands that read: steps, read, step-details, log, diff."""
 
 from __future__ import annotations
 
@@ -100,41 +100,3 @@ def test_the_log_is_gits(uwf: Uwf, thread: str, instance: Instance) -> None:
     lines = git("--git-dir", instance.location.git_dir, "log", "--format=%H %s", f"refs/uwf/archive/{thread}")
     assert [f"{entry['commit']} {entry['subject']}" for entry in log] == lines.splitlines()
     assert log[0]["author"] == "uwf-rehearse"
-
-
-def test_threads_are_listed_newest_first_and_in_pages(uwf: Uwf, thread: str) -> None:
-    ids = [uwf("thread", "start", "pair.yaml", "-p", f"task {number}").json["thread"] for number in range(3)]
-    uwf("workflow", "put", write("other.yaml", PAIR.replace("name: pair", "name: other")))
-    other = uwf("thread", "start", "other", "-p", "x").json["thread"]
-    active = [other, *reversed(ids)]
-
-    def listed(*arguments: str) -> list[str]:
-        return [each["thread"] for each in uwf("thread", "list", *arguments).json]
-
-    assert listed() == active
-    assert listed("--all") == [*active, thread]
-    assert listed("--limit", "2") == active[:2]
-    assert listed("--limit", "2", "--offset", "1") == active[1:3]
-    assert listed("--offset", "9") == listed("--limit", "0") == []
-    assert listed("--workflow", "other") == [other]
-    assert listed("--status", "completed") == [thread]
-    assert listed("--status", "waiting") == []
-    assert "idle" in uwf("thread", "list", "--status", "odd", check=2).error["message"]
-
-    items = uwf("thread", "list", "--all").json
-    assert listed("--workflow", items[0]["workflow"][:6], "--all") == [other]
-    assert items[0].keys() == {"thread", "workflow", "head", "status", "name", "steps", "role", "updated"}
-    assert (items[-1]["name"], items[-1]["steps"], items[-1]["role"]) == ("pair", 4, "critic")
-    text = uwf("thread", "list", "--format", "text").out.splitlines()
-    assert [line.split()[0] for line in text[1:]] == active
-
-
-def test_the_beginning_of_an_id_is_enough_if_it_is_one(uwf: Uwf, thread: str) -> None:
-    assert uwf("thread", "show", thread.lower()).json["thread"] == thread
-    assert uwf("thread", "show", thread[:21]).json["thread"] == thread
-    other = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
-    shared = next(number for number, pair in enumerate(zip(thread, other, strict=True)) if pair[0] != pair[1])
-    ambiguous = uwf("thread", "show", thread[:shared], check=2)
-    assert thread in ambiguous.error["message"] and other in ambiguous.error["message"]
-    for text, status in (("01", 3), ("../../x", 3), ("I" * 26, 1), ("8" * 26, 1)):
-        uwf("thread", "show", text, check=status)

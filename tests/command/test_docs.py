@@ -96,6 +96,9 @@ def test_every_command_and_option_is_documented_and_shown_at_work(name: str) -> 
     found = re.search(rf"^### `{name}\b.*?(?=^##|\Z)", text, flags=re.MULTILINE | re.DOTALL)
     assert found, f"docs/commands.md has no section for {name}"
     section = found.group()
+    for anchor in re.findall(r"\]\(#which-([a-z]+)\)", section):  # what several commands share stands once
+        shared = re.search(rf"^### Which {anchor}\b.*?(?=^##|\Z)", text, flags=re.MULTILINE | re.DOTALL)
+        section += shared.group() if shared else ""
     for option in COMMANDS[name].params:
         if isinstance(option, click.Option) and option.name not in ("format", "root", "help"):
             assert f"{option.opts[-1]}" in section, f"{name}: {option.opts[-1]} is not documented"

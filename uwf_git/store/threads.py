@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -36,6 +36,9 @@ from uwf_git.values.kinds import (
     parse_workflow,
 )
 from uwf_git.values.types import USER, is_kind, start_node
+
+NEWEST = "@"
+"""What stands for the newest thread."""
 
 
 class Head(NamedTuple):
@@ -120,20 +123,33 @@ class Threads:
 
     # Finding
 
-    def find(self, prefix: str) -> ThreadId:
-        """The one thread whose id begins with a prefix, in any case, active or ended. Raises NotFound, Usage."""
-        text = prefix.strip()
-        if len(text) == 26:
-            thread = parse_thread_id(text)
+    def find(self, text: str) -> ThreadId:
+        """The one thread that a text stands for, active or ended: its whole id; four characters and more with which
+        only its id begins or ends, in any case; `@` for the newest of all, `@2` for the one before it. Raises
+        NotFound, Usage."""
+        wanted = text.strip()
+        if wanted.startswith(NEWEST):
+            return self._newest(wanted)
+        if len(wanted) == 26:
+            thread = parse_thread_id(wanted)
             if not self.exists(thread):
                 raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
             return thread
-        if len(text) < 4:
-            raise NotFound(f"no thread {prefix!r}", "give at least 4 characters of its id")
+        if len(wanted) < 4:
+            raise NotFound(f"no thread {text!r}", "give at least 4 characters of its id, or @ for the newest")
         try:
-            return ThreadId(complete(text, self.ids(), "thread"))
+            return ThreadId(complete(wanted, self.ids(), "thread", ends=True))
         except NotFound as error:
             raise NotFound(error.message, error.hint or "see the ids with: uwf thread list --all") from None
+
+    def _newest(self, text: str) -> ThreadId:
+        number = text.removeprefix(NEWEST) or "1"
+        if not (number.isascii() and number.isdigit()) or int(number[:9]) < 1:
+            raise Usage(f"{text!r} is no thread", "@ is the newest, @2 the one before it")
+        ids = sorted(self.ids(), reverse=True)
+        if int(number[:9]) > len(ids):
+            raise NotFound(f"no thread {text}: there are {len(ids)}", "see: uwf thread list --all")
+        return ids[int(number[:9]) - 1]
 
     def exists(self, thread: ThreadId) -> bool:
         """Whether there is a thread of that id, whatever its state."""

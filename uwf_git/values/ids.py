@@ -83,18 +83,20 @@ def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
     return ThreadId(thread[:10] + _base32(digest, 16))
 
 
-def complete(prefix: str, known: Iterable[str], what: str) -> str:
-    """The one id in `known` that begins with `prefix`, any case. Raises NotFound or Usage."""
+def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -> str:
+    """The one id in `known` that begins with `prefix`, any case; with `ends` also one that ends with it. Raises
+    NotFound or Usage."""
     upper = prefix.strip().upper()
     if not _PREFIX.fullmatch(upper):
         raise NotFound(f"no {what} {prefix!r}", f"a {what} id has only digits and letters without I, L, O, U")
-    matches = sorted({name for name in known if name.startswith(upper)})
+    matches = sorted({name for name in known if name.startswith(upper) or (ends and name.endswith(upper))})
     if len(matches) == 1:
         return matches[0]
     if not matches:
         raise NotFound(f"no {what} {prefix}", "")
     shown = ", ".join(matches[:3]) + (", …" if len(matches) > 3 else "")
-    raise Usage(f"{what} {prefix} is ambiguous: {shown}", "give more characters")
+    hint = "give more characters, or the last ones" if ends else "give more characters"
+    raise Usage(f"{what} {prefix} is ambiguous: {shown}", hint)
 
 
 def name_problem(name: str) -> str | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from uwf_cli import terminal
+from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
@@ -53,7 +51,7 @@ def stats(
     """
     from uwf_git.engine.budget import prices
 
-    span = _moment(since, "--since", 0), _moment(until, "--until", 86_400)
+    span = resolve.moment(since, "--since", 0), resolve.moment(until, "--until", 86_400)
     instance = invocation.instance
     if not threads:
         adopt_news(invocation)
@@ -113,24 +111,6 @@ def _runs(invocation: Invocation, heads: Iterable[Head], named: bool) -> Iterabl
 def _within(run: Run, span: tuple[float | None, float | None]) -> bool:
     since, until = span
     return (since is None or run.time >= since) and (until is None or run.time < until)
-
-
-def _moment(text: str | None, option: str, add: int) -> float | None:
-    """Unix seconds of a day's beginning in UTC, `add` seconds later, or of so long ago. Raises Usage."""
-    from uwf_git.values.amounts import parse_duration
-
-    if text is None:
-        return None
-    if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
-        import calendar
-
-        try:
-            return calendar.timegm(time.strptime(text, "%Y-%m-%d")) + add
-        except ValueError:
-            pass
-    elif (seconds := parse_duration(text)) is not None:
-        return time.time() - seconds
-    raise Usage(f"{option} {text!r} is neither a day nor a duration", "as in 2026-01-31, or 30d")
 
 
 def _named(group: Group, by: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,7 @@ from uwf_cli.completers import (
 )
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.selection import ACTIVE, Chosen, on_each, threads
 from uwf_git.errors import NotFound, Usage
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
@@ -124,20 +125,27 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 
 @command(
     "uwf thread kill 01JK7M",
-    'uwf thread kill 01JK7M --reason "superseded by 01JK9Q"',
+    'uwf thread kill 01JK7M 01JK9Q --reason "superseded"',
+    "uwf thread kill --status failed --workflow solve-issue --yes",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@threads
 @click.option("--reason", default="", metavar="TEXT", help="Why, for those who read it later.")
-def kill(invocation: Invocation, thread: str, reason: str) -> None:
-    """End a thread for good, its running agent first. It stays readable."""
+@click.option("--yes", is_flag=True, help="Really do it to all that filters select.")
+def kill(invocation: Invocation, chosen: Chosen, reason: str, yes: bool) -> None:
+    """End threads for good, their running agents first. They stay readable."""
     from uwf_git.engine.step import kill as end
 
     instance = invocation.instance
-    head = end(instance, find_thread(invocation, thread), instance.redactor.text(reason)[0])
-    invocation.emit(
-        {"thread": head.thread, "archived": True},
-        lambda value: f"killed {value['thread']}; it can still be read and forked",
-    )
+    why = instance.redactor.text(reason)[0]
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        return {"thread": end(instance, thread, why).thread, "archived": True}
+
+    on_each(invocation, chosen, do, _killed_text, ACTIVE, "" if yes else "killed")
+
+
+def _killed_text(value: Any) -> str:
+    return f"killed {value['thread']}; it can still be read and forked"
 
 
 @command("uwf thread rm 01JK7M --yes")

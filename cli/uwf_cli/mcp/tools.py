@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_cli.commands.listing import STATUSES
 from uwf_cli.resolve import SUFFIXES
+from uwf_cli.selection import STATUSES
 from uwf_git.errors import Usage
 from uwf_git.text import nearest
 

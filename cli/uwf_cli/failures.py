@@ -1,0 +1,125 @@
+"""What goes wrong becomes one line of standard error and an exit status; of several threads, a line each and the
+highest status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+
+
+class Failure(NamedTuple):
+    """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow."""
+
+    code: str
+    status: int
+    message: str
+    hint: str = ""
+    findings: Sequence[Any] = ()
+
+
+class Failures:
+    """What went wrong with some of several threads. Each is told as it happens, and none stops the others."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._worst = 0
+
+    def add(self, error: Exception) -> None:
+        """Tells an error, whose message names its thread."""
+        self._worst = max(self._worst, failed(self._invocation, error))
+
+    def end(self) -> None:
+        """Ends the command with the highest exit status that there was; returns where nothing went wrong."""
+        if self._worst:
+            from click.exceptions import Exit
+
+            raise Exit(self._worst)
+
+
+def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = ()) -> int:
+    """Tells an error; returns its exit status. `arguments` are those of the command, where they may hold the
+    format that nothing has parsed yet."""
+    if os.environ.get("UWF_DEBUG") == "1":
+        import traceback
+
+        traceback.print_exc()
+    failure = _described(error)
+    tell(invocation, failure, arguments)
+    return failure.status
+
+
+def _described(error: Exception) -> Failure:
+    from uwf_git.errors import UwfError
+
+    if isinstance(error, UwfError):
+        findings = getattr(error, "findings", ())
+        return Failure(error.code, error.exit_status, error.message, error.hint, findings)
+    import click
+
+    if isinstance(error, click.UsageError):
+        hint = f"see: {error.ctx.command_path} --help" if error.ctx else ""
+        if isinstance(error, click.NoSuchOption) and error.possibilities:
+            hint = f"did you mean {sorted(error.possibilities)[0]}?"
+            return Failure("usage", 2, f"no such option: {error.option_name}", hint)
+        return Failure("usage", 2, error.format_message().rstrip("."), hint)
+    if isinstance(error, click.Abort):  # Ctrl-C or the end of input at one of its questions
+        return Failure("interrupted", 130, "interrupted")
+    if isinstance(error, click.ClickException):
+        return Failure("failure", 1, error.format_message())
+    if type(error).__module__ == "sqlite3" and "locked" in str(error):
+        return Failure("busy", 4, "the store's index is locked by another process", "repeat")
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure("failure", 1, f"{where}{error.strerror or error}")
+    message = f"internal error: {type(error).__name__}: {error}"
+    return Failure("internal", 1, message, "UWF_DEBUG=1 shows where")
+
+
+def tell(invocation: Invocation, failure: Failure, arguments: Sequence[str] = ()) -> None:
+    """Says on one line of standard error what went wrong; as JSON where results are JSON."""
+    from uwf_cli import output, terminal
+
+    if _format(invocation, arguments) == "json":
+        found: dict[str, Any] = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+        if failure.findings:
+            found["findings"] = [finding._asdict() for finding in failure.findings]
+        text = output.as_json({"error": found}, compact=True)
+    else:
+        hint = f" — {_one_line(failure.hint)}" if failure.hint else ""
+        lines = [f"uwf: {_one_line(failure.message)}{hint}"]
+        if len(failure.findings) > 1:  # one alone is in the message
+            lines += [_finding(each) for each in failure.findings]
+        text = terminal.escape("\n".join(lines))
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _finding(found: Any) -> str:
+    hint = f" — {found.hint}" if found.hint else ""
+    return _one_line(f"{found.line}:{found.column}: {found.severity}: {found.message}{hint}")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _format(invocation: Invocation, arguments: Sequence[str]) -> str:
+    """The format, also where the arguments could not be parsed to their end."""
+    from uwf_cli.output import FORMATS
+    from uwf_git.errors import Usage
+
+    if invocation.format_option is None:
+        for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+            name, equals, value = argument.partition("=")
+            if name == "--format" and (wanted := value if equals else following) in FORMATS:
+                return wanted
+    try:
+        return invocation.format
+    except Usage:
+        os.environ.pop("UWF_FORMAT")
+        return invocation.format

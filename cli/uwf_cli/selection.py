@@ -1,0 +1,281 @@
+"""Which threads a command is about: ids, or filters, which select what `uwf thread list` lists with them.
+
+A command that takes one thread asks `exchange.find_thread`. One that takes several is decorated with `threads` and
+does its work in `on_each`, or finds them by `chosen_threads` and goes through them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.completers import complete_name, complete_thread
+from uwf_cli.exchange import adopt_news
+from uwf_cli.failures import Failures
+from uwf_cli.invocation import Invocation
+from uwf_cli.resolve import moment
+from uwf_git.errors import NotFound, Usage, UwfError
+from uwf_git.text import counted, nearest
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.threads import Damaged, Head
+    from uwf_git.values.ids import ThreadId
+
+ACTIVE = ("idle", "running", "waiting", "failed")
+ENDED = ("completed", "killed")
+STATUSES = (*ACTIVE, *ENDED, "corrupt")
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Filters(NamedTuple):
+    """What threads must be like. Several statuses are alternatives; everything else must hold together. `since` is
+    in Unix seconds; `ended` says that those that have ended are wanted too."""
+
+    statuses: tuple[str, ...] = ()
+    workflow: str | None = None
+    author: str | None = None
+    since: float | None = None
+    search: str | None = None
+    ended: bool = False
+
+
+class Chosen(NamedTuple):
+    """The threads that a command was given: ids as they were typed, or filters."""
+
+    ids: tuple[str, ...]
+    filters: Filters
+
+
+class Listed(NamedTuple):
+    """A thread and its status, one of STATUSES."""
+
+    head: Head | Damaged
+    status: str
+
+    @property
+    def thread(self) -> ThreadId:
+        """Its id."""
+        return self.head.thread
+
+
+def filters(ended: str) -> Callable[[_F], _F]:
+    """Gives a command the options that select threads, as a parameter `filters`. `ended` is what --all says."""
+
+    def decorate(function: _F) -> _F:
+        def packed(*args: Any, **given: Any) -> Any:
+            statuses, since = given.pop("status"), moment(given.pop("since"), "--since")
+            rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
+            return function(
+                *args, filters=Filters(statuses, since=since, ended=given.pop("all"), **rest), **given
+            )
+
+        wrapped: Any = update_wrapper(packed, function)  # with what other decorators have declared
+        for option in reversed(_options(ended)):
+            wrapped = option(wrapped)
+        return wrapped  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _options(ended: str) -> list[Callable[[Any], Any]]:
+    return [
+        click.option("--all", is_flag=True, help=ended),
+        click.option(
+            "--status",
+            multiple=True,
+            type=click.Choice(STATUSES),
+            metavar="STATUS",
+            help=f"Only these; may be repeated. {', '.join(STATUSES)}.",
+        ),
+        click.option(
+            "--workflow", metavar="W", help="Only of this name or hash.", shell_complete=complete_name
+        ),
+        click.option(
+            "--author", metavar="TEXT", help="Only those started by somebody of that name or address."
+        ),
+        click.option(
+            "--since", metavar="WHEN", help="Only those touched since a day, 2026-01-31, or for 2d."
+        ),
+        click.option("--search", metavar="TEXT", help="Only those whose prompt has that text, in any case."),
+    ]
+
+
+def threads(function: _F) -> _F:
+    """Gives a command any number of ids and the filters, as a parameter `chosen`."""
+
+    def packed(*args: Any, threads: tuple[str, ...], filters: Filters, **given: Any) -> Any:
+        return function(*args, chosen=Chosen(threads, filters), **given)
+
+    argument = click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+    wrapped: Any = argument(filters("Every thread that it can be done to.")(update_wrapper(packed, function)))
+    return wrapped  # type: ignore[no-any-return]
+
+
+# Finding
+
+
+def listed(instance: Instance, wanted: Filters) -> list[Listed]:
+    """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
+    status asks for others. Raises NotFound for a workflow that there is none of."""
+    from uwf_git.engine.budget import Budgets
+    from uwf_git.engine.status import status_of
+    from uwf_git.store.layout import ATTEMPTS
+    from uwf_git.store.threads import Damaged
+
+    heads = instance.threads.all(wanted.ended or bool(set(wanted.statuses) & set(ENDED)))
+    heads = _like(instance, heads, wanted)
+    running = instance.locks.held()
+    tried = instance.store.index.tip_commits(ATTEMPTS)
+    budgets = Budgets(instance)
+    found: list[Listed] = []
+    for head in heads:
+        plain = not isinstance(head, Damaged) and not (
+            head.archive
+            or head.thread in running
+            or head.row.asks
+            or ATTEMPTS + head.thread in tried
+            or budgets.sources(head)
+        )
+        status = "idle" if plain else status_of(instance, head, running, budgets)
+        if not wanted.statuses or status in wanted.statuses:
+            found.append(Listed(head, status))
+    return found
+
+
+def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> list[Head | Damaged]:
+    """Those that have the workflow, author, time and text that are asked for; a damaged thread has none."""
+    from uwf_git.store.threads import Head
+
+    if wanted.workflow is not None:
+        _require_known(instance, wanted.workflow)
+    if all(each is None for each in (wanted.workflow, wanted.author, wanted.since, wanted.search)):
+        return heads
+    author = (wanted.author or "").casefold()
+    found = [
+        head
+        for head in heads
+        if isinstance(head, Head)
+        and (wanted.workflow is None or _is_of(wanted.workflow, head.row.name, head.row.workflow))
+        and (wanted.since is None or head.updated >= wanted.since)
+        and author in (head.row.author or "").casefold()
+    ]
+    if wanted.search is None:
+        return list(found)
+    text, prompts = wanted.search.casefold(), dict[str, bool]()
+    return [head for head in found if _asks_for(instance, head, text, prompts)]
+
+
+def _asks_for(instance: Instance, head: Head, text: str, known: dict[str, bool]) -> bool:
+    """Whether a prompt holds a text. Forks have one prompt, which is read once."""
+    from uwf_git.values.kinds import parse_start
+
+    if text in (head.row.title or "").casefold():
+        return True
+    start = head.row.start or head.row.node
+    if start not in known:
+        known[start] = text in parse_start(instance.store.get(start).payload).prompt.casefold()
+    return known[start]
+
+
+def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
+    """Whether a text is a workflow's name, or four characters and more that its hash begins with."""
+    return name == workflow or (len(workflow) >= 4 and (node or "").startswith(workflow.upper()))
+
+
+def _require_known(instance: Instance, workflow: str) -> None:
+    """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
+    from uwf_git.store.threads import Head
+
+    rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
+    names = {*instance.registry.names(), *(row.name or "" for row in rows)}
+    if workflow not in names and not any(_is_of(workflow, row.name, row.workflow) for row in rows):
+        hint = nearest(workflow, sorted(names)) or "see: uwf workflow list"
+        raise NotFound(f"no workflow {workflow!r}", hint)
+
+
+def chosen_threads(
+    invocation: Invocation,
+    chosen: Chosen,
+    failures: Failures,
+    among: Collection[str] = STATUSES,
+) -> list[ThreadId]:
+    """The threads that were chosen, each once: as they were named, or newest first, those whose status is `among`
+    what the command can be done to. Ids that no thread has are told to `failures`. Raises Usage where nothing was
+    chosen, or ids and filters both."""
+    adopt_news(invocation)
+    instance = invocation.instance
+    if chosen.ids and chosen.filters != Filters():
+        raise Usage("ids and filters exclude each other", "give one of them")
+    if not chosen.ids:
+        if chosen.filters == Filters():
+            raise Usage(
+                "no thread was named", "give ids, @ for the newest, or filters such as --status failed"
+            )
+        return [each.thread for each in listed(instance, chosen.filters) if each.status in among]
+    found: dict[ThreadId, None] = {}
+    for text in chosen.ids:
+        try:
+            found[instance.threads.find(text)] = None
+        except UwfError as error:
+            if len(chosen.ids) == 1:
+                raise
+            failures.add(error)
+    return list(found)
+
+
+def require_yes(invocation: Invocation, threads: list[ThreadId], verb: str) -> None:
+    """Says what a command that was given filters would take. Raises Usage: it is done with --yes."""
+    rows = []
+    for thread in threads:
+        try:
+            row = invocation.instance.threads.head(thread).row
+            rows.append((thread, terminal.escape(f"{row.name}: {row.title}")))
+        except UwfError as error:
+            rows.append((thread, terminal.escape(error.message)))
+    if rows and invocation.format == "text":
+        invocation.write(terminal.table(rows))
+    raise Usage(
+        f"{counted(len(threads), 'thread')} would be {verb}: {', '.join(threads)}", "repeat with --yes"
+    )
+
+
+def on_each(
+    invocation: Invocation,
+    chosen: Chosen,
+    do: Callable[[ThreadId], dict[str, Any]],
+    text: Callable[[Any], str],
+    among: Collection[str] = STATUSES,
+    unasked: str = "",
+) -> None:
+    """Does something to each of the threads chosen and prints what `do` returns: one object where one id was given, a
+    list of them otherwise, without those that failed. One failure stops no other; the exit status is the
+    highest. `unasked` is what happens to the threads, in a word, where filters need --yes first."""
+    failures = Failures(invocation)
+    found = chosen_threads(invocation, chosen, failures, among)
+    if len(chosen.ids) == 1:
+        invocation.emit(do(found[0]), text)
+        return
+    if unasked and found and not chosen.ids:
+        require_yes(invocation, found, unasked)
+    values: list[dict[str, Any]] = []
+    try:
+        for thread in found:
+            try:
+                values.append(do(thread))
+            except UwfError as error:
+                failures.add(error)
+                continue
+            if invocation.format == "text":
+                invocation.emit(values[-1], text)
+    finally:
+        if invocation.format != "text":
+            invocation.emit(values)
+    if not found and not chosen.ids:
+        invocation.note("no such threads")
+    failures.end()

@@ -1,0 +1,133 @@
+"""Which threads: what ids and filters stand for, how threads are listed, and what is done to several of them."""
+
+from __future__ import annotations
+
+import pytest
+from cli_samples import ASKS, PAIR, scripted, write
+from conftest import Uwf
+
+from uwf_git.store.opened import Instance
+
+
+@pytest.fixture
+def thread(uwf: Uwf) -> str:
+    """A completed thread of four steps."""
+    id_: str = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "# Task\n\nWrite a line").json["thread"]
+    script = "\n".join(
+        f"- {{ role: {role}, output: {output} }}"
+        for role, output in (
+            ("writer", "{ text: a }"),
+            ("critic", "{ approved: false }"),
+            ("writer", "{ text: b }"),
+            ("critic", "{ approved: true }"),
+        )
+    )
+    uwf("thread", "run", id_, "--agent", scripted(script))
+    return id_
+
+
+def test_threads_are_listed_newest_first_and_in_pages(uwf: Uwf, thread: str) -> None:
+    ids = [uwf("thread", "start", "pair.yaml", "-p", f"task {number}").json["thread"] for number in range(3)]
+    uwf("workflow", "put", write("other.yaml", PAIR.replace("name: pair", "name: other")))
+    other = uwf("thread", "start", "other", "-p", "x").json["thread"]
+    active = [other, *reversed(ids)]
+
+    def listed(*arguments: str) -> list[str]:
+        return [each["thread"] for each in uwf("thread", "list", *arguments).json]
+
+    assert listed() == active
+    assert listed("--all") == [*active, thread]
+    assert listed("--limit", "2") == active[:2]
+    assert listed("--limit", "2", "--offset", "1") == active[1:3]
+    assert listed("--offset", "9") == listed("--limit", "0") == []
+    assert listed("--workflow", "other") == [other]
+    assert listed("--status", "completed") == [thread]
+    assert listed("--status", "waiting") == []
+    assert "idle" in uwf("thread", "list", "--status", "odd", check=2).error["message"]
+
+    items = uwf("thread", "list", "--all").json
+    assert listed("--workflow", items[0]["workflow"][:6], "--all") == [other]
+    assert items[0].keys() == {"thread", "workflow", "head", "status", "name", "steps", "role", "updated"}
+    assert (items[-1]["name"], items[-1]["steps"], items[-1]["role"]) == ("pair", 4, "critic")
+    text = uwf("thread", "list", "--format", "text").out.splitlines()
+    assert [line.split()[0] for line in text[1:]] == active
+
+
+def test_the_beginning_of_an_id_is_enough_if_it_is_one(uwf: Uwf, thread: str) -> None:
+    assert uwf("thread", "show", thread.lower()).json["thread"] == thread
+    assert uwf("thread", "show", thread[:21]).json["thread"] == thread
+    other = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    shared = next(number for number, pair in enumerate(zip(thread, other, strict=True)) if pair[0] != pair[1])
+    ambiguous = uwf("thread", "show", thread[:shared], check=2)
+    assert thread in ambiguous.error["message"] and other in ambiguous.error["message"]
+    for text, status in (("01", 3), ("../../x", 3), ("I" * 26, 1), ("8" * 26, 1)):
+        uwf("thread", "show", text, check=status)
+
+
+def test_the_end_of_an_id_and_its_place_among_the_newest_name_a_thread(uwf: Uwf, thread: str) -> None:
+    ids = [uwf("thread", "start", "pair.yaml", "-p", f"task {number}").json["thread"] for number in range(3)]
+    newest = [*reversed(ids), thread]
+
+    def shown(text: str) -> str:
+        return str(uwf("thread", "show", text).json["thread"])
+
+    assert [shown(each[-9:].lower()) for each in newest] == newest
+    assert [shown(text) for text in ("@", "@1", "@2", "@3", "@4")] == [newest[0], *newest]
+    beyond = uwf("thread", "show", "@5", check=3)
+    assert beyond.error["message"] == "no thread @5: there are 4"
+    for text in ("@0", "@x", "@-1", "@²"):
+        assert "@2" in uwf("thread", "show", text, check=2).error["hint"]
+    uwf("thread", "show", thread[-3:], check=3)
+
+
+def test_an_id_that_begins_like_one_thread_and_ends_like_another_is_ambiguous(
+    uwf: Uwf, thread: str, instance: Instance
+) -> None:
+    begin = thread[:8]
+    other = f"01ARZ3NDEKTSV4RRFF{begin}"
+    head = instance.threads.head(instance.threads.find(thread))
+    instance.store.repository.create_ref(f"refs/uwf/threads/{other}", head.commit)
+    message = uwf("thread", "show", begin, check=2).error["message"]
+    assert thread in message and other in message
+    assert uwf("thread", "show", thread[:9]).json["thread"] == thread
+    assert uwf("thread", "show", other[-9:]).json["thread"] == other
+
+
+def test_several_threads_are_killed_and_the_failure_of_one_stops_no_other(uwf: Uwf, thread: str) -> None:
+    ids = [uwf("thread", "start", "pair.yaml", "-p", f"task {number}").json["thread"] for number in range(4)]
+    done = uwf("thread", "kill", ids[0], thread, "zzzz", "@3", ids[0][-9:], check=3)
+    assert [each["thread"] for each in done.json] == [ids[0], ids[1]]
+    told = done.err.splitlines()
+    assert len(told) == 2
+    assert any(thread in line for line in told) and any("zzzz" in line for line in told)
+    one = uwf("thread", "kill", "@", "--format", "text")
+    assert one.out.startswith(f"killed {ids[3]}")
+    assert uwf("thread", "kill", check=2).error["hint"].startswith("give ids")
+    assert "exclude" in uwf("thread", "kill", "@", "--all", "--yes", check=2).error["message"]
+
+
+def test_filters_say_what_they_would_take_and_take_it_with_yes(uwf: Uwf, thread: str) -> None:
+    waiting = uwf("thread", "start", "pair.yaml", "-p", "Quote the Commas").json["thread"]
+    uwf("thread", "step", waiting, "--agent", scripted(ASKS))
+    idle = uwf("thread", "start", "pair.yaml", "-p", "x\n\nbut in CSV").json["thread"]
+
+    def listed(*arguments: str) -> list[str]:
+        return [each["thread"] for each in uwf("thread", "list", *arguments).json]
+
+    assert listed("--status", "waiting", "--status", "completed") == [waiting, thread]
+    assert listed("--search", "commas") == [waiting]
+    assert listed("--search", "csv") == [idle]
+    assert listed("--author", "ADA@example") == [idle, waiting]
+    assert listed("--author", "bob") == listed("--since", "2999-01-01") == []
+    assert listed("--since", "1d", "--all") == [idle, waiting, thread]
+    assert "--since" in uwf("thread", "list", "--since", "soon", check=2).error["message"]
+
+    refused = uwf("thread", "kill", "--all", check=2)
+    assert refused.error["message"] == f"2 threads would be killed: {idle}, {waiting}"
+    text = uwf("thread", "kill", "--search", "commas", "--format", "text", check=2)
+    assert text.out.split()[0] == waiting and "Quote the Commas" in text.out
+    assert listed() == [idle, waiting]
+    assert uwf("thread", "kill", "--status", "failed").json == []
+    killed = uwf("thread", "kill", "--all", "--yes").json
+    assert [each["thread"] for each in killed] == [idle, waiting]
+    assert listed() == []
