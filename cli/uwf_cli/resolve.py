@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -271,6 +272,23 @@ def _project_folders() -> Iterator[Path]:
 
 
 def project_names() -> list[str]:
-    return [
-        path.stem for folder in _project_folders() for path in folder.iterdir() if path.suffix in SUFFIXES
-    ]
+    """What the files of the project's `.workflows` are called as workflows."""
+    return [path.stem for path in _project_files()]
+
+
+def project_roles() -> dict[str, set[str]]:
+    """The roles of the workflows in the project's `.workflows`, by the names in the files. What can't be read is
+    left out."""
+    from uwf_git.workflow.check import examine
+    from uwf_git.workflow.source import read_source
+
+    known: dict[str, set[str]] = {}
+    for path in _project_files():
+        with suppress(UwfError):
+            draft, _ = examine(read_source(path))
+            known.setdefault(draft.name, set()).update(draft.declared)
+    return known
+
+
+def _project_files() -> list[Path]:
+    return [path for folder in _project_folders() for path in folder.iterdir() if path.suffix in SUFFIXES]

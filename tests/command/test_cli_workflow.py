@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,40 @@ def test_putting_unchanged_content_makes_no_new_version(uwf: Uwf, pair: dict[str
     assert uwf("workflow", "rollback", "pair", "0000000000000", check=3).error["code"] == "not_found"
 
 
+def test_each_rollback_goes_one_version_further_back_and_history_tells_it(
+    uwf: Uwf, pair: dict[str, str]
+) -> None:
+    def put(description: str) -> str:
+        file = write("next.yaml", PAIR.replace("One writes, one reviews.", description))
+        return str(uwf("workflow", "put", file).json["hash"])
+
+    def back(*to: str, check: int = 0) -> str:
+        done = uwf("workflow", "rollback", "pair", *to, check=check)
+        return str(done.json["hash"] if check == 0 else done.error["message"])
+
+    one, two, three = pair["hash"], put("Two."), put("Three.")
+    assert [back(), back()] == [two, one]
+    assert "no older version" in back(check=3)
+    assert back(three) == three, "what was gone back from can be gone to by its hash"
+    assert back() == two
+    four = put("Four.")
+    assert back() == two, "what was rolled back before a new version stays so"
+    assert back() == one
+
+    entries = uwf("workflow", "history", "pair").json
+    marks = [(each["hash"], each["backTo"]) for each in reversed(entries)]
+    went = [(two, two), (one, one), (three, three), (two, two), (four, None), (two, two), (one, one)]
+    assert marks == [(one, None), (two, None), (three, None), *went]
+    assert {each["author"] for each in entries} == {"Ada Example"}
+    assert {each["takenFrom"] for each in entries} == {None}
+    shown = uwf("workflow", "history", "pair", "--format", "text").out.splitlines()
+    assert shown[1].split()[0] == one and shown[1].endswith(f"Ada Example  current, back to {one}")
+    # Putting an old text again is no rollback: what was there before it is the version before.
+    assert put("Three.") == three
+    assert back() == one
+    uwf("verify")
+
+
 def test_a_workflow_is_shown_by_name_by_hash_and_from_a_file(uwf: Uwf, pair: dict[str, str]) -> None:
     shown = uwf("workflow", "show", "pair").json
     assert (shown["name"], shown["hash"], shown["commit"]) == ("pair", pair["hash"], pair["commit"])
@@ -60,6 +95,66 @@ def test_a_workflow_is_shown_by_name_by_hash_and_from_a_file(uwf: Uwf, pair: dic
     assert (removed["name"], removed["removed"]) == ("pair", True)
     assert uwf("workflow", "list").json == []
     assert uwf("workflow", "rm", "pair", check=3).error["code"] == "not_found"
+
+
+def test_a_workflow_in_use_is_forgotten_only_with_yes_and_its_users_are_named(
+    uwf: Uwf, pair: dict[str, str], config: Callable[[str], Path]
+) -> None:
+    config("agents: {sub: {command: workflow pair}}\nagentOverrides: {pair: {critic: uwf-human}}\n")
+    started = uwf("thread", "start", "pair", "-p", "x").json["thread"]
+    refused = uwf("workflow", "rm", "pair", check=2).error
+    assert "agents.sub in config.yaml starts it" in refused["message"]
+    assert f"1 active thread of it: {started}" in refused["message"]
+    assert refused["hint"] == "uwf workflow rm pair --yes"
+    assert uwf("workflow", "list").json[0]["name"] == "pair"
+
+    done = uwf("workflow", "rm", "pair", "--yes")
+    assert done.json["settings"] == ["agents.sub", "agentOverrides.pair"]
+    assert done.json["threads"] == [started]
+    assert all(
+        text in done.err for text in ("agents.sub", started, "config.yaml still has agentOverrides.pair")
+    )
+    assert uwf("thread", "show", started).json["next"] == "writer"
+
+    # Settings alone need no consent, and an ended thread is none that uses it.
+    uwf("thread", "kill", started)
+    config("agentOverrides: {pair: {critic: uwf-human}}\n")
+    uwf("workflow", "put", "pair.yaml")
+    assert "agentOverrides.pair" in uwf("workflow", "rm", "pair").err
+
+
+def test_a_name_in_the_configuration_that_no_workflow_has_is_told_and_set(
+    uwf: Uwf, pair: dict[str, str], root: Path
+) -> None:
+    def told(key: str, value: str = "uwf-human") -> str:
+        return uwf("config", "set", key, value).err
+
+    assert told("agentOverrides.pair.critic") == ""
+    unknown = told("agentOverrides.piar.critic")
+    assert "config.yaml:4:3: agentOverrides.piar is about workflow" in unknown
+    assert 'did you mean "pair"?' in unknown and len(unknown.splitlines()) == 1
+    assert 'workflow "pair" has no role "critik" — did you mean "critic"?' in told(
+        "agentOverrides.pair.critik"
+    )
+    assert told("defaultAgent") == "", "only what is set is told of"
+    assert '"pear", which is not known here' in told("agents.sub.command", "uwf-workflow pear")
+    assert told("agents.sub.command", "uwf-workflow pair") == ""
+    assert uwf("config", "get", "agentOverrides.piar.critic").json == "uwf-human"
+
+    # A file of the project counts, and so does a version that an active thread runs.
+    write(".workflows/local.yaml", PAIR.replace("name: pair", "name: loc").replace("critic", "judge"))
+    assert told("agentOverrides.loc.judge") == ""
+    write("renamed.yaml", PAIR.replace("critic", "judge"))
+    uwf("workflow", "put", "renamed.yaml")
+    assert 'no role "critic"' in told("agentOverrides.pair.critic")
+    uwf("thread", "start", pair["hash"], "-p", "x")
+    assert told("agentOverrides.pair.critic") == ""
+
+    found = [each["message"] for each in uwf("doctor", "--quick").json if each["status"] == "warning"]
+    assert [message.split(": ", 1)[1] for message in found if "config.yaml" in message] == [
+        'workflow "pair" has no role "critik"',
+        'agentOverrides.piar is about workflow "piar", which is not known here',
+    ]
 
 
 def test_what_only_reads_a_file_needs_no_store(uwf: Uwf, root: Path) -> None:
@@ -174,7 +269,11 @@ def test_a_workflow_that_holds_a_secret_is_refused_with_its_line(
     text = (EXAMPLES / "review-loop.yaml").read_text()
     file = hermetic / "leaky.yaml"
     file.write_text(f"{text}\n# the key is s3cr3t-and-long-enough\n")
-    for command in (("workflow", "put", file), ("thread", "start", file, "-p", "x")):
+    for command in (
+        ("workflow", "put", file),
+        ("workflow", "propose", file, "--branch", "b"),
+        ("thread", "start", file, "-p", "x"),
+    ):
         refused = uwf(*command, check=1)
         assert f"leaky.yaml:{len(text.splitlines()) + 2}: holds a secret" in refused.error["message"]
         assert "s3cr3t" not in refused.err

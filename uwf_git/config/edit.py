@@ -59,7 +59,7 @@ def list_values(root: Path) -> dict[str, Any]:
 def get_value(root: Path, key: str) -> Any:
     """The value under a dotted key; a mapping for a whole section. Raises NotFound, Usage."""
     data = read_document(root).data
-    path = _split(key, data)
+    path = split_key(key, data)
     value = value_at(data, path)
     if value is None:
         known = list_values(root)
@@ -74,7 +74,7 @@ def set_value(root: Path, key: str, text: str) -> Any:
     with _locked(root):
         document = read_document(root)
         before = wrong_values(document, root / FILE)
-        path = _split(key, document.data)
+        path = split_key(key, document.data)
         value = _value(path, text)
         data = copy.deepcopy(document.data) or {}
         _put(data, path, value)
@@ -122,7 +122,7 @@ def dotted(path: ValuePath) -> str:
     return ".".join(f'"{part}"' if "." in str(part) else str(part) for part in path)
 
 
-def _split(key: str, data: Any) -> ValuePath:
+def split_key(key: str, data: Any) -> ValuePath:
     """The path a dotted key names. Aliases may hold dots (`models.gpt-4.1.name`), so it is the known
     fields that decide where a name ends. Raises Usage."""
     parts = [quoted or plain for quoted, plain in _KEY_PART.findall(key)]

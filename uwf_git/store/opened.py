@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uwf_git.errors import UwfError
 from uwf_git.store.attempts import Attempts
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
 from uwf_git.store.private import Folders, Runs, Sessions
 from uwf_git.store.taking_in import Store
-from uwf_git.store.threads import Threads
+from uwf_git.store.threads import Head, Threads
 from uwf_git.store.versions import Registry
 
 if TYPE_CHECKING:
@@ -49,6 +51,23 @@ class Instance:
         """The instance that options, environment and current folder lead to. Raises NotFound where there
         is no store yet."""
         return cls(locate(root, os.environ, cwd or Path.cwd()))
+
+    def known_roles(self) -> dict[str, set[str]]:
+        """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
+        of its newest version and of the versions in use. What can't be read is left out."""
+        nodes = set()
+        for name in self.registry.names():
+            with suppress(UwfError):
+                nodes.add(self.registry.current(name).hash)
+        nodes |= {
+            head.row.workflow for head in self.threads.all() if isinstance(head, Head) and head.row.workflow
+        }
+        known: dict[str, set[str]] = {}
+        for node in nodes:
+            with suppress(UwfError):
+                workflow = self.registry.workflow(node)
+                known.setdefault(workflow.name, set()).update(workflow.roles)
+        return known
 
     @cached_property
     def config(self) -> Config:

@@ -1,7 +1,9 @@
 """Registered workflows: `refs/uwf/workflows/<name>` points at the newest version's commit.
 
 A version's commit holds the definition as written, its nodes and a page to read; its parent is the
-version before, so the ref's history is the version history and a rollback is a new commit.
+version before, so the ref's history is the version history and a rollback is a new commit. A second parent
+is what the version was taken from: a merge on a forge, an accepted proposal, or, where it is an older version of
+the same history, the one that was gone back to.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
 
 if TYPE_CHECKING:
+    from uwf_git.git.objects import Commit
     from uwf_git.workflow.compile import Compiled
 
 
@@ -30,6 +33,16 @@ class Version(NamedTuple):
     commit: str
     time: int
     current: bool = True
+
+
+class PastVersion(NamedTuple):
+    """A version in its workflow's history. `author` is a name; `back_to` the commit that a rollback went back
+    to, `taken_from` the commit of a proposal or of a forge that the version was made of, where there is one."""
+
+    version: Version
+    author: str
+    back_to: str | None = None
+    taken_from: str | None = None
 
 
 class Registry:
@@ -82,32 +95,53 @@ class Registry:
             raise NotFound(f"no workflow {name!r}", nearest(name, self.names()) or "see: uwf workflow list")
         return self._version(oid)
 
-    def history(self, name: str) -> list[Version]:
+    def history(self, name: str) -> list[PastVersion]:
         """Every version of a workflow, newest first."""
         oid: Oid | None = Oid(hex=self.current(name).commit)
-        versions: list[Version] = []
+        chain: list[tuple[Version, Commit]] = []
         while oid is not None:
-            versions.append(self._version(oid)._replace(current=not versions))
-            parents = self._repository.commit(oid).parents
-            oid = parents[0] if parents else None
-        return versions
+            commit = self._repository.commit(oid)
+            chain.append((self._version(oid)._replace(current=not chain), commit))
+            oid = commit.parents[0] if commit.parents else None
+        places = {version.commit: place for place, (version, _) in enumerate(chain)}
+        entries = []
+        for place, (version, commit) in enumerate(chain):
+            source = str(commit.parents[1]) if len(commit.parents) > 1 else None
+            is_rollback = source is not None and places.get(source, 0) > place
+            author = commit.author.rsplit(" <", 1)[0]
+            entries.append(
+                PastVersion(version, author, source if is_rollback else None, None if is_rollback else source)
+            )
+        return entries
 
     def rollback(self, name: str, to: Hash | None = None) -> Version:
-        """Makes an older version the newest by a new commit: the one before, or the newest with that
-        hash. Moves `refs/uwf/workflows/<name>`."""
-        versions = self.history(name)
-        now = versions[0]
-        target = next((v for v in versions if (v.hash == to if to else v.hash != now.hash)), None)
+        """Makes an older version the newest by a new commit: the newest with that hash, or the one that was
+        registered before. After a rollback that is the one before the version it went back to, so each goes further
+        back. Moves `refs/uwf/workflows/<name>`. Raises NotFound where there is none."""
+        entries = self.history(name)
+        by_commit = {entry.version.commit: entry for entry in entries}
+        now = entries[0].version
+
+        def origin(entry: PastVersion) -> PastVersion:
+            while entry.back_to is not None:
+                entry = by_commit[entry.back_to]
+            return entry
+
+        older = entries if to else entries[entries.index(origin(entries[0])) + 1 :]
+        target = next(
+            (each for each in older if (each.version.hash == to if to else each.version.hash != now.hash)),
+            None,
+        )
         if target is None:
             raise NotFound(
                 f"workflow {name!r} has no version {to}" if to else f"workflow {name!r} has no older version",
                 f"see: uwf workflow history {name}",
             )
-        if target.hash == now.hash:
+        if target.version.hash == now.hash:
             return now
-        old = Oid(hex=now.commit)
-        tree = self._repository.commit(Oid(hex=target.commit)).tree
-        return self.move(name, old, self._commit(name, target.hash, tree, [old]))
+        old, source = Oid(hex=now.commit), Oid(hex=origin(target).version.commit)
+        tree = self._repository.commit(source).tree
+        return self.move(name, old, self._commit(name, target.version.hash, tree, [old, source]))
 
     def remove(self, name: str) -> Version:
         """Deletes `refs/uwf/workflows/<name>`; threads that use it keep it."""

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uwf_git.config.read import check_config, load_config
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
+from uwf_git.config.workflows import Known, check_names, together
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.repository import Oid
@@ -59,7 +60,8 @@ class Check(NamedTuple):
 class Doctor:
     """Looks at one location. `in_engine` tells whether an agent's command runs in the engine's process, so that no
     program has to be found for it; `to_push` names the refs that a push to a remote would take. With `fix` what is
-    merely left over is removed; with `quick` not every object is read."""
+    merely left over is removed; with `quick` not every object is read. `project` are the roles of the workflows that
+    the current folder brings."""
 
     def __init__(
         self,
@@ -68,12 +70,14 @@ class Doctor:
         to_push: Callable[[Instance, Remote], Collection[str]],
         fix: bool = False,
         quick: bool = False,
+        project: Known | None = None,
     ) -> None:
         self._location = location
         self._in_engine = in_engine
         self._to_push = to_push
         self._fix = fix
         self._quick = quick
+        self._project = project or {}
 
     def checks(self) -> Iterator[Check]:
         """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
@@ -91,6 +95,7 @@ class Doctor:
                 yield from _guarded("objects", self._objects(instance))
             yield from _guarded("threads", _threads(instance))
             yield from _guarded("workflows", _workflows(instance))
+            yield from _guarded("config", self._names(instance))
             if not self._quick:
                 yield from _guarded("sizes", _sizes(instance))
             yield from _guarded("index", _index(instance))
@@ -127,6 +132,13 @@ class Doctor:
                 hint = "install it, or name it with its whole path"
                 yield Check("agents", ERROR, f"{agent.alias}: {agent.command} is not on PATH", hint)
         yield Check("agents", OK, f"default: {config.default_agent or 'uwf-rehearse'}")
+
+    def _names(self, instance: Instance) -> Iterator[Check]:
+        """The workflows and roles that the configuration names and nobody knows."""
+        root = self._location.root
+        for problem in check_names(root, together(self._project, instance.known_roles())):
+            where = f"{root / FILE}:{problem.line}:{problem.column}"
+            yield Check("config", WARNING, f"{where}: {problem.message}", problem.hint)
 
     def _store(self, opened: list[Instance]) -> Iterator[Check]:
         """Adds the instance to `opened`, where there is one."""

@@ -17,7 +17,7 @@ from uwf_cli.output import as_yaml
 from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import Config
+    from uwf_git.config.settings import Config, ConfigProblem
 
 MODEL = "default"
 
@@ -61,11 +61,29 @@ def set_(invocation: Invocation, key: str, value: str) -> None:
     from uwf_git.config.edit import set_value
     from uwf_git.config.read import check_config
 
-    written = set_value(invocation.location.root, key, value)
-    for problem in check_config(invocation.location.root):
+    root = invocation.location.root
+    written = set_value(root, key, value)
+    for problem in [*check_config(root), *_unknown_names(invocation, key)]:
         hint = f" — {problem.hint}" if problem.hint else ""
         invocation.warn(f"config.yaml:{problem.line}:{problem.column}: {problem.message}{hint}")
     invocation.emit({"key": key, "value": written}, lambda shown: f"{shown['key']}: {_plain(shown['value'])}")
+
+
+def _unknown_names(invocation: Invocation, key: str) -> list[ConfigProblem]:
+    """The workflows and roles that the setting names and nobody knows: probably slips, but who configures a
+    workflow before it is registered is right."""
+    from uwf_git.config.edit import split_key
+    from uwf_git.config.read import read_document
+    from uwf_git.config.workflows import check_names, together
+
+    root = invocation.location.root
+    path = split_key(key, read_document(root).data)
+    if path[0] not in ("agents", "agentOverrides", "budgets"):
+        return []
+    known = resolve.project_roles()
+    if invocation.location.git_dir.exists():
+        known = together(known, invocation.instance.known_roles())
+    return check_names(root, known, path)
 
 
 @command("uwf config list")

@@ -125,12 +125,13 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
 
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.resolve import compile_file
+    from uwf_cli.resolve import compile_file, refuse_secrets
     from uwf_git.sharing.proposals import propose as make
     from uwf_git.sharing.proposals import publish_proposal
 
     compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
+    refuse_secrets(instance, compiled)
     chosen = instance.remotes.get(remote) if remote else None
     proposal = make(instance, compiled, branch)
     value = proposal._asdict()

@@ -63,6 +63,7 @@ def doctor(invocation: Invocation, fix: bool, quick: bool) -> None:
 
     Exit 1 where something is wrong, 7 where the store is damaged.
     """
+    from uwf_cli.resolve import project_roles
     from uwf_git.engine.embedded import embedded
     from uwf_git.sharing.push import plan
     from uwf_git.verify.health import ERROR, Doctor
@@ -73,6 +74,7 @@ def doctor(invocation: Invocation, fix: bool, quick: bool) -> None:
         to_push=lambda instance, remote: plan(instance, remote).updates.keys(),
         fix=fix,
         quick=quick,
+        project=project_roles(),
     )
     checks = list(look.checks())
     invocation.emit([each.as_json() for each in checks], _checks_text)

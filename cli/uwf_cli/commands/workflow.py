@@ -14,13 +14,14 @@ from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
-from uwf_git.errors import UwfError
+from uwf_git.errors import Usage, UwfError
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from uwf_cli.resolve import Found
+    from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Version
 
 
@@ -82,30 +83,52 @@ def list_(invocation: Invocation) -> None:
 @command("uwf workflow history solve-issue")
 @click.argument("name", shell_complete=complete_name)
 def history(invocation: Invocation, name: str) -> None:
-    """List the versions of a workflow, newest first."""
+    """List the versions of a workflow, newest first: who registered each, and what was gone back to."""
+    entries = invocation.instance.registry.history(name)
+    hashes = {entry.version.commit: entry.version.hash for entry in entries}
     versions = [
-        {**_version(version), "time": iso(version.time), "current": version.current}
-        for version in invocation.instance.registry.history(name)
+        {
+            **_version(entry.version),
+            "time": iso(entry.version.time),
+            "author": entry.author,
+            "current": entry.version.current,
+            "backTo": hashes[entry.back_to] if entry.back_to else None,
+            "takenFrom": entry.taken_from,
+        }
+        for entry in entries
     ]
 
     def text(value: Any) -> str:
         rows = [
-            (each["hash"], each["time"], each["commit"][:10], "current" if each["current"] else "")
+            (each["hash"], each["time"], each["commit"][:10], each["author"], _history_note(each))
             for each in value
         ]
-        return terminal.table(rows, ("hash", "registered", "commit", ""))
+        return terminal.table(rows, ("hash", "registered", "commit", "by", ""))
 
     invocation.emit(versions, text)
 
 
+def _history_note(each: Any) -> str:
+    notes = ["current"] if each["current"] else []
+    if each["backTo"]:
+        notes.append(f"back to {each['backTo']}")
+    if each["takenFrom"]:
+        notes.append(f"accepted from {each['takenFrom'][:10]}")
+    return ", ".join(notes)
+
+
 @command(
-    "uwf workflow rollback solve-issue                  to the version before",
+    "uwf workflow rollback solve-issue                  to the version before; again: one further",
     "uwf workflow rollback solve-issue 4KNM2PXR3B1QW",
 )
 @click.argument("name", shell_complete=complete_name)
 @click.argument("to", metavar="[HASH]", required=False)
 def rollback(invocation: Invocation, name: str, to: str | None) -> None:
-    """Make an older version the newest again. It is a new commit; threads keep the version they have."""
+    """Make an older version the newest again: the one before, or the one with that hash.
+
+    Each rollback goes one version further back. It is a new commit, so nothing is lost, and threads keep
+    the version they have.
+    """
     instance = invocation.instance
     target = instance.store.complete(to) if to else None
     invocation.emit(_version(instance.registry.rollback(name, target)), _version_text)
@@ -165,12 +188,44 @@ def rehearse(invocation: Invocation, workflow: str) -> None:
         raise Exit(1)
 
 
-@command("uwf workflow rm solve-issue")
+@command("uwf workflow rm solve-issue", "uwf workflow rm solve-issue --yes       also while it is in use")
 @click.argument("name", shell_complete=complete_name)
-def rm(invocation: Invocation, name: str) -> None:
-    """Forget a workflow's name. Threads that use it keep it."""
-    version = invocation.instance.registry.remove(name)
-    invocation.emit({**_version(version), "removed": True}, lambda value: f"forgot {value['name']}")
+@click.option("--yes", is_flag=True, help="Also while an agent or a thread uses it.")
+def rm(invocation: Invocation, name: str, yes: bool) -> None:
+    """Forget a workflow's name. Threads that use it keep the version they have.
+
+    While an agent of config.yaml or an active thread uses it, nothing is done without --yes.
+    """
+    from uwf_git.store.threads import Head
+
+    instance = invocation.instance
+    version = instance.registry.current(name)
+    agents, others = _settings_about(instance, name)
+    heads = (head for head in instance.threads.all() if isinstance(head, Head))
+    threads = [head.thread for head in heads if head.row.name == name]
+    users = [f"{key} in config.yaml starts it" for key in agents]
+    if threads:
+        shown = ", ".join([*threads[:3], *(["…"] if len(threads) > 3 else [])])
+        users.append(f"{counted(len(threads), 'active thread')} of it: {shown}")
+    if users and not yes:
+        raise Usage(f"workflow {name!r} is in use: {'; '.join(users)}", f"uwf workflow rm {name} --yes")
+    instance.registry.remove(name)
+    for user in users:
+        invocation.warn(f"workflow {name!r} was in use: {user}")
+    for key in others:
+        invocation.warn(f"config.yaml still has {key}")
+    value = {**_version(version), "removed": True, "settings": [*agents, *others], "threads": threads}
+    invocation.emit(value, lambda shown: f"forgot {shown['name']}")
+
+
+def _settings_about(instance: Instance, name: str) -> tuple[list[str], list[str]]:
+    """The settings that name a workflow, as dotted keys: agents that start it, and what is set for its threads."""
+    from uwf_git.config.edit import dotted
+    from uwf_git.config.workflows import references
+
+    paths = [each.path for each in references(instance.config) if each.workflow == name]
+    agents = [dotted(path) for path in paths if path[0] == "agents"]
+    return agents, [dotted(path) for path in paths if path[0] != "agents"]
 
 
 def _version(version: Version) -> dict[str, Any]:

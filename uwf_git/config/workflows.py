@@ -1,0 +1,88 @@
+"""Which workflows and roles `config.yaml` names, and which of them nobody knows.
+
+A name may stand there before its workflow is registered, so one that nobody knows is told and never refused. What
+is known is for the caller to say: for each workflow the roles of its newest version, and of those in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.config.read import load_config, read_document
+from uwf_git.config.settings import Config, ConfigProblem
+from uwf_git.text import nearest, one_line
+from uwf_git.values.documents import ValuePath
+
+RUNS_A_WORKFLOW = "uwf-workflow"
+
+Known = Mapping[str, Collection[str]]
+"""The roles of each workflow that is known."""
+
+
+def together(*parts: Known) -> dict[str, set[str]]:
+    """What several places know."""
+    known: dict[str, set[str]] = {}
+    for part in parts:
+        for workflow, roles in part.items():
+            known.setdefault(workflow, set()).update(roles)
+    return known
+
+
+class Reference(NamedTuple):
+    """A workflow that the setting at `path` names. `roles` are named in keys below it."""
+
+    path: ValuePath
+    workflow: str
+    roles: tuple[str, ...] = ()
+
+
+def references(config: Config) -> Iterator[Reference]:
+    """Every workflow that a configuration names, in the order of its keys."""
+    for alias, agent in config.agents.items():
+        if agent.command == RUNS_A_WORKFLOW and agent.args:
+            yield Reference(("agents", alias), agent.args[-1])
+    for workflow, roles in config.agent_overrides.items():
+        yield Reference(("agentOverrides", workflow), workflow, tuple(roles))
+    for workflow in config.budgets:
+        if workflow:
+            yield Reference(("budgets", "workflows", workflow), workflow)
+
+
+class Stranger(NamedTuple):
+    """A name at `path` that nobody knows, and what to do about it."""
+
+    path: ValuePath
+    message: str
+    hint: str
+
+
+def strangers(config: Config, known: Known) -> Iterator[Stranger]:
+    """The workflows and roles that a configuration names and nobody knows. Of an unknown workflow its roles are not
+    told as well."""
+    for path, workflow, roles in references(config):
+        shown = one_line(workflow, 60)
+        if workflow not in known:
+            where = "runs" if path[0] == "agents" else "is about"
+            hint = nearest(workflow, known) or "register it: uwf workflow put FILE"
+            key = f"{path[0]}.{one_line(str(path[-1]), 60)}"
+            yield Stranger(path, f'{key} {where} workflow "{shown}", which is not known here', hint)
+            continue
+        for role in roles:
+            if role not in known[workflow]:
+                message = f'workflow "{shown}" has no role "{one_line(role, 60)}"'
+                yield Stranger((*path, role), message, nearest(role, known[workflow]))
+
+
+def check_names(root: Path, known: Known, changed: ValuePath = ()) -> list[ConfigProblem]:
+    """What `strangers` finds in the file of a storage root, with its lines; of one setting, if that is all that
+    changed. Raises Invalid."""
+    document = read_document(root)
+    problems = []
+    for path, message, hint in strangers(load_config(root), known):
+        length = min(len(path), len(changed))
+        if path[:length] == changed[:length]:
+            mark = document.key_mark(path)
+            problems.append(ConfigProblem(mark.line, mark.column, message, hint))
+    return sorted(problems)
