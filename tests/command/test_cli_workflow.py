@@ -123,15 +123,16 @@ def test_a_workflow_in_use_is_forgotten_only_with_yes_and_its_users_are_named(
     assert "agentOverrides.pair" in uwf("workflow", "rm", "pair").err
 
 
-def test_a_name_in_the_configuration_that_no_workflow_has_is_told_and_set(
-    uwf: Uwf, pair: dict[str, str], root: Path
-) -> None:
+def test_a_name_in_the_configuration_that_no_workflow_has_is_told_and_set(uwf: Uwf, root: Path) -> None:
+    assert uwf("config", "set", "agentOverrides.pair.writer", "uwf-human").err == "", "before there is any"
+    pair = uwf("workflow", "put", write("pair.yaml", PAIR)).json
+
     def told(key: str, value: str = "uwf-human") -> str:
         return uwf("config", "set", key, value).err
 
     assert told("agentOverrides.pair.critic") == ""
     unknown = told("agentOverrides.piar.critic")
-    assert "config.yaml:4:3: agentOverrides.piar is about workflow" in unknown
+    assert "config.yaml:5:3: agentOverrides.piar is about workflow" in unknown
     assert 'did you mean "pair"?' in unknown and len(unknown.splitlines()) == 1
     assert 'workflow "pair" has no role "critik" — did you mean "critic"?' in told(
         "agentOverrides.pair.critik"

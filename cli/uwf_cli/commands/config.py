@@ -71,7 +71,7 @@ def set_(invocation: Invocation, key: str, value: str) -> None:
 
 def _unknown_names(invocation: Invocation, key: str) -> list[ConfigProblem]:
     """The workflows and roles that the setting names and nobody knows: probably slips, but who configures a
-    workflow before it is registered is right."""
+    workflow before it is registered is right. Before there is any, there is nothing to compare with."""
     from uwf_git.config.edit import split_key
     from uwf_git.config.read import read_document
     from uwf_git.config.workflows import check_names, together
@@ -83,7 +83,7 @@ def _unknown_names(invocation: Invocation, key: str) -> list[ConfigProblem]:
     known = resolve.project_roles()
     if invocation.location.git_dir.exists():
         known = together(known, invocation.instance.known_roles())
-    return check_names(root, known, path)
+    return check_names(root, known, path) if known else []
 
 
 @command("uwf config list")
