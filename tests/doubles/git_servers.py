@@ -216,23 +216,22 @@ http {{
     listen 127.0.0.1:{port};
     auth_basic "git";
     auth_basic_user_file {home}/passwords;
-    location / {{
-      fastcgi_pass unix:{home}/cgi.sock;
-      fastcgi_buffering off;
-      fastcgi_read_timeout 60s;
-      fastcgi_param SCRIPT_FILENAME {backend};
-      fastcgi_param PATH_INFO $uri;
-      fastcgi_param GIT_PROJECT_ROOT {home}/repositories;
-      fastcgi_param GIT_HTTP_EXPORT_ALL 1;
-      fastcgi_param GIT_PROTOCOL $http_git_protocol;
-      fastcgi_param REMOTE_USER $remote_user;
-      fastcgi_param REMOTE_ADDR $remote_addr;
-      fastcgi_param QUERY_STRING $query_string;
-      fastcgi_param REQUEST_METHOD $request_method;
-      fastcgi_param CONTENT_TYPE $content_type;
-      fastcgi_param CONTENT_LENGTH $content_length;
-      fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;
-    }}
+    fastcgi_buffering off;
+    fastcgi_read_timeout 60s;
+    fastcgi_param SCRIPT_FILENAME {backend};
+    fastcgi_param PATH_INFO $uri;
+    fastcgi_param GIT_PROJECT_ROOT {home}/repositories;
+    fastcgi_param GIT_HTTP_EXPORT_ALL 1;
+    fastcgi_param GIT_PROTOCOL $http_git_protocol;
+    fastcgi_param REMOTE_USER $remote_user;
+    fastcgi_param REMOTE_ADDR $remote_addr;
+    fastcgi_param QUERY_STRING $query_string;
+    fastcgi_param REQUEST_METHOD $request_method;
+    fastcgi_param CONTENT_TYPE $content_type;
+    fastcgi_param CONTENT_LENGTH $content_length;
+    fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;
+    location / {{ fastcgi_pass unix:{home}/cgi.sock; }}
+    location /small/ {{ fastcgi_pass unix:{home}/cgi.sock; client_max_body_size 40k; }}
   }}
 }}
 """

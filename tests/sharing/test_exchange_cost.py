@@ -7,7 +7,9 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
+import git_servers
 import pytest
 from conftest import Uwf
 from test_pull_cases import LOOP, Pair
@@ -58,21 +60,107 @@ def test_a_pull_of_many_known_threads_with_one_change_asks_for_one(
     assert "want " not in trace.read_text()
 
 
-def test_a_push_of_many_refs_goes_in_chunks_of_two_hundred(
-    uwf: Uwf, many_threads: Callable[[int], list[str]], tmp_path: Path
+class Push(NamedTuple):
+    """What a push came to: the refs that it reports, and how many of them the server was asked for with each."""
+
+    pushed: list[str]
+    sizes: list[int]
+
+
+@pytest.fixture
+def pushing(uwf: Uwf, tmp_path: Path) -> Callable[..., Push]:
+    """A push, with a server that counts; `at_most` is how many refs it takes with one push."""
+    log = tmp_path / "sizes"
+
+    def pushes(*words: str, at_most: int = 10_000, check: int = 0) -> Push:
+        hook = tmp_path / "shared.git" / "hooks" / "pre-receive"
+        said = f"Pushes can not update more than {at_most} refs"
+        hook.write_text(
+            f"#!/bin/sh\nn=$(wc -l); echo $n >> {log}; [ $n -le {at_most} ] || {{ echo {said}; exit 1; }}\n"
+        )
+        hook.chmod(0o755)
+        log.write_text("")
+        pushed = uwf("push", *words, timeout=120, check=check).json["pushed"]
+        return Push([each["ref"] for each in pushed], [int(line) for line in log.read_text().split()])
+
+    return pushes
+
+
+def on_server(folder: Path) -> list[str]:
+    return list(git_servers.refs(folder / "shared.git"))
+
+
+def test_all_that_a_remote_has_not_goes_with_one_push_and_what_is_not_meant_stays(
+    uwf: Uwf, many_threads: Callable[[int], list[str]], pushing: Callable[..., Push], tmp_path: Path
 ) -> None:
     threads = many_threads(450)
     shared = shared_with(uwf, tmp_path)
-    trace = tmp_path / "trace"
-    pushed = uwf("push", env={"GIT_TRACE": str(trace)}, timeout=120).json["pushed"]
-    assert len(pushed) == len(threads) + 1
-    assert (
-        len(re.findall(r"trace: built-in: git push ", trace.read_text())) == 6
-    )  # five groups, and the workflow
-    listed = subprocess.run(
-        ["git", "ls-remote", str(shared), "refs/uwf/threads/*"], capture_output=True, text=True, check=True
-    )
-    assert len(listed.stdout.splitlines()) == len(threads)
+    # Every fourth is known there, and deleted there unseen: it is not to come back with its neighbours.
+    known = threads[::4]
+    pushing("origin", *known)
+    for thread in known:
+        git_servers.git("--git-dir", shared, "update-ref", "-d", f"refs/uwf/threads/{thread}")
+    new = sorted({*threads} - {*known})
+    done = pushing()
+    assert done.sizes == [len(new) + 1]
+    assert sorted(done.pushed) == sorted(on_server(tmp_path))
+    assert sorted(done.pushed) == [*(f"refs/uwf/threads/{each}" for each in new), "refs/uwf/workflows/loop"]
+    assert pushing().sizes == []
+    assert pushing("--all").sizes == [len(known)]
+
+
+@pytest.mark.parametrize(
+    ("address", "at_most", "sizes"),
+    [
+        ("https://github.com/team/threads.git", 10_000, [200, 200, 51]),
+        (None, 200, [451, 200, 200, 51]),
+        (None, 100, [451, 200, *[20] * 22, 11]),
+    ],
+    ids=["a forge", "as many as forges take", "fewer"],
+)
+def test_where_one_push_may_not_name_them_all_groups_are_filled(
+    uwf: Uwf,
+    many_threads: Callable[[int], list[str]],
+    pushing: Callable[..., Push],
+    tmp_path: Path,
+    root: Path,
+    address: str | None,
+    at_most: int,
+    sizes: list[int],
+) -> None:
+    many_threads(450)
+    shared = shared_with(uwf, tmp_path)
+    if address:
+        for setting in ([f"url.{shared}.insteadOf", address], ["remote.origin.url", address]):
+            git_servers.git("--git-dir", root / "store.git", "config", *setting)
+    done = pushing(at_most=at_most)
+    assert done.sizes == sizes
+    assert sorted(done.pushed) == sorted(on_server(tmp_path)) and len(done.pushed) == 451
+    assert uwf("pull").json["adopted"] == []
+
+
+def test_a_web_server_that_takes_no_such_a_large_request_gets_smaller_ones(
+    uwf: Uwf, many_threads: Callable[[int], list[str]], tmp_path: Path, hermetic: Path
+) -> None:
+    threads = many_threads(450)
+    with git_servers.serve("http") as server:
+        with open(hermetic / ".gitconfig", "a") as config:
+            config.write(server.config)
+        (server.folder / "small").mkdir()
+        remote = git_servers.bare(server.folder / "small" / "shared.git")
+        uwf("remote", "add", "origin", f"{server.base}/small/{remote.name}")
+        trace = tmp_path / "trace"
+        uwf("push", env={"GIT_TRACE": str(trace)}, timeout=120)
+        assert len(re.findall(r"trace: built-in: git push ", trace.read_text())) == 1 + 3
+        assert len(git_servers.refs(remote)) == len(threads) + 1
+
+
+def test_a_server_that_refuses_whatever_its_size_is_not_asked_for_each(
+    uwf: Uwf, many_threads: Callable[[int], list[str]], pushing: Callable[..., Push], tmp_path: Path
+) -> None:
+    many_threads(230)
+    shared_with(uwf, tmp_path)
+    assert pushing(at_most=0, check=8).sizes == [231, 200, 20, 4]
 
 
 def test_a_push_of_one_new_step_sends_that_step_alone(uwf: Uwf, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The pages of a forge that show a pushed branch, worked out from the remote's URL alone. Nothing is
-asked over the network, and credentials of the URL never come out.
+"""Whether a remote is on a forge, and the pages there that show a pushed branch, worked out from its URL alone.
+Nothing is asked over the network, and credentials of the URL never come out.
 """
 
 from __future__ import annotations
@@ -75,6 +75,11 @@ def pages(url: str, branch: str, base: str | None, kinds: Mapping[str, str] | No
     }
     shown, commits, compare = (page.format(**names) for page in _PAGES[kind])
     return Pages(f"{root}/{shown}", f"{root}/{commits}", f"{root}/{compare}" if base and compare else None)
+
+
+def is_forge(url: str, kinds: Mapping[str, str] | None = None) -> bool:
+    """Whether a remote's URL leads to a repository on a known forge; `kinds` as in `pages`."""
+    return _repository(url, kinds or {}) is not None
 
 
 def _repository(url: str, kinds: Mapping[str, str]) -> tuple[str, str] | None:

@@ -23,8 +23,9 @@ from uwf_git.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDama
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing.forges import Pages, pages
-from uwf_git.sharing.push import Large, Rejected, check_sizes, deletions, transfer
+from uwf_git.sharing.push import Large, check_sizes
 from uwf_git.sharing.tracking import listed_lines
+from uwf_git.sharing.transfer import Rejected, deletions, transfer
 from uwf_git.store import layout
 from uwf_git.store.ancestry import ancestry
 from uwf_git.store.index import CommitRow

@@ -6,51 +6,30 @@ refuses deletions loses nothing by it, since an archive counts for more than an 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, RemoteFailed
 from uwf_git.git.config import ADVISED_BLOB
-from uwf_git.git.program import Done, Git, failure
+from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
+from uwf_git.sharing.transfer import MOST_OF_A_FORGE, Pushed, Rejected, remove, send
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.store.threads import Head, parted_from, tagged_commit
-from uwf_git.text import one_line
 from uwf_git.values.ids import ThreadId
-
-CHUNK = 200
-_LOST = ("fetch first", "non-fast-forward", "stale info", "already exists", "needs force")
-
-
-class Pushed(NamedTuple):
-    """A ref that the remote took and lists. `object` is where it is now; None where it was deleted."""
-
-    ref: str
-    object: Oid | None
-
-
-class Rejected(NamedTuple):
-    """A ref that the remote did not take. `lost`: somebody else moved it there first; `deletion`: it was
-    to be deleted, and nothing depends on that."""
-
-    ref: str
-    reason: str
-    lost: bool = False
-    deletion: bool = False
 
 
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
-    seen there. `held` are refs that the remote hasn't as they are here either, and that are not meant."""
+    seen there. `others` are refs that are here too and not meant."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
-    held: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
 
 
 class Report(NamedTuple):
@@ -87,11 +66,8 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
     """What a remote hasn't, as far as is known here. `only` names the refs that are meant; what was
     deleted there is left out unless it is meant by name or by `again`."""
     repository = instance.store.repository
-    refs = {
-        name: oid
-        for name, oid in repository.refs(without=layout.REMOTES).items()
-        if layout.is_shared_ref(name)
-    }
+    here = repository.refs(without=layout.REMOTES)
+    refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
     known = tracked_refs(repository, remote.name)
     meant = refs.keys() | known.keys() if only is None else set(only)
     deleted = set() if again or only is not None else tracking.marked(instance, remote)
@@ -105,7 +81,7 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
         and name.startswith(layout.OF_THREADS)
         and _is_superseded(instance, name)
     }
-    return Plan(updates, superseded, frozenset(differing.keys() - updates.keys()))
+    return Plan(updates, superseded, frozenset(here.keys() - updates.keys()))
 
 
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
@@ -115,9 +91,7 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
     tracking.look(instance, git, remote)
     known = tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}
-    results: dict[str, Pushed | Rejected] = {}
-    for chunk in _removals(doomed):
-        results.update(transfer(git, remote, chunk))
+    results = remove(git, remote, doomed, _at_most(instance, git, remote, doomed))
     for name, result in results.items():
         if isinstance(result, Pushed):
             tracking.note(instance, remote, {}, {name: doomed[name]})
@@ -151,23 +125,20 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     nothing could be pushed at all, Invalid for a blob that is too large, before anything is."""
     repository = instance.store.repository
     large = check_sizes(instance, git, remote, what.updates.values())
-    results: dict[str, Pushed | Rejected] = {}
-    try:
-        for chunk in _updates(what):
-            results.update(transfer(git, remote, chunk, what.updates))
-    except RemoteFailed:
-        if not results:
-            raise
+    results = send(git, remote, what.updates, what.others, _at_most(instance, git, remote, what.updates))
     if not results and not what.deletions:
         return Report((), (), large)
     listed = list_refs(git, repository, remote)
-    for chunk in _removals(_kept_there(instance, git, listed, what.deletions)):
-        results.update(transfer(git, remote, chunk))
+    gone = _kept_there(instance, git, listed, what.deletions)
+    results.update(remove(git, remote, gone, _at_most(instance, git, remote, gone)))
     results.update(_ended_there(instance, listed, results))
     taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
     _remember(instance, remote, listed, taken)
     rejected = tuple(each for each in results.values() if isinstance(each, Rejected))
-    missing = what.updates.keys() - results.keys()
+    # One that moved here meanwhile is the next push's.
+    missing = {
+        name for name in what.updates.keys() - results.keys() if repository.ref(name) == what.updates[name]
+    }
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
     return Report(taken, rejected, large)
 
@@ -204,6 +175,19 @@ def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid
                 f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
             )
     return large
+
+
+def _at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
+    """How many refs one push to a remote may name; None for any number."""
+    if len(refs) <= MOST_OF_A_FORGE:
+        return None
+    from uwf_git.sharing.forges import is_forge
+
+    rewritten = (
+        git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()
+    )
+    known = any(is_forge(url, instance.config.forges) for url in (remote.push_url, rewritten))
+    return MOST_OF_A_FORGE if known else None
 
 
 def _is_superseded(instance: Instance, name: str) -> bool:
@@ -247,98 +231,6 @@ def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
         return None
     is_tag = name.startswith((layout.ARCHIVE, layout.FORKS))
     return tagged_commit(instance.store, oid) if is_tag else oid
-
-
-def _updates(what: Plan) -> Iterator[list[str]]:
-    """The refspecs of each push: what stands on something after it."""
-    order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
-    names = sorted(what.updates, key=lambda name: (order[layout.namespace_of(name)], name))
-    if len(names) <= CHUNK:
-        yield [f"{what.updates[name]}:{name}" for name in names]
-        return
-    for prefix in layout.SHARED:
-        for begin, group in _groups(prefix, [name for name in names if name.startswith(prefix)]):
-            if any(name.startswith(begin) for name in what.held):
-                yield [f"{what.updates[name]}:{name}" for name in group]
-            else:
-                yield [f"{begin}*:{begin}*"]
-
-
-def _groups(begin: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Sorted names by what they begin with, at most CHUNK of them together. As one pattern they cost git
-    a look at each ref it has; named one by one, that look for each name."""
-    if not names:
-        return
-    if len(names) <= CHUNK:
-        yield begin, names
-        return
-    length = len(begin) + 1
-    for start, rest in itertools.groupby(names, key=lambda name: name[:length]):
-        yield from _groups(start, list(rest))
-
-
-def _removals(doomed: Mapping[str, Oid]) -> Iterator[list[str]]:
-    """The arguments of each push that deletes."""
-    names = sorted(doomed)
-    for start in range(0, len(names), CHUNK):
-        yield deletions({name: doomed[name] for name in names[start : start + CHUNK]})
-
-
-def deletions(doomed: Mapping[str, Oid]) -> list[str]:
-    """The arguments of a push that deletes refs by lease: only what is still where it was last seen."""
-    leases = [f"--force-with-lease={name}:{oid}" for name, oid in doomed.items()]
-    return [*leases, *(f":{name}" for name in doomed)]
-
-
-def transfer(
-    git: Git, remote: Remote, arguments: Sequence[str], objects: Mapping[str, Oid] | None = None
-) -> dict[str, Pushed | Rejected]:
-    """One `git push` of options and refspecs, and what it says of each ref; of a pattern only those that
-    `objects` names, with where they are here. Raises RemoteFailed where it says nothing of any."""
-    options = [each for each in arguments if each.startswith("--")]
-    specs = [each for each in arguments if not each.startswith("--")]
-    if not specs:  # without any, git would push what its configuration says
-        return {}
-    done = git.run(
-        "push",
-        "--progress" if git.shows_progress else "--no-progress",
-        "--porcelain",
-        "--no-follow-tags",
-        "--no-recurse-submodules",
-        *options,
-        "--",
-        remote.name,
-        *specs,
-        check=False,
-    )
-    results = dict(_results(done, objects or {}))
-    if done.code != 0 and not any(isinstance(each, Rejected) for each in results.values()):
-        raise failure(("push",), done)
-    return results
-
-
-def _results(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
-    """What `git push --porcelain` says of each ref: flag, from:to, summary and reason."""
-    for line in done.out.decode("utf-8", "replace").splitlines():
-        flag, _, rest = line.partition("\t")
-        spec, _, summary = rest.partition("\t")
-        source, colon, name = spec.rpartition(":")
-        there = Oid(hex=source) if len(source) == 40 else objects.get(name)
-        if len(flag) != 1 or not colon or (flag == "=" and there is None):
-            continue
-        if flag == "!":
-            reason = _reason(summary, done.err)
-            lost = any(word in summary for word in _LOST)
-            yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
-        else:
-            yield name, Pushed(name, None if flag == "-" else there)
-
-
-def _reason(summary: str, err: str) -> str:
-    reason = one_line(summary.partition("(")[2].rstrip(")") or summary, 200)
-    said = [line.removeprefix("remote:").strip() for line in err.splitlines() if line.startswith("remote:")]
-    said = [one_line(line, 200) for line in said if line]
-    return f"{reason}: {said[0]}" if said and "hook" in reason else reason
 
 
 def _listed(remote: Remote, listed: Listed, pushed: Pushed) -> Pushed:

@@ -16,7 +16,8 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT
 from uwf_git.sharing import tracking
 from uwf_git.sharing.pull import Pulled, pull, raise_if_refused
-from uwf_git.sharing.push import Rejected, plan, push, refs_of, refusal
+from uwf_git.sharing.push import plan, push, refs_of, refusal
+from uwf_git.sharing.transfer import Rejected
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
