@@ -65,6 +65,12 @@ class Waiting(UwfError):
     exit_status = 5
 
 
+class Paused(Waiting):
+    """Somebody paused the thread, so nothing is stepped until it is resumed."""
+
+    code = "paused"
+
+
 class AgentFailed(UwfError):
     """An agent broke the protocol, failed or ran out of time. The head is where it was."""
 

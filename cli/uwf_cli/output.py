@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from uwf_git.engine.pause import Pause
 
 FORMATS = ("text", "json", "yaml")
 
@@ -65,3 +68,8 @@ def ago(then: float, now: float | None = None) -> str:
             return f"{seconds}{unit} ago"
         seconds //= size
     return iso(then)[:10]
+
+
+def pause_value(found: Pause) -> dict[str, Any]:
+    """Who paused a thread, when and why, as every command has it in JSON."""
+    return {"by": found.by, "at": iso(found.time), "reason": found.reason}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.store.threads import Damaged, Head
     from uwf_git.values.ids import ThreadId
 
-ACTIVE = ("idle", "running", "waiting", "failed")
+ACTIVE = ("idle", "running", "paused", "waiting", "failed")
 ENDED = ("completed", "killed")
 STATUSES = (*ACTIVE, *ENDED, "corrupt")
 
@@ -124,13 +124,14 @@ def listed(instance: Instance, wanted: Filters) -> list[Listed]:
     """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
     status asks for others. Raises NotFound for a workflow that there is none of."""
     from uwf_git.engine.budget import Budgets
+    from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
     from uwf_git.store.layout import ATTEMPTS
     from uwf_git.store.threads import Damaged
 
     heads = instance.threads.all(wanted.ended or bool(set(wanted.statuses) & set(ENDED)))
     heads = _like(instance, heads, wanted)
-    running = instance.locks.held()
+    running, paused = instance.locks.held(), paused_threads(instance)
     tried = instance.store.index.tip_commits(ATTEMPTS)
     budgets = Budgets(instance)
     found: list[Listed] = []
@@ -138,11 +139,12 @@ def listed(instance: Instance, wanted: Filters) -> list[Listed]:
         plain = not isinstance(head, Damaged) and not (
             head.archive
             or head.thread in running
+            or head.thread in paused
             or head.row.asks
             or ATTEMPTS + head.thread in tried
             or budgets.sources(head)
         )
-        status = "idle" if plain else status_of(instance, head, running, budgets)
+        status = "idle" if plain else status_of(instance, head, running, budgets, paused)
         if not wanted.statuses or status in wanted.statuses:
             found.append(Listed(head, status))
     return found

@@ -23,6 +23,7 @@ _ANSI = "\x1b\\[[0-9;]*m"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _STATUS = {
     "running": "blue",
+    "paused": "cyan",
     "waiting": "yellow",
     "failed": "red",
     "completed": "green",

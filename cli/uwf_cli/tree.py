@@ -65,6 +65,8 @@ thread = Group(
         "budget": "spending:budget",
         "fork": "thread:fork",
         "answer": "asking:answer",
+        "pause": "thread:pause",
+        "resume": "thread:resume",
         "kill": "thread:kill",
         "rm": "thread:rm",
         "diff": "reading:diff",

@@ -197,6 +197,14 @@ def test_a_long_step_reports_progress_holds_nobody_up_and_ends_when_cancelled(co
         shown = await call(client, "step_thread", thread=thread, wait=0.5)
         assert shown["thread"] == thread  # it was asked to wait, and goes on
         pids = await agents()
+        paused = await call(client, "pause_thread", thread=thread, now=True, reason="-m")
+        assert (paused["status"], paused["paused"]["reason"]) == ("paused", "-m")
+        await gone(pids)
+        assert (await refused(client, "step_thread", thread=thread))["code"] == "paused"
+        assert (await call(client, "resume_thread", thread=thread))["status"] == "failed"
+
+        shown = await call(client, "step_thread", thread=thread, wait=0.5)
+        pids = await agents()
         killed = await call(client, "kill_thread", thread=thread, reason="enough")
         assert killed["archived"]
         await gone(pids)

@@ -131,6 +131,19 @@ REFS: dict[str, tuple[str, str, Callable[[World], str]]] = {
         "forks/",
         lambda w: w.tag(f"uwf/{OTHER}", f"fork of {w.thread}\n"),
     ),
+    "a pause of another thread": ("wrong-tag", "paused/", lambda w: w.tag(f"uwf/{OTHER}", "paused\n")),
+    "a pause that is none": ("wrong-tag", "paused/", lambda w: w.tag(f"uwf/{FRESH}", "completed\n")),
+    "a pause that colours a terminal": (
+        "wrong-tag",
+        "paused/",
+        lambda w: w.tag(f"uwf/{FRESH}", "paused: \x1b[31mred\n"),
+    ),
+    "a pause on a workflow": (
+        "wrong-ref",
+        "paused/",
+        lambda w: w.tag(f"uwf/{FRESH}", "paused\n", w.version),
+    ),
+    "a pause without a tag": ("wrong-ref", "paused/", lambda w: w.head),
 }
 
 
@@ -148,6 +161,7 @@ def test_sound_tags_are_no_finding(world: World) -> None:
     world.git.point(layout.ARCHIVE + FRESH, world.tag(f"uwf/{FRESH}", "killed: no more: it is over\n"))
     world.git.point(layout.ARCHIVE + OTHER, world.tag(f"uwf/{OTHER}", f"killed\n{SIGNATURE}"))
     world.git.point(layout.FORKS + FRESH, world.tag(f"uwf/{FRESH}", f"fork of {world.thread}\n"))
+    world.git.point(layout.PAUSED + world.thread, world.tag(f"uwf/{world.thread}", "paused: no: not now\n"))
     assert world.look() == []
 
 
@@ -179,6 +193,14 @@ def test_an_end_of_another_thread_is_none_of_this_one(world: World) -> None:
     world.git.point(layout.ARCHIVE + world.thread, world.tag(f"uwf/{world.thread}", "killed\n", head))
     [found] = world.look()
     assert (found.code, found.ref) == ("wrong-ref", layout.THREADS + world.thread)
+    assert found.thread == world.thread != thread
+
+
+def test_a_pause_of_another_thread_is_none_of_this_one(world: World) -> None:
+    thread, head = another(world)
+    world.git.point(layout.PAUSED + world.thread, world.tag(f"uwf/{world.thread}", "paused\n", head))
+    [found] = world.look()
+    assert (found.code, found.ref) == ("wrong-ref", layout.PAUSED + world.thread)
     assert found.thread == world.thread != thread
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.errors import AgentFailed, Invalid, NotFound, Usage, UwfError, Waiting
+from uwf_git.errors import AgentFailed, Invalid, NotFound, Paused, Usage, UwfError, Waiting
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
@@ -175,6 +175,8 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
                 spent = account(instance, head).spent._replace(steps=0)
                 raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
                 step(instance, child)
+            except Paused as paused:
+                raise _broken(ctx, child, paused.message, paused.hint) from None
             except Waiting as waiting:
                 return _asks(ctx, instance, child, waiting)
             except UwfError as error:

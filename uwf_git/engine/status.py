@@ -7,18 +7,20 @@ nor a JSONata evaluator.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import NamedTuple
 
 from uwf_git.engine.budget import Budgets, Standing
+from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, UwfError
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
 from uwf_git.values.ids import ThreadId
 from uwf_git.values.types import END, USER
 
-IDLE, RUNNING, WAITING, FAILED = "idle", "running", "waiting", "failed"
+IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
 COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
-STATUSES = (IDLE, RUNNING, WAITING, FAILED, COMPLETED, KILLED, CORRUPT)
+STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, COMPLETED, KILLED, CORRUPT)
 
 
 class Outlook(NamedTuple):
@@ -98,22 +100,29 @@ def status_of(
     head: Head | Damaged,
     running: set[ThreadId] | None = None,
     budgets: Budgets | None = None,
+    paused: Container[str] | None = None,
 ) -> str:
-    """One of STATUSES. `running` are the threads whose lock is held, and `budgets` their budgets, where the caller has
-    them; else they are asked for here."""
+    """One of STATUSES. `running` are the threads whose lock is held, `paused` those that are paused, and `budgets`
+    their budgets, where the caller has them; else they are asked for here. A thread that was paused is running until
+    its step in progress has come to its end."""
     if isinstance(head, Damaged):
         return CORRUPT
     if head.archive is None:
         held = head.thread in running if running is not None else instance.locks.is_held(head.thread)
         if held:
             return RUNNING
-    return resting(instance, head, used_up(instance, head, budgets))
+    return resting(instance, head, used_up(instance, head, budgets), paused)
 
 
-def resting(instance: Instance, head: Head, standing: Standing | None) -> str:
-    """The status of a thread that nobody is at work on. `standing` is what `used_up` says."""
+def resting(
+    instance: Instance, head: Head, standing: Standing | None, paused: Container[str] | None = None
+) -> str:
+    """The status of a thread that nobody is at work on. `standing` is what `used_up` says, `paused` as in `status_of`.
+    A paused thread may ask a human, or have failed, besides."""
     if head.archive:
         return COMPLETED if head.archive.status == COMPLETED else KILLED
+    if head.thread in paused if paused is not None else is_paused(instance, head.thread):
+        return PAUSED
     if head.row.asks or standing:
         return WAITING
     return FAILED if instance.attempts.failed(head) else IDLE

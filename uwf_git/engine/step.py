@@ -19,6 +19,7 @@ from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import Standing
 from uwf_git.engine.embedded import embedded
+from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
 from uwf_git.engine.status import (
     COMPLETED,
     KILLED,
@@ -36,7 +37,7 @@ from uwf_git.store.private import Order, Report
 from uwf_git.store.threads import Head, Outrun, Position
 from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
-from uwf_git.values.kinds import Attempt, Detail, Step, StepContext
+from uwf_git.values.kinds import Attempt, Detail, Step, StepContext, parse_step
 from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
 
 if TYPE_CHECKING:
@@ -101,11 +102,12 @@ def step(
 ) -> Outcome:
     """Does the thread's next step. `agent` is an alias or a command that goes before the configuration;
     `cwd` the agent's working directory, remembered for the steps to come. Moves
-    `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting,
+    `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused,
     AgentFailed, HeadMoved, NoTransition, Invalid for a thread that has ended."""
     role = None
     with instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
+        raise_if_paused(instance, thread)
         found = outlook(instance, *at)
         raise_if_stuck(found, thread)
         if found.next == USER:
@@ -219,11 +221,13 @@ class _Run:
             if made.error is not None:
                 raise made.error
             assert made.step is not None
+            self._keep_for_pause(made)
             step, merge = accept(instance, self._at, self._role, made.step, self._order)
             after = _append(instance, self._at, made.step, step, merge)
         except (AgentFailed, NotFound) as error:
+            self._keep_for_pause(made)
             raise self._failed(made, error) from None
-        except (Busy, SigningFailed, StoreUnwritable):
+        except (Busy, SigningFailed, StoreUnwritable, KeyboardInterrupt):
             self._leave_behind(made)
             raise
         except BaseException:
@@ -273,6 +277,7 @@ class _Run:
                 return self._in_child(config, name, folder, lock)
             return self._in_process(performer, name, config, order, folder)
         except KeyboardInterrupt:
+            self._keep_for_pause(Made(agent=name))
             self._keep(Made(agent=name), AgentFailed("interrupted"))
             raise
 
@@ -370,6 +375,19 @@ class _Run:
                 store.adopt(Hash(node), oid)
         error = None if report.step else AgentFailed(report.error, report.hint)
         return Made(report.step, error, report.detail, report.agent)
+
+    def _keep_for_pause(self, made: Made) -> None:
+        """Keeps what an agent did that was ended by a pause, and raises Paused; returns where it ended otherwise. What
+        it made at its end is no step: a command that was ended has printed half of what it would have."""
+        instance = self._instance
+        found = pause_of(instance, self._thread) if instance.runs.is_broken_off(self._thread) else None
+        if found is None:
+            return
+        if made.step is not None and made.detail is None:
+            with contextlib.suppress(UwfError):
+                made = made._replace(detail=parse_step(instance.store.get(made.step).payload).detail)
+        self._keep(made, AgentFailed("broken off by a pause"))
+        raise refusal(self._thread, found, kept=True) from None
 
     def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:
         """Keeps what failed; returns what to raise, without secrets: it ends up in logs, as what is kept ends up on

@@ -35,14 +35,16 @@ ARCHIVE = "refs/uwf/archive/"
 ATTEMPTS = "refs/uwf/attempts/"
 PINS = "refs/uwf/nodes/"
 FORKS = "refs/uwf/forks/"
+PAUSED = "refs/uwf/paused/"
 FOLDED = "refs/uwf/folded/"
 PROPOSALS = "refs/uwf/proposals/"
 REMOTES = "refs/uwf/remotes/"
 
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
-# refs they end, so that a transfer that is cut off leaves something that makes sense.
-SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, THREADS, ATTEMPTS, PINS)
-OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS)
+# refs they end, pauses before the threads that nobody shall step, so that a transfer that is cut off leaves something
+# that makes sense.
+SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS)
+OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
 # Where a remote's published branches are, and where those of workflows are tracked.
 BRANCHES = "refs/heads/uwf/"
 WORKFLOW_BRANCHES = BRANCHES + "workflows/"

@@ -4,6 +4,7 @@
     runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.log       what the agent wrote to standard error
+    runs/<ULID>.off       there while a step is broken off, so that its engine knows why its agent ends
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working directory that a thread's agents get
 
@@ -113,9 +114,17 @@ class Runs:
 
     def clear(self, thread: ThreadId) -> None:
         """Forgets order, report, turns and log."""
-        for suffix in ("json", "result", "turns", "log"):
+        for suffix in ("json", "result", "turns", "log", "off"):
             with contextlib.suppress(OSError):
                 (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
+
+    def break_off(self, thread: ThreadId) -> None:
+        """Says that the step in progress is about to be ended for a pause."""
+        write_private(self._folder / f"{thread}.off", b"")
+
+    def is_broken_off(self, thread: ThreadId) -> bool:
+        """Whether the step in progress is ended for a pause."""
+        return (self._folder / f"{thread}.off").exists()
 
     def note(self, thread: ThreadId, note: Mapping[str, str]) -> None:
         """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}."""

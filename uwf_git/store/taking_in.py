@@ -89,7 +89,7 @@ class Store(NodeStore):
             problem = self._problem_in(oid, lambda: self._take_in(self._peel(oid)))
             archive = self.index.archive(oid.raw)
             tip = Oid(raw=archive.target) if archive else None
-        elif name.startswith(layout.FORKS):
+        elif name.startswith((layout.FORKS, layout.PAUSED)):
             problem = self._problem_in(oid, lambda: self._take_in(self._parted(oid)))
             tip = None
         else:
@@ -137,7 +137,7 @@ class Store(NodeStore):
         return tag.target
 
     def _parted(self, tag: Oid) -> Oid:
-        """The commit that a tag under refs/uwf/forks/ is on."""
+        """The commit that a tag under refs/uwf/forks/ or refs/uwf/paused/ is on."""
         kind, data = self.repository.read(tag)
         if kind != TAG:
             raise StoreDamaged(f"object {tag} is no tag", "delete the ref that names it")

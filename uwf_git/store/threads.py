@@ -4,6 +4,7 @@
     refs/uwf/archive/<ULID>    an annotated tag on the last head; where both exist, the archive wins
     refs/uwf/folded/<YYYY-MM>  old archives; see `archives`
     refs/uwf/forks/<ULID>      a tag on the last commit that a thread shares with the one it parted from
+    refs/uwf/paused/<ULID>     a tag that keeps an active thread from being stepped
 
 The id is nowhere inside: a fork is one ref on a commit that is already there.
 
@@ -377,8 +378,8 @@ class Threads:
         return self._workflow_files[entry.oid]
 
     def archive(self, head: Head, status: str, reason: str = "") -> Head:
-        """Ends a thread: makes `refs/uwf/archive/<ULID>`, then deletes the active ref. `status` is
-        completed or killed. Ending an ended thread changes nothing."""
+        """Ends a thread: makes `refs/uwf/archive/<ULID>`, then deletes the active ref, and its pause if it is
+        paused. `status` is completed or killed. Ending an ended thread changes nothing."""
         if head.archive:
             return head
         text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
@@ -388,19 +389,20 @@ class Threads:
             self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
         except HeadMoved:  # it was archived meanwhile
             return self.head(head.thread)
-        self._drop_active(head)
+        # Where one of these fails the archive wins all the same, and `doctor` tidies up.
+        self.drop(layout.THREADS + head.thread)
+        self.drop(layout.PAUSED + head.thread)
         return head._replace(archive=row)
 
-    def _drop_active(self, head: Head) -> None:
-        """Deletes the active ref. Where that fails the archive wins all the same, and `doctor` tidies up."""
-        ref = layout.THREADS + head.thread
+    def drop(self, ref: str) -> None:
+        """Deletes a ref, unless it is gone or moves at this moment."""
         current = self._repository.ref(ref)
         if current is not None:
             with contextlib.suppress(HeadMoved):
                 self._repository.delete_ref(ref, current)
 
     def remove(self, thread: ThreadId) -> None:
-        """Deletes every ref of a thread: active, archive, attempts and fork; where it is folded, its place
+        """Deletes every ref of a thread: active, archive, attempts, fork and pause; where it is folded, its place
         in the fold. The commits stay until git collects them."""
         if self._store.folded(thread) is not None:
             from uwf_git.store.archives import remove

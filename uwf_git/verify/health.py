@@ -26,7 +26,7 @@ from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.repository import Oid
 from uwf_git.store.ancestry import relate
 from uwf_git.store.index import Index
-from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, REMOTES, THREADS, is_thread_ref
+from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, PAUSED, REMOTES, THREADS, is_thread_ref, thread_of
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.opened import Instance
@@ -176,8 +176,10 @@ class Doctor:
                 yield self._left_over(instance, name, oid)
         known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs} | folded
         for name in refs:
-            if name.startswith(ATTEMPTS) and name.removeprefix(ATTEMPTS) not in known:
+            if name.startswith((ATTEMPTS, PAUSED)) and thread_of(name) not in known:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
+            elif name.startswith(PAUSED) and thread_of(name) in ended:
+                yield self._no_longer_paused(instance, name, oid)
         yield Check("refs", OK, f"{len(refs)} under refs/uwf")
 
     def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
@@ -191,6 +193,12 @@ class Doctor:
         if not self._fix:
             return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
         instance.store.repository.delete_ref(name, active)
+        return Check("refs", OK, f"removed {name}: its thread has ended")
+
+    def _no_longer_paused(self, instance: Instance, name: str, oid: Oid) -> Check:
+        if not self._fix:
+            return Check("refs", WARNING, f"{name} is left over: its thread has ended", "uwf doctor --fix")
+        instance.store.repository.delete_ref(name, oid)
         return Check("refs", OK, f"removed {name}: its thread has ended")
 
     def _remotes(self, instance: Instance) -> Iterator[Check]:

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 MOST = 100  # findings of one ref; what has more is no better known by them
 
 _ENDED = re.compile(r"(completed|killed)(?:(?<=killed): (.+))?\n?")
+_PAUSED = re.compile(r"paused(?:: (.+))?\n?")
 
 
 class Claim(NamedTuple):
     """What a ref, or a fold in its place, says of a thread: `prefix` is that of the ref, or of the one the
-    fold stands for; `commit` the head, the newest attempt or the commit of a fork, and `origin` the thread
-    that one parted from."""
+    fold stands for; `commit` the head, the newest attempt or the commit of a fork or pause, and `origin` the
+    thread that a fork parted from."""
 
     ref: str
     prefix: str
@@ -99,6 +100,7 @@ class Verifier:
             layout.PINS: self._pin,
             layout.FORKS: self._fork,
             layout.FOLDED: self._fold,
+            layout.PAUSED: self._paused,
         }
         try:
             if not layout.is_shared_ref(name):
@@ -184,6 +186,15 @@ class Verifier:
         else:
             self._claim(layout.FORKS, name, tag.target, origin)
         self._reached(self._commit(tag.target), ("workflow", "start", "step"), found, report)
+
+    def _paused(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        tag = self._tag(oid)
+        self._check_name(name, tag, report)
+        said = _PAUSED.fullmatch(tag.message)
+        if said is None or not (said[1] or "").isprintable():
+            report("wrong-tag", "the tag's message is not `paused`, with a reason", tag.oid)
+        if self._reached(self._commit(tag.target), ("start", "step"), found, report):
+            self._claim(layout.PAUSED, name, tag.target)
 
     def _fold(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         from uwf_git.store.archives import entries as entries_of

@@ -1,4 +1,4 @@
-"""Who signed which commit and archive tag. Deciding what is good is left to git, which knows the user's
+"""Who signed which commit and tag. Deciding what is good is left to git, which knows the user's
 keys and whom they trust."""
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _STATES = {
 }
 
 
+_TAGS = {layout.FORKS: "fork", layout.PAUSED: "pause"}
+
+
 class Signature(NamedTuple):
     """What a signature comes to. `state` is good, bad, unknown (nobody vouches for the key, or it isn't
     there to check with), expired, revoked or none; the others are empty where git doesn't know them."""
@@ -40,8 +43,8 @@ class Signature(NamedTuple):
 
 class Signed(NamedTuple):
     """One record that may be signed. `ref` leads to it, the first of several by name. `kind` is that of a
-    commit's record, workflow, start, step, attempt, pin or fold, or else archive or fork for a tag; `node`
-    is what a commit records."""
+    commit's record, workflow, start, step, attempt, pin or fold, or else archive, fork or pause for a tag;
+    `node` is what a commit records."""
 
     ref: str
     thread: ThreadId | None
@@ -85,7 +88,7 @@ def _records(
         try:
             kind, data = repository.read(at)
             if kind == TAG:
-                tag_kind = "fork" if ref.startswith(layout.FORKS) else "archive"
+                tag_kind = _TAGS.get(layout.namespace_of(ref), "archive")
                 found[at] = Signed(ref, belongs, tag_kind, None, at, Signature(NONE))
                 pending.append((parse_tag(data).target, belongs))
             elif kind == COMMIT:

@@ -17,6 +17,13 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 
+_CLAIMED = {
+    layout.THREADS: "head",
+    layout.ARCHIVE: "head",
+    layout.ATTEMPTS: "attempts",
+    layout.PAUSED: "pause",
+}
+
 
 class Verified(NamedTuple):
     """How much was verified, in different threads, steps and nodes, and what was found."""
@@ -39,7 +46,7 @@ def local_refs(repository: Repository) -> dict[str, Oid | None]:
 
 
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:
-    """The refs of some threads: active, archive, attempts and fork."""
+    """The refs of some threads: active, archive, attempts, fork and pause."""
     every = local_refs(repository)
     names = [prefix + thread for thread in threads for prefix in layout.OF_THREADS]
     return {name: every[name] for name in names if name in every}
@@ -82,7 +89,7 @@ def _together(verifier: Verifier) -> Iterator[Finding]:
         head = heads.get(claim.thread)
         if claim.prefix != layout.FORKS:
             if head is not None and _start(verifier, claim) != _start(verifier, head):
-                what = "attempts" if claim.prefix == layout.ATTEMPTS else "head"
+                what = _CLAIMED[claim.prefix]
                 yield finding("wrong-ref", f"its {what} and {head.ref} have different beginnings")
             continue
         if head is not None and not verifier.leads_to(head.commit, claim.commit):

@@ -12,7 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_yaml, iso
+from uwf_cli.output import as_yaml, iso, pause_value
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -46,7 +46,18 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _state(instance: Instance, head: Head) -> dict[str, Any]:
-    from uwf_git.engine.status import FAILED, KILLED, WAITING, budget_reached, outlook, status_of
+    from uwf_git.engine.pause import pause_of
+    from uwf_git.engine.status import (
+        FAILED,
+        KILLED,
+        PAUSED,
+        WAITING,
+        budget_reached,
+        outlook,
+        resting,
+        status_of,
+        used_up,
+    )
 
     value: dict[str, Any] = {
         "workflow": head.row.workflow,
@@ -61,15 +72,20 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
     value["next"] = following.next
-    if value["status"] == WAITING and following.question is None:
+    status = value["status"]
+    if head.archive is None and (found := pause_of(instance, head.thread)):
+        value["paused"] = pause_value(found)
+    if status == PAUSED:  # what it would do without that
+        status = resting(instance, head, used_up(instance, head), paused=())
+    if status == WAITING and following.question is None:
         value["reason"] = budget_reached(instance, head)
-    elif value["status"] == WAITING:
+    elif status == WAITING:
         value["asks"] = following.asks
         value["question"] = following.question
         value["options"] = list(following.options)
         if following.reason:
             value["reason"] = following.reason
-    elif value["status"] == FAILED:
+    elif status == FAILED:
         value["error"] = instance.attempts.all(head.thread)[-1].error
     if following.problem is not None:
         value["problem"] = following.problem
@@ -100,6 +116,7 @@ def _state_text(value: Any) -> str:
         ("thread", terminal.style(value["thread"], "bold")),
         ("workflow", f"{value['name']}  {value['workflow']}"),
         ("status", terminal.status(value["status"])),
+        ("paused", _paused(value.get("paused"))),
         ("head", f"{value['head']}  {step}"),
         ("output", _found(value.get("extraction", ""))),
         ("updated", value["updated"]),
@@ -113,6 +130,15 @@ def _state_text(value: Any) -> str:
     if not value["done"]:
         pairs.append(("next", value["next"] or ""))
     return terminal.fields(pairs)
+
+
+def _paused(found: Any) -> str:
+    """Who paused a thread, when and why; "" for one that isn't paused."""
+    if not found:
+        return ""
+    return f"{found['at']} by {found['by'].partition(' <')[0]}" + (
+        f": {found['reason']}" if found["reason"] else ""
+    )
 
 
 def _found(extraction: str) -> str:

@@ -140,6 +140,8 @@ def _line(value: dict[str, Any]) -> str:
         return f"{begin}  → {terminal.style('stuck', 'red')}: {value['problem']}"
     if value["status"] == "waiting":
         return f"{begin}  → {terminal.status('waiting')}: {value['question']}"
+    if value["status"] == "paused":
+        return f"{begin}  → {terminal.status('paused')}"
     return f"{begin}  → {value['next']}"
 
 

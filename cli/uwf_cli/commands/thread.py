@@ -1,4 +1,4 @@
-"""`uwf thread`, the commands that write: start, fork, kill, rm."""
+"""`uwf thread`, the commands that write: start, fork, pause, resume, kill, rm."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from uwf_cli.completers import (
 )
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.output import pause_value
 from uwf_cli.selection import ACTIVE, Chosen, on_each, threads
 from uwf_git.errors import NotFound, Usage
 from uwf_git.text import nearest
@@ -121,6 +122,64 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
             ]
         ),
     )
+
+
+@command(
+    "uwf thread pause 01JK7M",
+    'uwf thread pause 01JK7M -m "until the tests are mended"',
+    "uwf thread pause 01JK7M --now          without waiting for the step in progress",
+    "uwf thread pause --workflow solve-issue",
+)
+@threads
+@click.option("--now", is_flag=True, help="End the step in progress; what its agent did is kept.")
+@click.option("-m", "--message", default="", metavar="TEXT", help="Why, for those who come to step it.")
+def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> None:
+    """Keep threads from being stepped, here and after a push elsewhere, until they are resumed.
+
+    A step in progress comes to its end first. They can still be read, forked, answered and killed.
+    """
+    from uwf_git.engine.pause import pause as keep
+
+    instance = invocation.instance
+    why = instance.redactor.text(message)[0]
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        found = keep(instance, thread, why, now)
+        status = "running" if instance.locks.is_held(thread) else "paused"
+        return {"thread": thread, "status": status, "paused": pause_value(found)}
+
+    on_each(invocation, chosen, do, _paused_text, ACTIVE)
+
+
+def _paused_text(value: Any) -> str:
+    then = " once its step in progress has ended" if value["status"] == "running" else ""
+    return f"paused {value['thread']}{then}; uwf thread resume {value['thread']}"
+
+
+@command(
+    "uwf thread resume 01JK7M",
+    "uwf thread resume --status paused",
+)
+@threads
+def resume(invocation: Invocation, chosen: Chosen) -> None:
+    """Let paused threads be stepped again. It does no step: that is for uwf thread run."""
+    from uwf_git.engine.pause import resume as let
+    from uwf_git.engine.status import status_of
+
+    instance = invocation.instance
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        resumed = let(instance, thread)
+        status = status_of(instance, instance.threads.head(thread))
+        return {"thread": thread, "status": status, "resumed": resumed}
+
+    on_each(invocation, chosen, do, _resumed_text, ("paused", "running"))
+
+
+def _resumed_text(value: Any) -> str:
+    if not value["resumed"]:
+        return f"{value['thread']} is {terminal.status(value['status'])}, it was not paused"
+    return f"resumed {value['thread']}, which is {terminal.status(value['status'])}"
 
 
 @command(

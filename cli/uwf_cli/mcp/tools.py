@@ -201,7 +201,7 @@ TOOLS = (
     ServedTool(
         "list_threads",
         "List threads",
-        "Runs of workflows, newest first: idle, running, waiting and failed ones, with `all` also those "
+        "Runs of workflows, newest first: idle, running, paused, waiting and failed ones, with `all` also those "
         "that have ended.",
         {
             "all": {"type": "boolean", "description": "Also the completed and killed."},
@@ -283,7 +283,7 @@ TOOLS = (
         "step_thread",
         "Do a thread's next step",
         "Lets the agent configured for the next role work, which may take minutes, and keeps what it made. "
-        "Afterwards the thread is idle (step it again), waiting (answer_thread), completed or failed. With "
+        "Afterwards the thread is idle (step it again), waiting (answer_thread), paused, completed or failed. With "
         "`wait` it returns after so many seconds at the latest, and the step goes on while the server runs: "
         "the thread is `running` then, and show_thread tells when it no longer is.",
         {
@@ -327,6 +327,31 @@ TOOLS = (
         _thread("fork", "origin", at="--at", fromRole="--from-role"),
         ("origin",),
         writes=True,
+    ),
+    ServedTool(
+        "pause_thread",
+        "Pause a thread",
+        "Keeps a thread from being stepped until resume_thread. A step in progress comes to its end first; with "
+        "`now` it is ended, and the next step goes on in its session.",
+        {
+            "thread": _THREAD,
+            "now": {"type": "boolean", "description": "End the step in progress."},
+            "reason": _text("Why, for those who come to step it."),
+        },
+        _thread("pause", now="--now", reason="--message"),
+        ("thread",),
+        writes=True,
+        repeatable=True,
+    ),
+    ServedTool(
+        "resume_thread",
+        "Resume a thread",
+        "Lets a paused thread be stepped again. It does no step itself: that is for step_thread.",
+        {"thread": _THREAD},
+        _thread("resume"),
+        ("thread",),
+        writes=True,
+        repeatable=True,
     ),
     ServedTool(
         "kill_thread",

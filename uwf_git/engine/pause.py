@@ -1,0 +1,115 @@
+"""A thread that is paused is not stepped until somebody resumes it. It stays active: it can be read, forked, answered
+and ended.
+
+    refs/uwf/paused/<ULID>     an annotated tag on the head of that moment: who, when, why
+    refs/uwf/resumed/<ULID>    the last such tag that was lifted here; local, see `sharing`
+
+The tag is created and deleted by compare-and-swap and takes no lock, so a step in progress doesn't keep anybody from
+pausing. It is that step's end which finds the thread paused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from uwf_git.errors import HeadMoved, Paused, StoreDamaged
+from uwf_git.git.objects import parse_tag
+from uwf_git.git.repository import TAG, Oid
+from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.text import one_line
+from uwf_git.values.ids import ThreadId
+
+
+class Pause(NamedTuple):
+    """Who paused a thread, as a name and an address, when, in Unix seconds, and why; "" where nothing was said. `tag`
+    tells one pause from another."""
+
+    tag: Oid
+    by: str
+    time: int
+    reason: str
+
+    @property
+    def who(self) -> str:
+        """The name alone."""
+        return self.by.partition(" <")[0]
+
+
+def is_paused(instance: Instance, thread: ThreadId) -> bool:
+    """Whether a thread is paused."""
+    return instance.store.repository.ref(layout.PAUSED + thread) is not None
+
+
+def paused_threads(instance: Instance) -> set[str]:
+    """The ids of all threads that are paused."""
+    names = instance.store.repository.ref_names(layout.PAUSED)
+    return {name.removeprefix(layout.PAUSED) for name in names}
+
+
+def pause_of(instance: Instance, thread: ThreadId) -> Pause | None:
+    """The pause of a thread; None for one that isn't paused. Raises StoreDamaged."""
+    tag = instance.store.repository.ref(layout.PAUSED + thread)
+    if tag is None:
+        return None
+    try:
+        kind, data = instance.store.repository.read(tag)
+        if kind != TAG:
+            raise ValueError("it is no tag")
+        found = parse_tag(data)
+    except (ValueError, LookupError, OverflowError) as error:
+        raise StoreDamaged(
+            f"the pause of thread {thread} is not what uwf writes: {error}", f"uwf thread resume {thread}"
+        ) from None
+    return Pause(tag, found.tagger, found.time, found.message.strip().partition(": ")[2])
+
+
+def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
+    """Keeps a thread from being stepped. A step in progress comes to its end; with `now` it is ended, and what its
+    agent did becomes a failed attempt, in whose session the next step goes on. A pause that is there already stays
+    as it is. Makes `refs/uwf/paused/<ULID>`. Raises Invalid for a thread that has ended, Busy where its agent
+    doesn't end."""
+    repository = instance.store.repository
+    head = instance.threads.active_head(thread)
+    if not is_paused(instance, thread):
+        text = f"paused: {one_line(reason, 500)}\n" if reason.strip() else "paused\n"
+        tag = repository.write_tag(layout.tag_name(thread), head.commit, text)
+        with contextlib.suppress(HeadMoved):  # somebody paused it meanwhile
+            repository.create_ref(layout.PAUSED + thread, tag)
+        if not instance.threads.exists(thread) or instance.threads.has_ended(thread):
+            instance.threads.drop(layout.PAUSED + thread)
+            instance.threads.active_head(thread)
+    if now and instance.locks.is_held(thread):
+        instance.runs.break_off(thread)
+        instance.locks.end(thread)
+    found = pause_of(instance, thread)
+    if found is None:  # it was resumed, or it has ended
+        raise HeadMoved(f"thread {thread} was resumed meanwhile", f"see: uwf thread show {thread}")
+    return found
+
+
+def resume(instance: Instance, thread: ThreadId) -> bool:
+    """Lets a thread be stepped again; steps nothing. Returns whether it was paused. Deletes
+    `refs/uwf/paused/<ULID>`. Raises Invalid for a thread that has ended."""
+    repository = instance.store.repository
+    instance.threads.active_head(thread)
+    tag = repository.ref(layout.PAUSED + thread)
+    if tag is None:
+        return False
+    repository.delete_ref(layout.PAUSED + thread, tag)
+    return True
+
+
+def raise_if_paused(instance: Instance, thread: ThreadId) -> None:
+    """Raises Paused for a thread that is."""
+    found = pause_of(instance, thread)
+    if found is not None:
+        raise refusal(thread, found)
+
+
+def refusal(thread: ThreadId, found: Pause, kept: bool = False) -> Paused:
+    """What a paused thread says to whoever steps it. `kept`: its step in progress was ended for that."""
+    why = f": {found.reason}" if found.reason else ""
+    what = "; what its agent did so far is kept" if kept else ""
+    return Paused(f"thread {thread} was paused by {found.who}{why}{what}", f"uwf thread resume {thread}")
