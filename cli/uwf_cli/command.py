@@ -105,13 +105,78 @@ class Group(Command, click.Group):
         name = args[0]
         found = self.get_command(context, name)
         if found is None and not context.resilient_parsing:
-            from uwf_git.text import nearest
-
             path = context.command_path
-            raise Usage(
-                f"{path} has no command {name!r}", nearest(name, self.members) or f"see: {path} --help"
-            )
+            meant = _meant(context, self, name)
+            hint = f'did you mean "{meant}"?' if meant else f"see: {path} --help"
+            raise Usage(f"{path} has no command {name!r}", hint)
         return name, found, args[1:]
+
+
+_SYNONYMS = {
+    "add": ("put",),
+    "cancel": ("kill",),
+    "cat": ("read", "get", "show"),
+    "continue": ("run", "step"),
+    "create": ("start", "put", "init"),
+    "del": ("rm",),
+    "delete": ("rm",),
+    "edit": ("put", "set"),
+    "end": ("kill",),
+    "find": ("grep", "list"),
+    "info": ("show",),
+    "jobs": ("ps", "list"),
+    "lint": ("validate",),
+    "logs": ("read",),
+    "ls": ("list",),
+    "new": ("start", "put", "init"),
+    "prune": ("gc",),
+    "register": ("put",),
+    "remove": ("rm",),
+    "reply": ("answer",),
+    "search": ("grep", "list"),
+    "status": ("show", "list"),
+    "stop": ("kill",),
+    "test": ("rehearse",),
+    "unpause": ("resume",),
+    "view": ("show", "read"),
+    "wait": ("run",),
+}
+"""What people call commands elsewhere, and what they may mean by it here, best first."""
+
+
+def _meant(context: click.Context, group: Group, name: str) -> str | None:
+    """The whole of the command that was probably meant by a name that a group doesn't have: one of that name or
+    meaning, in the group or anywhere, else one that is spelt nearly so."""
+    from difflib import SequenceMatcher
+
+    root = context.find_root()
+    assert isinstance(root.command, Group)
+    everywhere = _paths(root.command, str(root.info_name))
+    here = {member: f"{context.command_path} {member}" for member in group.members}
+    wanted = name.casefold()
+    words = (wanted, *_SYNONYMS.get(wanted, ()))
+    for paths in (here, everywhere):
+        for word in words:
+            if word in paths:
+                return paths[word]
+
+    def likeness(known: str) -> float:
+        return SequenceMatcher(None, wanted[:200], known).ratio() + (0.1 if known in here else 0)
+
+    near = max((*here, *_SYNONYMS, *everywhere), key=likeness)
+    return _meant(context, group, near) if likeness(near) >= 0.65 else None
+
+
+def _paths(root: Group, name: str) -> dict[str, str]:
+    """Every command's path by its last word: what stands nearer to the root goes first, then what stands in an
+    earlier group; `thread` is the earliest."""
+    groups = [each for each in root.members.values() if isinstance(each, Group)]
+    groups.sort(key=lambda each: each.name != "thread")
+    found = {member: f"{name} {member}" for member in root.members}
+    for each in groups:
+        for member, path in _paths(each, f"{name} {each.name}").items():
+            found.setdefault(member, path)
+    return found
 
 
 @click.pass_context

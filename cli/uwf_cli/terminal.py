@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
+from itertools import accumulate
 from typing import IO, Any
 
 # C0 but tab and newline, DEL, C1; the marks that reorder or hide text; surrogates; tag characters.
@@ -102,9 +103,11 @@ def columns(text: str) -> int:
     return sum(0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1 for c in plain)
 
 
-def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
-    """Rows in aligned columns, each on one line; the last column is cut at the terminal's edge. The
-    texts must have been escaped and may be styled."""
+def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int | None = None) -> str:
+    """Rows in aligned columns. On a terminal that is too narrow for them, cells wrap within their columns, the widest
+    first, and a word is never broken; only the column `free`, such as a title, is cut to one line instead. What
+    doesn't fit beside the others even so follows on lines of its own. The texts must have been escaped and may
+    be styled."""
     lines = [[_flat(cell) for cell in row] for row in rows]
     if header:
         lines.insert(0, [style(cell, "dim") for cell in header])
@@ -112,17 +115,68 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
         return ""
     widths = [max(columns(line[i]) for line in lines) for i in range(len(lines[0]))]
     room = width()
-    return "\n".join(_row(line, widths, room) for line in lines) + "\n"
+    if room is None or sum(widths) + 2 * (len(widths) - 1) <= room:
+        return "\n".join(_beside(line, widths) for line in lines) + "\n"
+    least = [max(_longest_word(line[i]) for line in lines) for i in range(len(widths))]
+    if free is not None:
+        least[free] = min(widths[free], _LEAST)
+    least[-1] = max(least[-1], min(widths[-1], _LEAST))
+    widths = _narrowed(widths, least, room, free)
+    fitting = sum(end <= room for end in accumulate(widths, lambda end, size: end + 2 + size))
+    shown = []
+    for place, line in enumerate(lines):
+        cells = [cut(cell, widths[i]) if i == free else cell for i, cell in enumerate(line)]
+        beside = [_wrapped(cell, size) for cell, size in zip(cells[:fitting], widths, strict=False)]
+        for number in range(max(map(len, beside), default=0)):
+            shown.append(_beside([cell[number] if number < len(cell) else "" for cell in beside], widths))
+        below = [] if header and not place else cells[fitting:]
+        shown += [f"    {each}" for cell in below if cell for each in _wrapped(cell, room - 4)]
+    return "\n".join(shown) + "\n"
 
 
-def _row(cells: Sequence[str], widths: Sequence[int], room: int | None) -> str:
-    *first, last = cells
-    begin = "".join(
-        cell + " " * (size - columns(cell) + 2) for cell, size in zip(first, widths, strict=False)
-    )
-    if room is not None:
-        last = cut(last, max(room - columns(begin), 12))
-    return (begin + last).rstrip()
+_LEAST = 16
+"""Columns that a text gets at least beside others; one that has fewer stands below them."""
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, free: int | None) -> list[int]:
+    """The columns' widths, with what is too much taken off: first of the free one, then of the widest that can
+    do with less."""
+    found = list(widths)
+    for _ in range(sum(found) + 2 * (len(found) - 1) - room):
+        able = [place for place in range(len(found)) if found[place] > least[place]]
+        if not able:
+            break
+        found[free if free in able else max(able, key=lambda place: found[place])] -= 1
+    return found
+
+
+def _beside(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell + " " * (size - columns(cell)) for cell, size in zip(cells, widths, strict=False))
+    return "  ".join(padded).rstrip()
+
+
+def _longest_word(text: str) -> int:
+    return max(map(columns, text.split()), default=0)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """A text on lines of so many columns, broken between words; a longer word stands whole. A style holds on
+    every line."""
+    if columns(text) <= room:
+        return [text]
+    styled = re.fullmatch(f"({_ANSI})(.*?)({_ANSI})", text)
+    begin, plain, end = styled.groups() if styled else ("", text, "")
+    lines: list[str] = []
+    taken = 0
+    for word in plain.split():
+        size = columns(word)
+        if lines and taken + 1 + size <= room:
+            lines[-1] += f" {word}"
+            taken += 1 + size
+        else:
+            lines.append(word)
+            taken = size
+    return [f"{begin}{line}{end}" for line in lines]
 
 
 def cut(text: str, room: int) -> str:

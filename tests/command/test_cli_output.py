@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_samples import PAIR, on_terminal, write
+from cli_samples import PAIR, on_terminal, scripted, write
 from conftest import Result, Uwf
 
 from uwf_git import __version__
@@ -72,17 +72,74 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
     check(uwf("thread", "show", "zz", check=3), "not_found", "characters")
     check(uwf("thread", "show", check=2), "usage", "uwf thread show --help")
     check(uwf("thread", "show", "a", "b", check=2), "usage", "uwf thread show --help")
-    check(uwf("thread", "strat", check=2), "usage", 'did you mean "start"?')
-    check(uwf("theard", "list", check=2), "usage", 'did you mean "thread"?')
+    check(uwf("thread", "strat", check=2), "usage", 'did you mean "uwf thread start"?')
+    check(uwf("theard", "list", check=2), "usage", 'did you mean "uwf thread"?')
     check(uwf("thread", "list", "--limti", "3", check=2), "usage", "--limit")
     check(uwf("thread", "list", "--limit", "-1", check=2), "usage", "--help")
-    check(uwf("cas", "schema", "gte", check=2), "usage", 'did you mean "get"?')
+    check(uwf("cas", "schema", "gte", check=2), "usage", 'did you mean "uwf cas schema get"?')
 
     text = uwf("thread", "strat", "--format", "text", check=2)
-    assert text.err == "uwf: uwf thread has no command 'strat' — did you mean \"start\"?\n"
+    assert text.err == "uwf: uwf thread has no command 'strat' — did you mean \"uwf thread start\"?\n"
     hostile = uwf("workflow", "history", HOSTILE + "\nnew line", "--format", "text", check=3)
     assert len(hostile.err.splitlines()) == 1
     assert "\x1b" not in hostile.err and "\u202e" not in hostile.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("ls", "thread list"),
+        ("thread ls", "thread list"),
+        ("show 01JK7M", "thread show"),
+        ("start solve-issue -p x", "thread start"),
+        ("stop 01JK7M", "thread kill"),
+        ("delete 01JK7M", "thread rm"),
+        ("workflow delete pair", "workflow rm"),
+        ("thread prune", "gc"),
+        ("thread push", "push"),
+        ("thread validate flow.yaml", "workflow validate"),
+        ("workflow step", "thread step"),
+        ("config ls", "config list"),
+        ("cas schema cat Text", "cas schema get"),
+        ("schema", "cas schema"),
+        ("vaildate flow.yaml", "workflow validate"),
+        ("delte 01JK7M", "thread rm"),
+        ("workflow cretae", "workflow put"),
+    ],
+)
+def test_a_mistyped_command_gets_the_one_that_was_meant_wherever_it_stands(
+    uwf: Uwf, typed: str, meant: str
+) -> None:
+    assert uwf(*typed.split(), check=2).error["hint"] == f'did you mean "uwf {meant}"?'
+
+
+def test_a_command_like_no_other_gets_the_help_of_its_group(uwf: Uwf) -> None:
+    assert uwf("thread", "xyzzy", check=2).error["hint"] == "see: uwf thread --help"
+
+
+def test_nothing_that_a_terminal_shows_in_a_table_is_cut(uwf: Uwf, instance: Instance) -> None:
+    """Names and errors wrap within their columns; words, such as ids and addresses, are whole."""
+    long = "the-agent-with-a-name-of-forty-letters-x"
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    error = " ".join(f"word{number}" for number in range(40))
+    uwf("thread", "step", thread, "--agent", scripted('- { role: writer, output: { text: "a" } }'))
+    uwf("thread", "step", thread, "--agent", f"sh -c 'echo {error} >&2; exit 3'", check=6)
+    uwf("config", "set", f"agents.{long}.command", f"{long}-program")
+    for columns in (80, 50):
+        for arguments, words in (
+            (["thread", "attempts", thread], [*error.split(), "critic"]),
+            (
+                ["thread", "steps", thread],
+                ["uwf-rehearse", "writer", uwf("thread", "show", thread).json["head"]],
+            ),
+            (["agent", "list"], [long, f"{long}-program"]),
+            (["doctor", "--quick"], ["git"]),
+        ):
+            shown = on_terminal(*arguments, env={"NO_COLOR": "1"}, columns=columns)[1]
+            assert "…" not in shown
+            assert set(words) <= set(shown.replace(":", " ").split()), (arguments, shown)
+            over = [line for line in shown.splitlines() if len(line) > columns and " " in line.strip()]
+            assert not over, shown
 
 
 def test_a_traceback_is_for_those_who_ask_for_it(uwf: Uwf, root: Path) -> None:
@@ -119,13 +176,15 @@ def test_help_begins_with_examples_everywhere(uwf: Uwf) -> None:
 
     paths = []
     for path, command in _commands(tree, ("uwf",)):
-        context = click.Context(command, info_name=" ".join(path))
+        context = click.Context(command, info_name=" ".join(path), terminal_width=80)
         text = command.get_help(context)
         assert text.startswith("Examples:\n  "), path
         example = text.splitlines()[1].strip()
         assert " ".join(path) in example or isinstance(command, click.Group), path
         assert f"Usage: {' '.join(path)}" in text
         assert "--format" in text and "--root" in text
+        wide = [line for line in text.splitlines() if len(line) > 80]
+        assert not wide, path
         paths.append(path)
     assert len(paths) > 40
     for arguments in ([], ["--help"], ["thread"], ["thread", "read", "--help"]):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @command(
     "uwf cas put Text '\"hello\"'",
-    'uwf cas put "JSON Schema" \'{"type": "integer"}\'    prints the type of a new kind of node',
+    'uwf cas put "JSON Schema" \'{"type": "integer"}\'    a new type',
     "echo 42 | uwf cas put 4K9WEA7FSH41E -",
 )
 @click.argument("type_", metavar="TYPE", shell_complete=complete_hash)

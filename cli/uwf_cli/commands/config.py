@@ -120,9 +120,9 @@ class Wishes(NamedTuple):
 
 
 @command(
-    "uwf setup                                                        asks",
+    "uwf setup                                                     asks",
     "uwf setup --provider openai --model gpt-4o-mini --agent uwf-llm",
-    "pass show openai | uwf setup --provider openai --api-key -       the key from standard input",
+    "pass show openai | uwf setup --provider openai --api-key -    from a pipe",
 )
 @click.option("--provider", metavar="NAME", help="openai, openrouter, ollama, or a name of yours.")
 @click.option("--base-url", metavar="URL", help="Its OpenAI-compatible address.")

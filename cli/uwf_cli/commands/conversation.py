@@ -26,7 +26,7 @@ SHOWN = 300  # characters of a tool's arguments and result, for people
 @command(
     "uwf thread prompt 01JK7M",
     "uwf thread prompt 01JK7M --role reviewer",
-    "uwf thread prompt 01JK7M --resumed      for an agent that remembers its last turn",
+    "uwf thread prompt 01JK7M --resumed      for an agent that remembers",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--role", metavar="ROLE", help="Another role than the one that is next.")
@@ -54,8 +54,8 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
 
 
 @command(
-    "uwf thread turns 01JK7M                   of the last step, or of the one that runs",
-    "uwf thread turns 01JK7M --live            as they happen, until the thread rests",
+    "uwf thread turns 01JK7M             of the last step, or of that which runs",
+    "uwf thread turns 01JK7M --live      as they happen, until it rests",
     "uwf thread turns 01JK7M --step 8FWKR3",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)

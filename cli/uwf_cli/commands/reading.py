@@ -190,7 +190,7 @@ def steps(invocation: Invocation, thread: str) -> None:
 @command(
     "uwf thread read 01JK7M",
     "uwf thread read 01JK7M > thread.md",
-    "uwf thread read 01JK7M --quota 20000               the newest steps, about so many characters",
+    "uwf thread read 01JK7M --quota 20000    the newest steps, so many characters",
     "uwf thread read 01JK7M --before 8FWKR3TN5V1QA      what came before that step",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)

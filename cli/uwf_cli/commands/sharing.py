@@ -281,7 +281,7 @@ def unbundle(invocation: Invocation, path: Path) -> None:
 @command(
     "uwf remote add origin git@example.com:team/threads.git",
     "uwf remote add backup /mnt/backup/threads.git",
-    "uwf remote add origin                                  in a project: its own remote",
+    "uwf remote add origin                in a project: its own remote",
 )
 @click.argument("name")
 @click.argument("url", required=False)

@@ -293,7 +293,8 @@ def _budget_text(value: Any) -> str:
 
 @command(
     "uwf trace export 01JK7M --out trace.json",
-    "uwf trace export 01JK7M | curl -H 'Content-Type: application/json' -d @- http://localhost:4318/v1/traces",
+    "uwf trace export 01JK7M | curl -d @- -H 'Content-Type: application/json' \\",
+    "    http://localhost:4318/v1/traces",
 )
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there.")

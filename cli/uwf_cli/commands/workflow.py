@@ -118,7 +118,7 @@ def _history_note(each: Any) -> str:
 
 
 @command(
-    "uwf workflow rollback solve-issue                  to the version before; again: one further",
+    "uwf workflow rollback solve-issue    the version before; again: one further",
     "uwf workflow rollback solve-issue 4KNM2PXR3B1QW",
 )
 @click.argument("name", shell_complete=complete_name)
@@ -152,7 +152,7 @@ def graph(invocation: Invocation, workflow: str, language: str) -> None:
 
 @command(
     "uwf workflow validate solve-issue.yaml",
-    "uwf workflow validate solve-issue.yaml --format text    as file:line:column: message",
+    "uwf workflow validate flow.yaml --format text    as file:line:column: message",
 )
 @click.argument("file", type=click.Path(path_type=Path))
 def validate(invocation: Invocation, file: Path) -> None:
