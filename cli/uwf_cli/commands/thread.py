@@ -127,7 +127,7 @@ def fork(invocation: Invocation, origin: str, at: int | None, from_role: str | N
 @command(
     "uwf thread pause 01JK7M",
     'uwf thread pause 01JK7M -m "until the tests are mended"',
-    "uwf thread pause 01JK7M --now          without waiting for the step in progress",
+    "uwf thread pause 01JK7M --now          ends the step in progress",
     "uwf thread pause --workflow solve-issue",
 )
 @threads
