@@ -1,7 +1,7 @@
 """A stateless workflow engine for LLM agents whose store is a git repository.
 
-Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `processes` and
-`timelimit`, which need none of them.
+Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `processes`,
+`timelimit` and `attention`, which need none of them.
 
     values     what is hashed and written; no git, no network
     workflow   the language, and who is next; pure

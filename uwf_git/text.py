@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 _CONSIDERED = 2000
+_STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
@@ -55,6 +56,13 @@ def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
     """The text on one line, shortened: `instead` for every character that isn't printable, then one space for any
     run of white space."""
     return shortened(" ".join(printable(text, instead).split()), at_most)
+
+
+def last_line(text: str) -> str:
+    """The last line with something to read in what a program printed, without what steers a terminal; "" where there
+    is none. A line that a program writes over, as it does to show progress, counts as it stands."""
+    lines = re.split(r"[\r\n]", re.sub(_STEERING, "", text))
+    return next((line for each in reversed(lines) if (line := one_line(each, 240))), "")
 
 
 def counted(number: int, what: str) -> str:

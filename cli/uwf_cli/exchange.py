@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
+from uwf_git.attention import undisturbed
 from uwf_git.errors import Busy, UwfError
 from uwf_git.values.ids import ThreadId
 
@@ -33,8 +34,9 @@ def _watch(text: str) -> None:
     """git's progress, with whatever a server may have put into it escaped but the ways to stay on a line."""
     parts = re.split(r"(\r\n|\r|\x1b\[K)", text)
     shown = [part if part in ("\r", "\r\n", _ERASE_LINE) else terminal.escape(part) for part in parts]
-    sys.stderr.write("".join(shown))
-    sys.stderr.flush()
+    with undisturbed():
+        sys.stderr.write("".join(shown))
+        sys.stderr.flush()
 
 
 def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:

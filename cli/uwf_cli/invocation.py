@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 
 class Invocation:
-    """What the options say. `format_option` and `root_option` are None where they were not given."""
+    """What the options say. `format_option` and `root_option` are None where they were not given. `going_on` says what
+    goes on with the work after Ctrl-C, for a command that does any."""
 
     def __init__(self) -> None:
         self.format_option: str | None = None
         self.root_option: str | None = None
+        self.going_on = ""
 
     # Where
 

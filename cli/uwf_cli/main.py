@@ -69,7 +69,7 @@ def _run(arguments: list[str]) -> int:
 def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
     from uwf_cli.failures import Failure, tell
 
-    tell(invocation, Failure("interrupted", status, message), arguments)
+    tell(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)
     return status
 
 

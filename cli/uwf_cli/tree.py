@@ -151,6 +151,7 @@ uwf = Group(
         "init": "store:init",
         "workflow": workflow,
         "thread": thread,
+        "ps": "running:ps",
         "cas": cas,
         "remote": remote,
         "push": "sharing:push",

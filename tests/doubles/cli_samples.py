@@ -10,7 +10,7 @@ import signal
 import struct
 import sys
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 ONE = """\
@@ -79,19 +79,25 @@ def scripted(text: str, name: str = "replies.yaml") -> str:
     return f"uwf-rehearse --script {write(name, text).absolute()}"
 
 
+def resize(terminal: int, columns: int) -> None:
+    """Gives a pseudo-terminal so many columns."""
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
+
 def on_terminal(
     *args: str | Path,
-    typed: Sequence[tuple[str, str]] = (),
+    typed: Sequence[tuple[str, str | Callable[[int, int], object]]] = (),
     env: Mapping[str, str] | None = None,
     columns: int = 100,
 ) -> tuple[int, str]:
     """Runs `uwf` on a pseudo-terminal and returns its exit status and all it showed. `typed` are lines to
-    type, each after something that must have been shown before."""
+    type, each after something that must have been shown before; or what to do then, with the number of the process and
+    the terminal's descriptor."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update({"TERM": "xterm-256color", **(env or {})})
         os.execv(sys.executable, [sys.executable, "-m", "uwf_cli.main", *map(str, args)])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    resize(terminal, columns)
     waiting = list(typed)
     shown, unseen = b"", b""
     try:
@@ -106,7 +112,11 @@ def on_terminal(
             unseen += data
             if waiting and waiting[0][0].encode() in unseen:
                 unseen = b""
-                os.write(terminal, waiting.pop(0)[1].encode() + b"\n")
+                line = waiting.pop(0)[1]
+                if callable(line):
+                    line(child, terminal)
+                else:
+                    os.write(terminal, line.encode() + b"\n")
         else:
             os.kill(child, signal.SIGKILL)
     finally:

@@ -30,6 +30,35 @@ graph:
 """
 
 
+# Says one thing, waits until somebody lets it go on, and says another.
+TALKER = """\
+import os, sys, time
+from pathlib import Path
+from uwf_git.kit import Reply, TurnRecord, Usage, create_agent
+
+def wait(name):
+    while not Path(name).exists():
+        time.sleep(0.02)
+
+def run(ctx):
+    ctx.in_session("s-1")
+    turns = [TurnRecord("assistant", "I look.", usage=Usage(10, 2), model="m")]
+    ctx.record(turns[0])
+    if ctx.resume:
+        wait("never")
+    wait("go")
+    turns.append(TurnRecord("tool", "", "read_file", {"path": "a"}, {"ok": True}, call="c1"))
+    ctx.record(turns[1])
+    return Reply("---\\ntext: done\\n---\\n", session="s-1", turns=tuple(turns), usage=Usage(10, 2))
+
+def continue_(ctx, session, message):
+    Path("resumed").write_text(session + "\\n" + str([e.turns[0].text for e in ctx.resume.exchanges()]))
+    return Reply("---\\ntext: done\\n---\\n", session=session)
+
+create_agent("talker", run, continue_).main()
+"""
+
+
 class Made(NamedTuple):
     """What a step came to: the output and its type, and the detail with its turns."""
 

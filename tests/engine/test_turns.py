@@ -14,38 +14,11 @@ import one_role
 import pytest
 from commands import begin
 from conftest import Uwf
+from one_role import TALKER
 
 from uwf_git.store.opened import Instance
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-
-# Says one thing, waits until somebody lets it go on, and says another.
-TALKER = """\
-import os, sys, time
-from pathlib import Path
-from uwf_git.kit import Reply, TurnRecord, Usage, create_agent
-
-def wait(name):
-    while not Path(name).exists():
-        time.sleep(0.02)
-
-def run(ctx):
-    ctx.in_session("s-1")
-    turns = [TurnRecord("assistant", "I look.", usage=Usage(10, 2), model="m")]
-    ctx.record(turns[0])
-    if ctx.resume:
-        wait("never")
-    wait("go")
-    turns.append(TurnRecord("tool", "", "read_file", {"path": "a"}, {"ok": True}, call="c1"))
-    ctx.record(turns[1])
-    return Reply("---\\ntext: done\\n---\\n", session="s-1", turns=tuple(turns), usage=Usage(10, 2))
-
-def continue_(ctx, session, message):
-    Path("resumed").write_text(session + "\\n" + str([e.turns[0].text for e in ctx.resume.exchanges()]))
-    return Reply("---\\ntext: done\\n---\\n", session=session)
-
-create_agent("talker", run, continue_).main()
-"""
 
 
 def looping(uwf: Uwf, folder: Path) -> str:

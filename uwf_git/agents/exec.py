@@ -135,6 +135,8 @@ def run(ctx: Context) -> Reply:
         timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
         pass_fds=held_lock(ctx),
         keep=max(4 * options.tail, 1 << 20),
+        on_stdout=ctx.show,
+        on_stderr=ctx.show,
     )
     return _reply(ctx, options, argv, finished, time.monotonic() - began)
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.attention import undisturbed
 from uwf_git.errors import AgentFailed, Invalid, Usage
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.coerce import Plain, coerce
@@ -45,7 +46,7 @@ def parse_args(args: Sequence[str]) -> Options:
 
 def run(ctx: Context) -> Reply:
     """Asks for the output. Raises AgentFailed off a terminal, when the person leaves, or out of time."""
-    with Terminal.of_stdin(ctx) as terminal:
+    with undisturbed(), Terminal.of_stdin(ctx) as terminal:
         if ctx.options.editor:
             return _edit(ctx, terminal)
         terminal.say(_introduction(ctx) + "\n\n")

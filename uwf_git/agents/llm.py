@@ -52,7 +52,9 @@ class _Conversation(Conversation):
 
         ctx, options = self.ctx, self.ctx.options
         model = asked_model("uwf-llm", ctx.config, options.model)
-        with Chat(resolve_endpoint(ctx.config, model, ctx.secrets)) as chat:
+        endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
+        ctx.show(model=endpoint.model)
+        with Chat(endpoint) as chat:
             done = chat.complete(self._messages, deadline=ctx.deadline, extra=dict(options.extra))
         reply = done.reply(self._session)
         self._messages.append({"role": "assistant", "content": done.text})

@@ -260,6 +260,8 @@ class _Run:
         instance, history = self._instance, self._at.history
         config = resolve_agent(instance.config, history.workflow.name, self._role, override=agent)
         folder = self._folder(cwd)
+        performer = embedded(config.command)
+        name = _called(performer, config) if performer else Path(config.command).name
         order = Order(
             self._at.head.node,
             self._role,
@@ -267,11 +269,11 @@ class _Run:
             self._found.instruction,
             config.timeout,
             budget.pending(instance, self._thread) or None,
+            name,
+            len(history.steps) + 1,
         )
         instance.runs.order(self._thread, order)
         self._order = order
-        performer = embedded(config.command)
-        name = _called(performer, config) if performer else Path(config.command).name
         try:
             if performer is None:
                 return self._in_child(config, name, folder, lock)

@@ -298,6 +298,7 @@ class Agent:
             ),
             record=recorder.record,
             in_session=recorder.in_session,
+            show=recorder.show,
             secrets=instance.secrets,
             instance=instance,
         )

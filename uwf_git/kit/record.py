@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.text import encodable
+from uwf_git.text import encodable, last_line, one_line
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Detail, TurnRecord, parse_turn
 from uwf_git.values.types import DETAIL, TURN
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
     from uwf_git.store.threads import Head
+
+_LINE = 2000  # bytes of what is being printed in which its last line is looked for
+_EDGE = 400
 
 
 class Recorder:
@@ -36,6 +39,8 @@ class Recorder:
         self.nodes: dict[Hash, str] = {}
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
+        self._model = self._line = ""
+        self._printed = b""
 
     def redact(self, value: Any, where: str) -> Any:
         """The value without its secrets, which are counted for `where`."""
@@ -55,9 +60,35 @@ class Recorder:
         """Stores a turn now, and names it in the private folder for those who watch the step."""
         node = self._turn(turn)
         if self._thread:
+            self._model = turn.model or self._model
             self._instance.runs.note(
-                self._thread, {"agent": self._agent, "turn": node, "blob": self.nodes[node]}
+                self._thread,
+                {
+                    "agent": self._agent,
+                    "turn": node,
+                    "blob": self.nodes[node],
+                    "role": turn.role,
+                    "model": self._model,
+                    "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
+                    "said": self._instance.redactor.text(sound(_told(turn)))[0],
+                },
             )
+
+    def show(self, data: bytes = b"", model: str = "") -> None:
+        """Tells those who watch the step what is being printed, piece by piece as it comes, or which model is being
+        asked. Only the last line is kept, and only until the step is over."""
+        if not self._thread:
+            return
+        line = self._last(data) if data else self._line
+        if (model or self._model, line) != (self._model, self._line):
+            self._model, self._line = model or self._model, line
+            self._instance.runs.show(self._thread, self._model, self._line)
+
+    def _last(self, data: bytes) -> str:
+        self._printed = (self._printed + data)[-_LINE:]
+        text = self._instance.redactor.text(self._printed.decode("utf-8", "replace"))[0]
+        # A secret that is halved where the piece begins isn't recognised.
+        return last_line(text if len(self._printed) < _LINE else text[_EDGE:])
 
     def in_session(self, session: str) -> None:
         """Notes the session as soon as it is known, so that a run which is broken off can be carried on."""
@@ -105,6 +136,19 @@ class Recorder:
             notes=self.redact(said.notes, "notes"),
         )
         return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
+
+
+def _told(turn: TurnRecord) -> str:
+    """A turn in a line: the last one said, or the call of a tool."""
+    if turn.role == "tool" and turn.tool and turn.arguments is not None:
+        import json
+
+        given = turn.arguments
+        if isinstance(given, dict) and len(given) == 1:
+            given = next(iter(given.values()))
+        return one_line(f"{turn.tool} {given if isinstance(given, str) else json.dumps(given)[:_LINE]}")
+    said = last_line(turn.text[-_LINE:])
+    return one_line(f"{turn.tool} {said}" if turn.tool else said)
 
 
 def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:

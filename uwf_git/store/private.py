@@ -3,6 +3,7 @@
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
     runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
+    runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
     runs/<ULID>.log       what the agent wrote to standard error
     runs/<ULID>.off       there while a step is broken off, so that its engine knows why its agent ends
     sessions/<hash>       the thread that an agent's session belongs to
@@ -24,6 +25,10 @@ from typing import Any, NamedTuple
 from uwf_git.git.durable import sync
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
+
+_SHOWN = 240  # characters of a line that is being said
+_END = 4096  # bytes of a log in which its last line is looked for
+_SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
 
 
 def write_private(
@@ -56,7 +61,8 @@ def write_private(
 class Order(NamedTuple):
     """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
     it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
-    which this step records."""
+    which this step records; `name` is the agent's own, as steps bear it, as far as the engine knows it; `number` is the
+    step's, from 1."""
 
     head: Hash
     role: str
@@ -64,6 +70,17 @@ class Order(NamedTuple):
     instruction: str | None
     timeout: float | None
     budget: Mapping[str, float] | None = None
+    name: str = ""
+    number: int = 0
+
+
+class Now(NamedTuple):
+    """What an agent is at: the model it asks, "" where that isn't known, and the last line it said or printed. `time`
+    is when that was, in Unix seconds."""
+
+    model: str
+    line: str
+    time: float
 
 
 class Report(NamedTuple):
@@ -113,8 +130,8 @@ class Runs:
         return Report(**value)
 
     def clear(self, thread: ThreadId) -> None:
-        """Forgets order, report, turns and log."""
-        for suffix in ("json", "result", "turns", "log", "off"):
+        """Forgets order, report, turns, log and what is being said."""
+        for suffix in ("json", "result", "turns", "log", "now", "off"):
             with contextlib.suppress(OSError):
                 (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
 
@@ -126,8 +143,55 @@ class Runs:
         """Whether the step in progress is ended for a pause."""
         return (self._folder / f"{thread}.off").exists()
 
-    def note(self, thread: ThreadId, note: Mapping[str, str]) -> None:
-        """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}."""
+    def began(self, thread: ThreadId) -> float | None:
+        """When the step in progress was ordered, in Unix seconds; None where there is none."""
+        try:
+            return (self._folder / f"{thread}.json").stat().st_mtime
+        except OSError:
+            return None
+
+    def show(self, thread: ThreadId, model: str, line: str) -> None:
+        """Replaces what the agent is at, for those who watch. Nothing depends on it, so a disk that is full is no
+        reason to fail."""
+        data = json.dumps([model[:_SHOWN], line[:_SHOWN]], ensure_ascii=False).encode("utf-8", "replace")
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._folder / f"{thread}.now", os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(descriptor, data.ljust(8 * _SHOWN), 0)
+            finally:
+                os.close(descriptor)
+
+    def now(self, thread: ThreadId) -> Now | None:
+        """What the agent is at, where it says so."""
+        path = self._folder / f"{thread}.now"
+        try:
+            model, line = json.loads(path.read_bytes().decode("utf-8", "replace"))
+            return Now(str(model), str(line), path.stat().st_mtime)
+        except (OSError, ValueError, TypeError, RecursionError):  # half of it is written at this moment
+            return None
+
+    def noted(self, thread: ThreadId) -> tuple[int, float]:
+        """The bytes of the notes so far and when the last was made, which tell whether there is news; zeros where
+        there are none."""
+        try:
+            status = (self._folder / f"{thread}.turns").stat()
+        except OSError:
+            return 0, 0.0
+        return status.st_size, status.st_mtime
+
+    def logged(self, thread: ThreadId) -> tuple[bytes, float]:
+        """The end of what the agent wrote to standard error, and when it did last."""
+        try:
+            with self.log(thread).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _END))
+                return file.read(_END), os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return b"", 0.0
+
+    def note(self, thread: ThreadId, note: Mapping[str, str | int]) -> None:
+        """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}. That of a turn also says,
+        for those who watch, its `role`, `model` and `tokens`, and the last line that was `said`."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with (self._folder / f"{thread}.turns").open("a", encoding="ascii") as file:
@@ -150,12 +214,15 @@ class Runs:
         return self._folder / f"{thread}.log"
 
     def _read(self, path: Path, kind: type[Order] | type[Report]) -> dict[str, Any] | None:
-        """A file's fields; None where there is no such file or a power cut left half of one."""
+        """A file's fields, of which those with a default may be missing; None where there is no such file or a power
+        cut left half of one."""
         try:
             value = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        return value if isinstance(value, dict) and value.keys() == set(kind._fields) else None
+        if not isinstance(value, dict) or not value.keys() <= set(kind._fields):
+            return None
+        return value if value.keys() >= set(kind._fields) - kind._field_defaults.keys() else None
 
 
 class Sessions:
@@ -235,12 +302,17 @@ def _note(line: str) -> dict[str, Any] | None:
         note = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(note, dict) or not all(isinstance(text, str) for text in note.values()):
+    if not isinstance(note, dict):
+        return None
+    shown = {name: note.pop(name, kind()) for name, kind in _SEEN.items()}
+    if not all(isinstance(text, str) for text in note.values()):
         return None
     if note.keys() == {"agent", "session"}:
         return note
     sound = note.keys() == {"agent", "turn", "blob"} and is_hash(note["turn"]) and _is_oid(note["blob"])
-    return note if sound else None
+    if not sound or not all(isinstance(shown[name], kind) for name, kind in _SEEN.items()):
+        return None
+    return note | shown
 
 
 def _is_oid(text: object) -> bool:

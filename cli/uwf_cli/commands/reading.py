@@ -51,6 +51,7 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
         FAILED,
         KILLED,
         PAUSED,
+        RUNNING,
         WAITING,
         budget_reached,
         outlook,
@@ -68,6 +69,8 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
         "role": head.row.role,
         **_made(instance, head),
     }
+    if value["status"] == RUNNING:
+        value |= _running(instance, head)
     if head.archive and value["status"] == KILLED:
         return {**value, "next": None, "reason": head.archive.reason}
     following = outlook(instance, head)
@@ -89,6 +92,19 @@ def _state(instance: Instance, head: Head) -> dict[str, Any]:
         value["error"] = instance.attempts.all(head.thread)[-1].error
     if following.problem is not None:
         value["problem"] = following.problem
+    return value
+
+
+def _running(instance: Instance, head: Head) -> dict[str, Any]:
+    """What is going on in the step that is being made, under `running`; nothing where nobody has said so yet."""
+    from uwf_cli.live import step_value
+    from uwf_git.engine.progress import Watch
+
+    step = Watch(instance.runs).step(head.thread)
+    value = inner = {"running": step_value(step)} if step else {}
+    while step is not None and step.child is not None:
+        step, inner = step.child, inner.get("running") or inner["child"]
+        inner["child"] = {"thread": step.thread, **step_value(step)}
     return value
 
 
@@ -120,6 +136,7 @@ def _state_text(value: Any) -> str:
         ("head", f"{value['head']}  {step}"),
         ("output", _found(value.get("extraction", ""))),
         ("updated", value["updated"]),
+        *_running_text(value.get("running")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
         ("options", options),
         ("reason", value.get("reason") or ""),
@@ -139,6 +156,17 @@ def _paused(found: Any) -> str:
     return f"{found['at']} by {found['by'].partition(' <')[0]}" + (
         f": {found['reason']}" if found["reason"] else ""
     )
+
+
+def _running_text(running: Any) -> list[tuple[str, str]]:
+    if running is None:
+        return []
+    from uwf_cli.live import lasted, spent
+
+    who = f"{running['role']} ({running['agent']}), since {lasted(running['seconds'])}"
+    known = spent({**running, "last": ""})
+    child = f"thread {running['child']['thread']}" if "child" in running else ""
+    return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
 
 
 def _found(extraction: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +19,18 @@ from uwf_cli.completers import complete_agent, complete_remote, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound, Waiting
+from uwf_git.text import counted
 from uwf_git.values.ids import parse_thread_id
 
 if TYPE_CHECKING:
+    from uwf_cli.live import Lines
+    from uwf_git.engine.progress import Watch
     from uwf_git.engine.step import Outcome
+    from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId
+
+_PAUSE = 0.5  # seconds between two looks at what runs
+_LEAST = 8  # columns of what is said of an output, however narrow the terminal is
 
 AGENT = click.option(
     "--agent", metavar="CMD", help="An agent of config.yaml or a command.", shell_complete=complete_agent
@@ -40,6 +49,9 @@ REMOTE = click.option(
 )
 
 
+QUIET = click.option("-q", "--quiet", is_flag=True, help="No live line while an agent works.")
+
+
 @command(
     "uwf thread step 01JK7M",
     "uwf thread step 01JK7M --agent uwf-human",
@@ -49,12 +61,24 @@ REMOTE = click.option(
 @AGENT
 @CWD
 @REMOTE
+@QUIET
 def step(
-    invocation: Invocation, thread: str, agent: str | None, cwd: Path | None, remote: str | None
+    invocation: Invocation,
+    thread: str,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    quiet: bool,
 ) -> None:
     """Do one step. Who is next works, and what comes of it becomes the new head."""
     do, found = _stepper(invocation, thread, remote)
-    emit_outcome(invocation, do(found, agent, folder(cwd), _live_stderr(invocation)))
+    lines = _lines(invocation, found, quiet, "step")
+    with lines or nullcontext():
+        outcome = do(found, agent, folder(cwd), _live_stderr(invocation, lines))
+    emit_outcome(invocation, outcome)
+    stopped = _stopped(invocation, outcome)
+    if stopped is not None:
+        invocation.note(f"{stopped.message} — {stopped.hint}")
 
 
 @command(
@@ -68,6 +92,7 @@ def step(
 @AGENT
 @CWD
 @REMOTE
+@QUIET
 def run(
     invocation: Invocation,
     thread: str,
@@ -75,30 +100,55 @@ def run(
     agent: str | None,
     cwd: Path | None,
     remote: str | None,
+    quiet: bool,
 ) -> None:
     """Step until the end, a question or a failure. Prints one line a step."""
+    do, found = _stepper(invocation, thread, remote)
+    run_one(invocation, do, found, max_steps, agent, folder(cwd), quiet)
+
+
+def run_one(
+    invocation: Invocation,
+    do: Callable[..., Outcome],
+    thread: ThreadId,
+    most: int,
+    agent: str | None,
+    where: Path | None,
+    quiet: bool,
+) -> None:
+    """Steps a thread with `do` until it ends, waits or fails, at most so many times. Raises Waiting where it waits."""
+    lines = _lines(invocation, thread, quiet, "run")
+    with lines or nullcontext():
+        stderr = _live_stderr(invocation, lines)
+        for _ in range(most):
+            outcome = do(thread, agent, where, stderr)
+            with lines.hidden() if lines else nullcontext():
+                emit_outcome(invocation, outcome, compact=True)
+            if outcome.done:
+                return
+            stopped = _stopped(invocation, outcome)
+            if stopped is not None:
+                raise stopped
+    invocation.note(f"stopped after {counted(most, 'step')}; uwf thread run {thread} goes on")
+
+
+def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
+    """What a thread waits for, and the command that lets it go on; None where it doesn't wait. A question that people
+    have just read isn't repeated."""
     from uwf_git.engine.budget import waiting
     from uwf_git.engine.status import WAITING
 
-    do, found = _stepper(invocation, thread, remote)
-    where = folder(cwd)
-    stderr = _live_stderr(invocation)
-    for _ in range(max_steps):
-        outcome = do(found, agent, where, stderr)
-        emit_outcome(invocation, outcome, compact=True)
-        if outcome.done:
-            return
-        if outcome.status == WAITING:
-            if outcome.outlook.question is None and outcome.standing is not None:
-                raise waiting(found, outcome.standing)
-            raise Waiting(
-                f"thread {found} asks: {outcome.outlook.question}", f"uwf thread answer {found} -m TEXT"
-            )
-    invocation.note(f"stopped after {max_steps} step{'s' * (max_steps > 1)}; uwf thread run {found} goes on")
+    if outcome.status != WAITING:
+        return None
+    thread, question = outcome.thread, outcome.outlook.question
+    if question is None and outcome.standing is not None:
+        return waiting(thread, outcome.standing)
+    said = "waits for an answer" if invocation.format == "text" else f"asks: {question}"
+    return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
-    """Prints where a thread stands after a step; for people as one line."""
+    """Prints where a thread stands after a step; for people as one line, and a question with its options below it."""
     from uwf_git.config.secrets import told
     from uwf_git.store.layout import summary
 
@@ -122,27 +172,121 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
         "number": len(steps),
         "verdict": summary(steps[-1].output) if steps else "",
         "next": following.next,
-        "question": following.question or (outcome.standing.reason if outcome.standing else ""),
+        "question": following.question or "",
+        "options": following.options,
     }
     invocation.emit(value, _line, shown, compact)
 
 
 def _line(value: dict[str, Any]) -> str:
-    if value["role"] is None:
-        begin = "nothing left to do"
+    arrow = "  → "
+    if value["done"] or value["status"] in ("waiting", "paused"):
+        end = arrow + terminal.status(value["status"])
+    elif value.get("problem"):
+        end = f"{arrow}{terminal.style('stuck', 'red')}: {value['problem']}"
     else:
-        agent = terminal.style(f"({value['agent']})", "dim")
-        begin = f"{value['number']:4d}  {terminal.style(value['role'], 'bold')} {agent}"
-        begin += f": {value['verdict']}" if value["verdict"] else ""
-    if value["done"]:
-        return f"{begin}  → {terminal.status(value['status'])}"
-    if value.get("problem"):
-        return f"{begin}  → {terminal.style('stuck', 'red')}: {value['problem']}"
-    if value["status"] == "waiting":
-        return f"{begin}  → {terminal.status('waiting')}: {value['question']}"
-    if value["status"] == "paused":
-        return f"{begin}  → {terminal.status('paused')}"
-    return f"{begin}  → {value['next']}"
+        end = arrow + str(value["next"])
+    if value["role"] is None:
+        return f"nothing left to do{end}"
+    agent = terminal.style(f"({value['agent']})", "dim")
+    begin = f"{value['number']:4d}  {terminal.style(value['role'], 'bold')} {agent}"
+    verdict = value["verdict"]
+    if verdict and (width := terminal.width()) is not None:
+        verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _LEAST))
+    question = [line for line in value["question"].splitlines() if line.strip()]
+    options = [f"  {number}  {option}" for number, option in enumerate(value["options"], 1)]
+    below = [f"      {line}" for line in (*question, *options)] if value["status"] == "waiting" else []
+    return "\n".join([f"{begin}: {verdict}{end}" if verdict else begin + end, *below])
+
+
+def _lines(invocation: Invocation, thread: ThreadId, quiet: bool, command: str) -> Lines | None:
+    """The live line of the step that is being made of a thread; None where it can't be drawn or nobody wants it. From
+    now on Ctrl-C says that `command` goes on."""
+    invocation.going_on = f"nothing is lost, uwf thread {command} {thread} goes on"
+    if quiet or invocation.format != "text" or not terminal.colours():
+        return None
+    from uwf_cli.live import Lines, step_line
+    from uwf_git.engine.progress import Watch
+
+    watch = Watch(invocation.instance.runs)
+
+    def compose() -> list[str]:
+        step = watch.step(thread)
+        return [step_line(step)] if step else []
+
+    return Lines(compose)
+
+
+@command(
+    "uwf ps",
+    "uwf ps --watch",
+)
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; as JSON a line for each change.")
+def ps(invocation: Invocation, watch: bool) -> None:
+    """List what runs on this machine: who is at work, since when, what was said or printed last."""
+    from uwf_git.engine.progress import Watch
+
+    seen = Watch(invocation.instance.runs)
+    if watch:
+        _watch(invocation, seen)
+        return
+    invocation.emit(_running(invocation.instance, seen), lambda rows: "\n".join(_rows(rows)))
+
+
+def _watch(invocation: Invocation, seen: Watch) -> None:
+    """Shows what runs until Ctrl-C, which is no error here."""
+    from uwf_cli.live import Lines
+
+    shown: list[str] = []
+    before: list[Any] = []
+    drawn = invocation.format == "text" and terminal.colours()
+    with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
+        while True:
+            found = _running(invocation.instance, seen)
+            if drawn:
+                shown = _rows(terminal.escape_value(found))
+            elif (now := [(each["thread"], each["turns"], each["last"]) for each in found]) != before:
+                before = now
+                invocation.emit(found, lambda value: "\n".join(_rows(value)), compact=True)
+            time.sleep(_PAUSE)
+
+
+def _running(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
+    """What runs, the oldest thread first, the thread of a sub-workflow after the one that it is for."""
+    from uwf_cli.live import step_value
+
+    steps = {thread: seen.step(thread) for thread in sorted(instance.locks.held())}
+    inner = {step.child.thread for step in steps.values() if step and step.child}
+    found: list[dict[str, Any]] = []
+    for thread, step in steps.items():
+        parent = None
+        while thread not in inner or parent:
+            with suppress(NotFound):  # it was removed meanwhile
+                row = instance.threads.head(thread).row
+                value = {"thread": thread, "workflow": row.workflow, "name": row.name, "parent": parent}
+                found.append({**value, **step_value(step)})
+            if step is None or step.child is None:
+                break
+            parent, step = thread, step.child
+            thread = step.thread
+    return found
+
+
+def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
+    """Two lines a thread: which it is and since when, who is at work and what was said last."""
+    from uwf_cli.live import lasted, spent
+
+    room = terminal.width()
+    depths: dict[str | None, int] = {None: -1}
+    lines = []
+    for each in found:
+        depth = depths[each["thread"]] = depths.get(each["parent"], -1) + 1
+        since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
+        head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
+        who = "between two steps" if each["role"] is None else f"{each['role']} ({each['agent']})"
+        lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
+    lines = lines or ["nothing runs here"]
+    return [line if room is None else terminal.cut(line, room) for line in lines]
 
 
 def _stepper(
@@ -164,9 +308,10 @@ def _stepper(
     return partial(shared_step, instance, git, there), find_thread(invocation, thread)
 
 
-def _live_stderr(invocation: Invocation) -> Callable[[bytes], None] | None:
-    """What passes on an agent's stderr as it comes; None where ours is no terminal, or the format isn't text."""
-    if not terminal.is_terminal(sys.stderr) or invocation.format != "text":
+def _live_stderr(invocation: Invocation, lines: Lines | None) -> Callable[[bytes], None] | None:
+    """What passes on an agent's stderr as it comes; None where a live line shows its end, where ours is no terminal,
+    or the format isn't text."""
+    if lines or not terminal.is_terminal(sys.stderr) or invocation.format != "text":
         return None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

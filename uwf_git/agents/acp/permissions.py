@@ -25,6 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from uwf_git.attention import undisturbed
 from uwf_git.config.policy import FETCH, RUN, ToolPolicy
 from uwf_git.text import printable, shortened
 
@@ -140,18 +141,19 @@ def terminal() -> int | None:
 async def ask(request: Request, name: str, descriptor: int) -> Decision:
     """The decision of the person at that terminal: a number, y or n. Ctrl-D refuses."""
     offered = _once(request)
-    _say(descriptor, f"\n{_question(request, name)}\n")
-    while offered:
-        _say(descriptor, "Which? ")
-        line = await _line(descriptor)
-        if line is None:
-            break
-        if line.casefold() in _WORDS:
-            return answer(request, _WORDS[line.casefold()], "terminal")
-        if line.isascii() and line.isdecimal() and 1 <= int(line) <= len(offered):
-            chosen = offered[int(line) - 1]
-            return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
-    return answer(request, False, "terminal")
+    with undisturbed():
+        _say(descriptor, f"\n{_question(request, name)}\n")
+        while offered:
+            _say(descriptor, "Which? ")
+            line = await _line(descriptor)
+            if line is None:
+                break
+            if line.casefold() in _WORDS:
+                return answer(request, _WORDS[line.casefold()], "terminal")
+            if line.isascii() and line.isdecimal() and 1 <= int(line) <= len(offered):
+                chosen = offered[int(line) - 1]
+                return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
+        return answer(request, False, "terminal")
 
 
 def _refused(kind: str, policy: ToolPolicy) -> bool:

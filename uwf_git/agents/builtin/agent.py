@@ -67,6 +67,7 @@ class _Conversation(Conversation):
         ctx, options = self.ctx, self.ctx.options
         model = asked_model("uwf-builtin", ctx.config, options.model)
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
+        ctx.show(model=endpoint.model)
         with Chat(endpoint) as chat, surroundings(ctx) as (box, notes):
             ask = _asking(ctx, chat, options, box.offered())
             if self._loop is None:

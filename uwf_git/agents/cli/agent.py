@@ -202,6 +202,7 @@ class _Conversation(Conversation):
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
                     pass_fds=held_lock(ctx),
                     on_stdout=run.feed,
+                    on_stderr=ctx.show,
                 )
         run.end(finished)
         if row.after is not None and finished is not None and not finished.timed_out and run.session:

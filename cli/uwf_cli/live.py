@@ -1,0 +1,177 @@
+"""The lines at the bottom of a terminal that say what is going on, drawn anew while it does.
+
+What is being done has the main thread, for signals come there and time limits need it. So the lines are drawn by a
+thread of their own, which reads nothing but the private folder's files. What stays on the screen is printed while they
+are hidden, and nothing is left of them at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.output import iso
+from uwf_git.attention import drawing
+from uwf_git.text import counted
+
+if TYPE_CHECKING:
+    from uwf_git.engine.progress import Progress
+
+_TICK = 0.15  # seconds
+_UP, _ERASE_LINE, _ERASE_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"
+
+Compose = Callable[[], Sequence[str]]
+
+
+class Lines:
+    """Draws on standard output, a terminal, what `compose` says, a text a line, until the block ends. The texts are
+    escaped already, and cut where the terminal ends; `compose` is called by another thread."""
+
+    def __init__(self, compose: Compose) -> None:
+        self._compose = compose
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._shown: tuple[str, ...] = ()
+        self._hiding = 0
+        self._thread = threading.Thread(target=self._draw_on, daemon=True)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Lines:
+        self._stack.enter_context(drawing(self.hidden))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        with self._lock:
+            self._hiding += 1  # for good
+            self._erase()
+        self._stack.close()
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """The lines are gone for the block. Of several blocks at once the last one to end brings them back."""
+        with self._lock:
+            self._hiding += 1
+            self._erase()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._hiding -= 1
+
+    def _draw_on(self) -> None:
+        while not self._over.wait(_TICK):
+            try:
+                with self._lock:
+                    if not self._hiding:
+                        self._draw()
+            except (
+                OSError,
+                ValueError,
+                MemoryError,
+            ):  # the terminal is gone, or memory is short for a moment
+                continue
+
+    def _draw(self) -> None:
+        width, height = _size()
+        texts = list(self._compose())
+        if len(texts) >= height > 1:
+            texts[height - 2 :] = [f"… and {len(texts) - height + 2} more"]
+        lines = tuple(terminal.cut(re.sub(r"[\t\n]", " ", text), max(width - 1, 1)) for text in texts)
+        if lines == self._shown:
+            return
+        if not lines:
+            self._erase()
+            return
+        out = _back_over(self._shown) + "\n".join(line + _ERASE_LINE for line in lines) + _ERASE_BELOW
+        self._shown = lines
+        _write(out)
+
+    def _erase(self) -> None:
+        if self._shown:
+            out, self._shown = _back_over(self._shown) + _ERASE_BELOW, ()
+            _write(out)
+
+
+def step_line(step: Progress) -> str:
+    """What is going on in a step, in one line that begins as the line of a finished one does."""
+    who, at = "", step
+    while True:
+        who += f"{terminal.escape(at.role)} ({terminal.escape(at.agent)})"
+        if at.child is None:
+            break
+        who, at = f"{who} → ", at.child
+    value = terminal.escape_value(step_value(at))
+    return " · ".join([f"{step.number:4d}  {who}", lasted(time.time() - step.since), *spent(value)])
+
+
+def step_value(step: Progress | None) -> dict[str, Any]:
+    """A step that is being made as JSON, without its child; nulls where nobody has said so yet."""
+    if step is None:
+        return dict.fromkeys(
+            ("step", "role", "agent", "since", "seconds", "model", "turns", "tokens", "last")
+        )
+    return {
+        "step": step.number,
+        "role": step.role,
+        "agent": step.agent,
+        "since": iso(step.since),
+        "seconds": max(0, int(time.time() - step.since)),
+        "model": step.model or None,
+        "turns": step.turns,
+        "tokens": step.tokens,
+        "last": step.last,
+    }
+
+
+def spent(value: Mapping[str, Any]) -> list[str]:
+    """What is known of such a step beside who makes it and since when: model, turns, tokens, and the last line."""
+    known = (
+        value["model"],
+        counted(value["turns"], "turn") if value["turns"] else "",
+        tokens(value["tokens"]) if value["tokens"] else "",
+        value["last"],
+    )
+    return [each for each in known if each]
+
+
+def lasted(seconds: float) -> str:
+    """Whole seconds as people read them: "12s", "3m 12s", "1h 4m"."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    return f"{whole // 60}m {whole % 60}s" if whole < 3600 else f"{whole // 3600}h {whole % 3600 // 60}m"
+
+
+def tokens(number: int) -> str:
+    """A number of tokens: "980 tokens", "12.4k tokens"."""
+    if number < 10_000:
+        return counted(number, "token")
+    return f"{number / 1000:.1f}k tokens" if number < 1_000_000 else f"{number / 1_000_000:.1f}M tokens"
+
+
+def _back_over(shown: Sequence[str]) -> str:
+    """The way from the end of what is shown to its beginning."""
+    return "\r" + _UP * (len(shown) - 1)
+
+
+def _size() -> tuple[int, int]:
+    """The terminal's columns and rows at this moment."""
+    try:
+        found = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        return 80, 24
+    return found.columns or 80, found.lines or 24
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

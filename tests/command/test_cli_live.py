@@ -1,0 +1,201 @@
+"""What a terminal shows of a step while it is made, and what others see of it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import one_role
+import pytest
+from cli_samples import ASKS, on_terminal, resize, scripted
+from commands import begin
+from conftest import Uwf
+from one_role import TALKER, WORKFLOW
+from screen import Screen
+
+from uwf_git.store.opened import Instance
+
+SCHEMA = {"type": "object", "properties": {"status": {"enum": ["passed", "failed"]}}, "required": ["status"]}
+
+# Prints lines, one of which steers terminals and is far too long, until it is let go on.
+PRINTER = """\
+import sys, time
+from pathlib import Path
+print("one line")
+print("wide \\u4e16\\u754c\\u4e16\\u754c \\x1b[2J\\x1b]0;owned\\x07 \\u202e and on and on" + " and on" * 40, flush=True)
+while not Path("go").exists():
+    time.sleep(0.02)
+print("Almost there.", file=sys.stderr, flush=True)
+while not Path("end").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def printer(script: Callable[[str, str], Path]) -> str:
+    return f"uwf-exec {script('printer', PRINTER)}"
+
+
+@pytest.fixture
+def thread(instance: Instance) -> str:
+    return one_role.start(instance, SCHEMA)
+
+
+def touch(name: str) -> Callable[[int, int], object]:
+    return lambda _child, _terminal: Path(name).touch()
+
+
+def test_one_line_shows_a_step_while_it_is_made_and_nothing_of_it_is_left(
+    uwf: Uwf, thread: str, printer: str
+) -> None:
+    def narrower(_child: int, terminal: int) -> None:
+        resize(terminal, 40)
+        Path("go").touch()
+
+    typed = [("wide", narrower), ("Almost", touch("end"))]
+    status, shown = on_terminal("thread", "run", thread, "--agent", printer, typed=typed, columns=80)
+    assert status == 0
+    screen = Screen(80, shown)
+    assert not screen.wrapped
+    assert screen.text == "   1  worker (uwf-exec): passed  → completed"
+    live = [line for line in screen.ever if "wide" in line]
+    assert re.match(r"   1  worker \(uwf-exec\) · \d+s · wide 世界世界 .*and on and.*…$", live[0])
+    narrow = [line for line in screen.ever if "Almost" in line]
+    assert narrow and len(narrow[-1]) < 40, "the terminal was made narrower"
+
+
+@pytest.mark.parametrize(
+    ("options", "environ"),
+    [((), {"NO_COLOR": "1"}), ((), {"TERM": "dumb"}), (("--quiet",), {})],
+    ids=["NO_COLOR", "dumb", "quiet"],
+)
+def test_plain_lines_are_all_where_nobody_wants_more(
+    uwf: Uwf, thread: str, printer: str, options: tuple[str, ...], environ: dict[str, str]
+) -> None:
+    Path("go").touch()
+    Path("end").touch()
+    arguments = ("thread", "run", thread, "--agent", printer, *options)
+    status, shown = on_terminal(*arguments, env=environ, columns=80)
+    assert status == 0
+    assert re.sub("\x1b\\[[0-9;]*m", "", shown) == "   1  worker (uwf-exec): passed  → completed\n"
+
+
+def test_an_interrupted_run_says_that_nothing_is_lost_and_keeps_the_attempt(
+    uwf: Uwf, thread: str, printer: str
+) -> None:
+    interrupt: Callable[[int, int], object] = lambda child, _: os.kill(child, signal.SIGINT)  # noqa: E731
+    status, shown = on_terminal(
+        "thread", "run", thread, "--agent", printer, typed=[("wide", interrupt)], columns=80
+    )
+    assert status == 130
+    going_on = f"uwf thread run {thread} goes on"
+    assert Screen(200, shown).text == f"uwf: interrupted — nothing is lost, {going_on}"
+    assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
+    running = begin("thread", "run", thread, "--agent", printer)
+    while not uwf("ps").json:
+        assert running.poll() is None
+    running.send_signal(signal.SIGTERM)
+    _out, err = running.communicate(timeout=30)
+    assert json.loads(err)["error"]["hint"] == f"nothing is lost, {going_on}"
+
+
+@pytest.mark.parametrize("command", ["run", "step"])
+def test_a_question_is_put_once_with_its_options_and_the_command_that_answers(
+    uwf: Uwf, instance: Instance, command: str
+) -> None:
+    thread = one_role.start(instance, SCHEMA)
+    asks = scripted(ASKS.replace("role: writer", "role: worker"))
+    done = uwf("thread", command, thread, "--agent", asks, "--format", "text", check=None)
+    assert done.code == (5 if command == "run" else 0)
+    assert done.out.splitlines() == [
+        "   1  worker (uwf-rehearse): needs_input  → waiting",
+        "      Which \\x1b[31mcolour\\u202e?",
+        "        1  red",
+        "        2  blue",
+    ]
+    answer = f"uwf thread answer {thread} -m TEXT"
+    assert done.err == f"uwf: thread {thread} waits for an answer — {answer}\n"
+
+
+def test_nothing_is_drawn_over_the_questions_to_a_person(uwf: Uwf, thread: str) -> None:
+    slow = [("status [1-2]: ", lambda _c, terminal: _types_slowly(terminal, "1"))]
+    status, shown = on_terminal(
+        "thread", "step", thread, "--agent", "uwf-human", typed=[*slow, ("ends it.", ".")], columns=80
+    )
+    assert status == 0, shown
+    assert "worker (uwf-human) ·" not in shown[: shown.index("ends it.")]
+    assert "worker (uwf-human): passed" in Screen(200, shown).text
+
+
+def _types_slowly(terminal: int, line: str) -> None:
+    import time
+
+    time.sleep(0.6)  # for as long as several looks at the step take
+    os.write(terminal, f"{line}\n".encode())
+
+
+def test_others_see_who_is_at_work_and_what_was_said_last(
+    uwf: Uwf, script: Callable[[str, str], Path], instance: Instance
+) -> None:
+    thread = one_role.start(instance, {"type": "object", "properties": {"text": {"type": "string"}}})
+    assert uwf("ps").json == []
+    running = begin("thread", "step", thread, "--agent", script("talker", TALKER))
+    while not instance.runs.notes(thread)[1:]:
+        assert running.poll() is None
+    [seen] = uwf("ps").json
+    assert (seen["thread"], seen["name"], seen["parent"]) == (thread, "one-role", None)
+    assert (seen["step"], seen["role"], seen["agent"]) == (1, "worker", "uwf-talker")
+    assert (seen["model"], seen["turns"], seen["tokens"], seen["last"]) == ("m", 1, 12, "I look.")
+    shown = uwf("thread", "show", thread).json
+    assert shown["status"] == "running"
+    assert {key: value for key, value in shown["running"].items() if key != "seconds"} == {
+        key: value
+        for key, value in seen.items()
+        if key not in ("thread", "workflow", "name", "parent", "seconds")
+    }
+    assert "worker (uwf-talker), since" in uwf("thread", "show", thread, "--format", "text").out
+
+    watching = begin("ps", "--watch")
+    assert watching.stdout is not None
+    assert json.loads(watching.stdout.readline())[0]["last"] == "I look."
+    stop: Callable[[int, int], object] = lambda child, _: os.kill(child, signal.SIGINT)  # noqa: E731
+    status, drawn = on_terminal("ps", "--watch", typed=[("I look.", stop)], columns=80)
+    assert (status, Screen(80, drawn).text, Screen(80, drawn).wrapped) == (0, "", False)
+    Path("go").touch()
+    assert running.wait(30) == 0
+    while json.loads(watching.stdout.readline()):  # what was said meanwhile
+        assert watching.poll() is None
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(30) == 0
+    assert "running" not in uwf("thread", "show", thread).json
+
+
+def test_a_sub_workflow_is_shown_below_the_thread_that_it_is_for(
+    uwf: Uwf, config: Callable[[str], Path], printer: str, hermetic: Path
+) -> None:
+    for name in ("outer", "inner"):
+        text = WORKFLOW.format(schema=json.dumps(SCHEMA)).replace("one-role", name)
+        (hermetic / f"{name}.yaml").write_text(text)
+        uwf("workflow", "put", hermetic / f"{name}.yaml")
+    config(
+        "agents: {solve: {command: uwf-workflow, args: [inner]}, print: {command: uwf-exec, args: ["
+        f"{printer.split()[1]}]}}}}\nagentOverrides: {{outer: {{worker: solve}}, inner: {{worker: print}}}}\n"
+    )
+    thread = uwf("thread", "start", "outer", "-p", "x").json["thread"]
+    running = begin("thread", "step", thread)
+    while len(found := uwf("ps").json) < 2 or "wide" not in (found[1]["last"] or ""):
+        assert running.poll() is None
+    outer, inner = found
+    assert [(outer["thread"], outer["role"]), (inner["parent"], inner["role"])] == [
+        (thread, "worker"),
+        (thread, "worker"),
+    ]
+    text = uwf("ps", "--format", "text").out.splitlines()
+    assert text[2].startswith(f"  {inner['thread']}  inner  step 1")
+    assert uwf("thread", "show", thread).json["running"]["child"]["thread"] == inner["thread"]
+    running.send_signal(signal.SIGINT)
+    assert running.wait(30) == 130

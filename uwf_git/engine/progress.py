@@ -1,0 +1,112 @@
+"""What is going on in a step while it is made: who is at work, since when, and what was said or printed last.
+
+It is read from the files of the private folder alone, several times a second by those who watch, and never from the
+store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.store.private import Order, Runs
+from uwf_git.text import last_line
+from uwf_git.values.ids import ThreadId, is_thread_id
+
+_DEEPEST = 8  # workflows within each other
+
+
+class Progress(NamedTuple):
+    """A step that is being made, the `number`th of its thread. `since` is when it began, in Unix seconds; `model` is ""
+    where nobody has said so yet; `turns` are those of the model so far, `tokens` theirs, both ways; `last` is one line.
+    A sub-workflow's step has the step of its thread as `child`."""
+
+    thread: ThreadId
+    number: int
+    role: str
+    agent: str
+    since: float
+    model: str
+    turns: int
+    tokens: int
+    last: str
+    child: Progress | None
+
+
+class _Heard(NamedTuple):
+    """What the notes of a run come to."""
+
+    agent: str = ""
+    model: str = ""
+    turns: int = 0
+    tokens: int = 0
+    said: str = ""
+    child: ThreadId | None = None
+
+
+class Watch:
+    """Looks at the steps that are being made. What it has read once it remembers while there is no news."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._orders: dict[ThreadId, tuple[float, Order]] = {}
+        self._heard: dict[ThreadId, tuple[tuple[int, float], _Heard]] = {}
+
+    def step(self, thread: ThreadId, depth: int = 0) -> Progress | None:
+        """The step that is being made of a thread; None where none is, or nobody has said so yet."""
+        runs = self._runs
+        since = runs.began(thread)
+        order = None if since is None else self._order(thread, since)
+        if since is None or order is None:
+            return None
+        noted = runs.noted(thread)
+        heard = self._notes(thread, noted)
+        now = runs.now(thread)
+        log, logged = runs.logged(thread)
+        lines = [(noted[1], heard.said), (logged, last_line(log.decode("utf-8", "replace")))]
+        if now is not None:
+            lines.append((now.time, now.line))
+        lines.sort(key=lambda line: line[0])
+        return Progress(
+            thread,
+            order.number,
+            order.role,
+            heard.agent or order.name or order.agent,
+            since,
+            heard.model or (now.model if now else ""),
+            heard.turns,
+            heard.tokens,
+            next((line for _, line in reversed(lines) if line), ""),
+            self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
+        )
+
+    def _order(self, thread: ThreadId, since: float) -> Order | None:
+        known = self._orders.get(thread)
+        if known is None or known[0] != since:
+            order = self._runs.read_order(thread)
+            if order is None:
+                return None
+            known = self._orders[thread] = since, order
+        return known[1]
+
+    def _notes(self, thread: ThreadId, noted: tuple[int, float]) -> _Heard:
+        known = self._heard.get(thread)
+        if known is None or known[0] != noted:
+            heard = _Heard()
+            for note in self._runs.notes(thread) if noted[0] else ():
+                heard = _with(heard, note)
+            known = self._heard[thread] = noted, heard
+        return known[1]
+
+
+def _with(heard: _Heard, note: Mapping[str, Any]) -> _Heard:
+    if "turn" not in note:
+        child = note["session"]
+        return heard._replace(agent=note["agent"], child=ThreadId(child) if is_thread_id(child) else None)
+    return heard._replace(
+        agent=note["agent"],
+        model=note["model"] or heard.model,
+        turns=heard.turns + (note["role"] == "assistant"),
+        tokens=heard.tokens + note["tokens"],
+        said=note["said"] or heard.said,
+    )
