@@ -231,9 +231,159 @@ def test_one_misspelling_is_one_finding() -> None:
     assert len(changed(("good: $END", "good: $EMD"), ("role: $END", "role: $ENT"))) == 2
     assert len(changed(("      prompt: Judge", "      promt: Judge"))) == 1
     assert len(changed(("type: string", "type: strng"))) == 1
-    assert len(changed(("conditon" if "conditon" in BASE else "condition: long", "condition: lng"))) == 2, (
-        "and unused"
+    assert len(changed(("condition: long", "condition: lng"))) == 1, "and not also an unused condition"
+    assert len(changed(("condition: long", "condition: whatever"))) == 1
+    assert len(changed(("condition: long", "if: long"))) == 1, "and not also an edge after the fallback"
+    assert len(changed(("role: critic", "to: critic"))) == 1, "and not also a role that is missing"
+    assert len(changed(("role: critic", "role: somebody-else"))) == 1, "which may be the critic"
+    assert len(changed(("  critic:\n    good", "  somebody-else:\n    good"))) == 1
+    assert len(changed(("$START: [", "start: ["))) == 1, "and not also a graph without a start"
+    assert len(changed(("good: $END", "good: done"), ("role: $END", "role: END"))) == 2
+    assert len(changed(("roles:\n", "roles: []\nx-roles:\n"))) == 1, "and not also every edge"
+    assert len(changed(("conditions:\n", "conditions: []\nx-conditions:\n"))) == 1
+    assert len(changed(("conditions:", "condition:"))) == 1
+    assert len(changed(("    good: $END", "    god: $END"), ("    _: writer", "    ugly: writer"))) == 1
+    without_status = ("status: { enum: [good, bad, ugly] }", "grade: { enum: [good, bad, ugly] }")
+    assert len(changed(without_status, ("required: [status]", "required: [grade]"))) == 1, "for all its edges"
+    assert len(changed(("systemPrompt: Write.", "prompt: Write."), ("outputSchema:", "schema:"))) == 2
+
+
+HABITS: dict[str, tuple[tuple[str, str], str, str]] = {
+    # what: (change), line and code, hint has
+    "if": (("condition: long", "if: long"), "32 unknown-key", "here it is condition:"),
+    "when": (("condition: long", "when: long"), "32 unknown-key", "here it is condition:"),
+    "to": (("role: critic", "to: critic"), "33 unknown-key", "here it is role:"),
+    "next": (("role: critic", "next: critic"), "33 unknown-key", "here it is role:"),
+    "prompt of a role": (("systemPrompt: W", "prompt: W"), "7 unknown-key", "here it is systemPrompt:"),
+    "schema": (("outputSchema:", "schema:"), "8 unknown-key", "here it is outputSchema:"),
+    "edges": (("graph:", "edges:"), "28 unknown-key", "here it is graph:"),
+    "expr": (("expression:", "expr:"), "27 unknown-key", "here it is expression:"),
+    "a model": (("systemPrompt: W", "model: gpt\n    systemPrompt: W"), "7 unknown-key", "uwf setup"),
+    "a condition by status": (("{ role: writer, prompt", "{ role: writer, if: long, prompt"),
+        "37 unknown-key", "write the edges of its role as a list"),
+    "roles as a list": (("roles:\n", "roles: [{ name: writer }]\nx-roles:\n"), "4 wrong-type", "is its key"),
+    "edges as a list": (("graph:\n", "graph: [{ from: $START }]\nx-graph:\n"), "28 wrong-type", "{$START: [{"),
+    "end": (("role: $END", "role: end"), "31 unknown-role", "the end is called $END"),
+    "START": (("$START: [", "START: ["), "29 unknown-role", "it is called $START"),
+    "an edge to nothing": (("good: $END", "good: null"), "36 wrong-type", "write good: $END"),
+    "an expression as a condition": (("condition: long", "condition: $count(steps) > 3"),
+        "32 unknown-condition", "as NAME: {expression: …}"),
+    "an expression that has a name": (("condition: long", "condition: $count(steps) > 9"),
+        "32 unknown-condition", 'name it: condition: "long"'),
+    "an expression, and in another language": (("condition: long", "condition: steps[-1].output.ok == 1"),
+        "32 unknown-condition", "a single ="),
+    "==": (("$count(steps) > 9", "$count(steps) == 9"), "27 bad-condition", "compares with a single ="),
+    "&&": (("$count(steps) > 9", "a && b"), "27 bad-condition", "writes and for &&"),
+    "||": (("$count(steps) > 9", "a || b"), "27 bad-condition", "writes or for ||"),
+    "!": (("$count(steps) > 9", '"!a"'), "27 bad-condition", "$not(…)"),
+    "not": (("$count(steps) > 9", "not a"), "27 bad-condition", "$not(…)"),
+    "not in": (("$count(steps) > 9", 'start.prompt not in ["a"]'), "27 bad-condition", "$not(x in y)"),
+    "len": (("$count(steps)", "len(steps)"), "27 bad-condition", "$count(list)"),
+    "includes": (("$count(steps) > 9", 'start.prompt.includes("x")'), "27 bad-condition", "$contains(text"),
+    "braces": (("$count(steps) > 9", "'{{ steps }}'"), "27 bad-condition", "without braces"),
+    "an open text": (("$count(steps) > 9", 'start.prompt = "x'), "27 bad-condition", "with the quote"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HABITS)
+def test_what_people_write_out_of_habit_gets_the_word_for_it(case: str) -> None:
+    change, expected, hint = HABITS[case]
+    errors = [each for each in changed(change) if each.severity == "error"]
+    assert [(f"{each.line} {each.code}", hint in each.hint) for each in errors] == [(expected, True)], errors
+
+
+LOOKUPS: dict[str, tuple[str, str, str, str]] = {
+    # what: expression, code, message has, hint has
+    "a status that never comes": ('steps[-1].output.status = "goood"', "never-equal",
+        'output.status of "critic" is never "goood"', '"good"?'),
+    "one that always differs": ('steps[-1].output.status != "goood"', "never-equal", "always something", '"good"?'),
+    "one of a list": ('steps[-1].output.status in ["good", "baad"]', "never-equal", '"baad"', '"bad"?'),
+    "one in a list": ('"goood" in steps.output.status', "never-equal", '"goood"', '"good"?'),
+    "another type": ("steps[-1].output.status = true", "never-equal", "is never true", 'it is one of: "good"'),
+    "a quoted number": ('$count(steps) = "3"', "never-equal", '$count(…) is never "3"', "without quotes"),
+    "a quoted number to order": ('$count(steps) > "3"', "mixed-types", "so > fails", "$number"),
+    "a misspelt field": ('steps[-1].output.statsu = "good"', "unknown-field",
+        'output.statsu, which the schema of "critic" doesn\'t have', '"status"?'),
+    "a misspelt field in a field": ('steps[role="writer"][-1].output.book.titel = "x"', "unknown-field",
+        "output.book.titel", '"title"?'),
+    "a field of another role": ("steps[-1].output.text", "unknown-field", 'the schema of "critic"', "known: status"),
+    "a field in a filter": ('$count(steps[output.statsu = "bad"]) > 1', "unknown-field", "statsu", '"status"?'),
+    "a field in a function": ("$filter(steps, function($s){ $s.output.txt })", "unknown-field", "txt", '"text"?'),
+    "a field of a variable": ("($last := steps[-1].output; $last.wy)", "unknown-field", "asks for wy", '"why"?'),
+    "a misspelt root": ('$.stpes[-1].output.status = "good"', "unknown-field", "stpes", '"steps"?'),
+    "a field without a way": ('status = "good"', "unknown-field", '"status"', "steps[-1].output.status"),
+    "a text without quotes": ("steps[-1].output.status = good", "unknown-field", '"good"', 'in quotes: "good"'),
+    "a word of another language": ("steps[-1].output.status = None", "unknown-field", '"None"', "null"),
+    "a property of another language": ("steps.length > 3", "unknown-field", "length", "$count(…)"),
+    "a field in brackets": ('steps[-1].output["status"] = "good"', "unknown-field", "no way to a field", ".status"),
+    "a status with a dollar": ('steps[-1].output.$status = "good"', "unknown-field", "$status", "backticks"),
+    "a variable nobody sets": ("$steps[-1].output.status", "unknown-field", "$steps", "without $"),
+    "all steps at once": ('steps.output.status = "good"', "list-compared", "every step", "in steps.output.status"),
+    "joined texts": ("steps[-1].output.status & steps[-1].output.why", "text-as-condition", "joins", "and"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LOOKUPS)
+def test_a_condition_that_looks_for_what_no_role_answers_is_doubted_at_its_line(case: str) -> None:
+    expression, code, says, hint = LOOKUPS[case]
+    found = _routed(expression)
+    assert [(each.line, each.severity, each.code) for each in found] == [(27, "warning", code)], found
+    assert says in found[0].message and hint in found[0].hint, found
+
+
+@pytest.mark.parametrize("expression", [
+    'steps[-1].output.status = "good"', 'steps[role="writer"][-1].output.text = "x"', "steps[-2].output.text",
+    'steps[role="$USER"][-1].output.answer = "yes"', "$exists(steps.output.question)",
+    'steps[-1].output.status in ["good", "bad"]', '"good" in steps.output.status', "$count(steps.output.why) > 1",
+    '$contains(start.prompt, "URGENT")', "steps^(agent)[0].role", "steps@$s[$s.role = 'writer'].output",
+    '$filter(steps, function($s, $i){ $i > 1 and $s.role = "critic" }).output.why', "steps.*.why",
+    'steps[-1].output.(status = "good" or why = "x")', "$count(steps[role='critic' and output.why]) > 1",
+    'steps[role="writer"][-1].output.book.pages[0].whatever = 1', "($f := function($x){ $x.y }; $f(steps))", "true",
+])  # fmt: skip
+def test_a_condition_about_what_roles_may_answer_is_left_alone(expression: str) -> None:
+    assert _routed(expression) == []
+
+
+def _routed(expression: str) -> list[Finding]:
+    """What is found where an edge of the critic asks for the expression, and one of the writer for nothing."""
+    graph = BASE.index("graph:")
+    text = BASE[:graph].replace("$count(steps) > 9", repr_yaml(expression)) + (
+        "graph:\n  $START: [{ role: writer }]\n  writer: [{ role: critic }]\n"
+        "  critic: [{ role: $END, condition: long }, { role: writer }]\n"
     )
+    return findings(text)
+
+
+def repr_yaml(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+REQUIRED = """\
+name: n
+description: d
+roles:
+  r:
+    description: d
+    systemPrompt: s
+    outputSchema:
+      type: object
+      properties: { approved: { type: boolean } }
+      required: [aproved]
+graph: { $START: [{ role: r }], r: [{ role: $END }] }
+"""
+
+
+def test_a_required_field_that_is_not_declared_is_told() -> None:
+    found = findings(REQUIRED)
+    assert [(each.line, each.severity, each.code) for each in found] == [(10, "warning", "odd-schema")]
+    assert '"aproved" is required' in found[0].message and found[0].hint == 'did you mean "approved"?'
+    closed = findings(REQUIRED.replace("[aproved]", "[aproved]\n      additionalProperties: false"))
+    assert [(each.line, each.severity) for each in closed] == [(10, "error")]
+    # Declared by another part of the same answer.
+    spread = REQUIRED.replace(
+        "[aproved]", "[aproved]\n      oneOf: [{ properties: { aproved: { const: 1 } } }]"
+    )
+    assert findings(spread) == []
 
 
 def test_asking_a_human_needs_no_edge() -> None:

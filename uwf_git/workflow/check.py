@@ -15,7 +15,9 @@ from uwf_git.text import one_line
 from uwf_git.values.documents import InvalidYaml
 from uwf_git.values.types import DEFAULT_STATUS, END, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
+from uwf_git.workflow.expression import check_expression
 from uwf_git.workflow.findings import Finding, Findings
+from uwf_git.workflow.habits import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
@@ -24,8 +26,6 @@ __all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
 
 EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
 """Codes of what is often only the effect of another mistake."""
-
-"""The targets of the edges of a role or $START."""
 
 _START_VARIABLES = ("prompt", "workflow")
 _ROLE_LITERAL = re.compile(r"""\brole\s*=\s*(?:"([^"\\]*)"|'([^'\\]*)')""")
@@ -61,10 +61,13 @@ class _Checker:
         self._draft = draft
         self._findings = findings
         self._answers: dict[str, Answers] = {}
-        self._used: set[str] = set()
+        self._used: dict[str, list[str]] = {}
         # What a name that isn't defined probably means: one slip is one finding, and not also a role
         # that is never reached.
         self._meant: dict[str, str] = {}
+        # Names that could mean anything: what may have become of a role is then not told.
+        self._unclear = False
+        self._unclear_condition = False
 
     def run(self) -> None:
         self._schemas()
@@ -77,6 +80,8 @@ class _Checker:
                 self._templates(source, edge)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
             targets = {self._meant.get(edge.role, edge.role) for edge in taken}
+            if any(target != END and target not in self._draft.declared for target in targets):
+                targets.add(END)  # an edge that leads nowhere known could be the way out
             live.setdefault(self._meant.get(source, source), set()).update(targets)
         self._conditions()
         self._graph(live)
@@ -105,18 +110,22 @@ class _Checker:
 
     def _source(self, source: str, edges: DraftEdges) -> bool:
         """Whether something can leave from there."""
-        if source.startswith("$") and source != START:
+        if source.startswith("$") and source != START and not means_start(source):
             known = source in (END, USER, SUSPEND)
             hint = "remove it" if known else self._findings.nearest(source, [START])
             self._findings.key_error(edges.path, "reserved-name", f'graph: nothing leaves "{source}"', hint)
             return False
         if source != START and source not in self._draft.declared:
-            self._means(source, [role for role in self._draft.declared if role not in self._draft.graph])
+            if "roles" in self._draft.missing:
+                return True
+            if means_start(source) and START not in self._draft.graph:
+                self._meant[source] = START
+                hint = f"it is called {START}"
+            else:
+                self._means(source, [role for role in self._draft.declared if role not in self._draft.graph])
+                hint = self._findings.nearest(source, self._draft.declared)
             self._findings.key_error(
-                edges.path,
-                "unknown-role",
-                f'graph: role "{source}" is not defined',
-                self._findings.nearest(source, self._draft.declared),
+                edges.path, "unknown-role", f'graph: role "{source}" is not defined', hint
             )
             return False
         if not edges.edges and edges.whole:
@@ -130,13 +139,18 @@ class _Checker:
 
     def _target(self, edge: DraftEdge) -> None:
         role = edge.role
-        if role == END or role in self._draft.declared:
+        if role == END or role in self._draft.declared or "roles" in self._draft.missing:
             return
-        self._means(role, [*self._draft.declared, END])
+        if means_end(role):
+            self._meant[role] = END
+        else:
+            self._means(role, [*self._draft.declared, END])
         message = (
             f'an edge can\'t lead to "{role}"' if role.startswith("$") else f'role "{role}" is not defined'
         )
-        if role in (USER, SUSPEND):
+        if means_end(role):
+            hint = f"the end is called {END}"
+        elif role in (USER, SUSPEND):
             hint = "to ask a human, a role answers status: needs_input"
         else:
             known = [] if role.startswith("$") else self._draft.declared
@@ -146,6 +160,8 @@ class _Checker:
     def _means(self, name: str, known: list[str]) -> None:
         if (meant := self._findings.closest(name, known)) is not None:
             self._meant[name] = meant
+        else:
+            self._unclear = True
 
     def _templates(self, source: str, edge: DraftEdge) -> None:
         for key, template in (("prompt", edge.prompt), ("location", edge.location)):
@@ -191,15 +207,7 @@ class _Checker:
         fallback: DraftEdge | None = None
         for edge in edges.edges:
             if edge.condition is not None:
-                self._used.add(edge.condition)
-                if edge.condition not in self._draft.conditions:
-                    self._findings.error(
-                        (*edge.path, "condition"),
-                        "unknown-condition",
-                        f'condition "{edge.condition}" is not defined',
-                        self._findings.nearest(edge.condition, self._draft.conditions)
-                        or "declare it under conditions:",
-                    )
+                self._condition(edge, edge.condition, source)
             if fallback is not None:
                 self._findings.warning(
                     edge.path,
@@ -228,6 +236,35 @@ class _Checker:
             )
         return live
 
+    def _condition(self, edge: DraftEdge, name: str, source: str) -> None:
+        """Notes that an edge of a source uses a condition, which must be defined."""
+        known = self._draft.conditions
+        if name in known or "conditions" in self._draft.missing:
+            self._used.setdefault(name, []).append(source)
+            return
+        path = (*edge.path, "condition")
+        if is_expression(name):
+            same = next((each for each in known.values() if each.expression.split() == name.split()), None)
+            meant = same.name if same is not None else None
+            wrong = expression_hint(name) if check_expression(name) is not None else ""
+            hint = (
+                f'name it: condition: "{meant}"'
+                if meant is not None
+                else "put it under conditions:, as NAME: {expression: …}, and write condition: NAME"
+            )
+            message = f"condition is an expression ({one_line(name, 60)}), not the name of one"
+            self._findings.error(
+                path, "unknown-condition", message, "; ".join(each for each in (hint, wrong) if each)
+            )
+        else:
+            meant = self._findings.closest(name, known)
+            hint = self._findings.nearest(name, known) or "define it under conditions:"
+            self._findings.error(path, "unknown-condition", f'condition "{name}" is not defined', hint)
+        if meant is not None:
+            self._used.setdefault(meant, []).append(source)
+        else:
+            self._unclear_condition = True
+
     def _by_status(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
         """Checks the edges of a mapping of statuses; returns those that can be taken."""
         if source == START:
@@ -235,8 +272,15 @@ class _Checker:
         answers = self._answers.get(source)
         if answers is None or not answers.known:
             return edges.edges
-        live = [edge for edge in edges.edges if edge.status is None or self._can_come(source, edge, answers)]
+        if not answers.statuses and not answers.free:
+            self._without_status(source, edges)
+            return edges.edges
         named = {edge.status for edge in edges.edges}
+        live = [
+            edge
+            for edge in edges.edges
+            if edge.status is None or self._can_come(source, edge, answers, named)
+        ]
         if edges.whole and None not in named:
             for status in answers.statuses:
                 if status not in named and status not in HUMAN:
@@ -269,7 +313,22 @@ class _Checker:
                 )
         return [edge for edge in edges.edges if edge.status is None]
 
-    def _can_come(self, source: str, edge: DraftEdge, answers: Answers) -> bool:
+    def _without_status(self, source: str, edges: DraftEdges) -> None:
+        """Reports a mapping of statuses after a role that has none, once for all of them."""
+        edge = next(
+            (edge for edge in edges.edges if edge.status is not None and edge.status not in HUMAN), None
+        )
+        if edge is not None:
+            self._findings.key_error(
+                edge.path,
+                "edge-without-status",
+                f'"{source}" is routed by status, but its schema has none',
+                "add $status: {enum: […]} to its properties, and to required",
+            )
+
+    def _can_come(self, source: str, edge: DraftEdge, answers: Answers, named: set[str | None]) -> bool:
+        """Whether an answer may have an edge's status. One that is a slip of a status without an edge is told, and
+        stands for that."""
         status = edge.status
         if status in HUMAN:
             self._findings.warning(
@@ -281,28 +340,24 @@ class _Checker:
             return False
         if status in answers.statuses or answers.free:
             return True
-        if answers.statuses:
-            message, hint = (
-                f'"{source}" never answers "{status}"',
-                self._findings.nearest(str(status), answers.statuses),
-            )
-        else:
-            message = f'"{source}" is routed by status, but its schema has none'
-            hint = "add $status: {enum: […]} to its properties, and to required"
+        meant = self._findings.closest(str(status), [each for each in answers.statuses if each not in named])
+        hint = self._findings.nearest(str(status), answers.statuses)
+        message = f'"{source}" never answers "{status}"'
         self._findings.key_error(edge.path, "edge-without-status", message, hint)
-        return False
+        named.add(meant)
+        return meant is not None
 
     def _conditions(self) -> None:
         for name, condition in self._draft.conditions.items():
             path = (*condition.path, "expression")
             if condition.expression:
-                from uwf_git.workflow.expression import check_expression
-
                 if (reason := check_expression(condition.expression)) is not None:
-                    self._findings.error(path, "bad-condition", f'condition "{name}": {reason}')
+                    hint = expression_hint(condition.expression)
+                    self._findings.error(path, "bad-condition", f'condition "{name}": {reason}', hint)
                 else:
                     self._roles_in(name, condition.expression, path)
-            if name not in self._used:
+                    self._doubts_of(name, condition.expression, path)
+            if name not in self._used and not self._unclear_condition:
                 self._findings.warning(
                     condition.path, "unused-condition", f'condition "{name}" is used by no edge', "remove it"
                 )
@@ -318,16 +373,24 @@ class _Checker:
                     self._findings.nearest(role, self._draft.declared),
                 )
 
+    def _doubts_of(self, name: str, expression: str, path: tuple[str | int, ...]) -> None:
+        from uwf_git.workflow.lookups import doubts
+
+        schemas = {role: answers.schema for role, answers in self._answers.items()}
+        sources = [self._meant.get(source, source) for source in self._used.get(name, ())]
+        for code, message, hint in doubts(expression, schemas, self._draft.declared, sources):
+            self._findings.warning(path, code, f'condition "{name}": {message}', hint)
+
     def _graph(self, live: dict[str, set[str]]) -> None:
         graph = self._draft.graph
         if not graph:
             return
-        if START not in graph:
+        if START not in graph and START not in self._meant.values():
             self._findings.key_error(
                 ("graph",), "no-start", f"graph has no {START}", f"add {START}: [{{role: <the first role>}}]"
             )
         for role in self._draft.roles.values():
-            if role.name not in live and role.name not in graph:
+            if role.name not in live and role.name not in graph and not self._unclear:
                 self._findings.key_error(
                     role.path,
                     "stuck-role",
@@ -340,6 +403,8 @@ class _Checker:
         ending = can_end(live)
         for role in self._draft.roles.values():
             if role.name not in reached:
+                if self._unclear:
+                    continue
                 self._findings.key_error(
                     role.path,
                     "unreachable-role",

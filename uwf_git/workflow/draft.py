@@ -18,6 +18,7 @@ from uwf_git.values.documents import ValuePath
 from uwf_git.values.ids import name_problem
 from uwf_git.values.types import DEFAULT_STATUS, END, START
 from uwf_git.workflow.findings import Findings
+from uwf_git.workflow.habits import key_hint, meant_key
 
 VERSION = 1
 
@@ -30,6 +31,11 @@ _TOOLS = ("allow", "deny", "runCommand", "network")
 _CONDITION = ("description", "expression")
 _TRANSITION = ("role", "condition", "prompt", "location")
 _TARGET = ("role", "prompt", "location")
+_UNDER_ITS_NAME = {
+    "roles": "the name of a role is its key: roles: {writer: {description: …}}",
+    "conditions": "the name of a condition is its key: conditions: {rejected: {expression: …}}",
+    "graph": f"where an edge begins is a key: graph: {{{START}: [{{role: writer}}]}}",
+}
 
 
 class DraftRole(NamedTuple):
@@ -75,7 +81,8 @@ class DraftEdges(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A workflow as far as it could be read. `declared` has every role's name, also of those that could not."""
+    """A workflow as far as it could be read. `declared` has every role's name, also of those that could not. `missing`
+    are the sections that are no mappings, so that nobody reports what may stand in them as not defined."""
 
     name: str
     description: str
@@ -84,6 +91,7 @@ class Draft(NamedTuple):
     graph: dict[str, DraftEdges]
     declared: frozenset[str]
     budget: dict[str, float] | None = None
+    missing: frozenset[str] = frozenset()
 
 
 def read_draft(data: Any, findings: Findings) -> Draft:
@@ -108,7 +116,7 @@ class _Reader:
         self._findings = findings
 
     def draft(self, data: Any) -> Draft:
-        top = self._mapping(data, (), "a workflow", _TOP)
+        top = self._mapping(data, (), "a workflow", _TOP, "workflow")
         if top is None:
             return Draft("", "", {}, {}, {}, frozenset())
         self._version(top)
@@ -122,7 +130,10 @@ class _Reader:
         declared = frozenset(role for role in roles_data if not role.startswith("x-"))
         description = self._description(top, (), "the workflow")
         budget = self._budget(top.get("budget"))
-        return Draft(name, description, roles, conditions, graph, declared, budget)
+        missing = {"roles"} if not roles_data else set()
+        if not isinstance(top.get("conditions", {}), dict | None):
+            missing.add("conditions")
+        return Draft(name, description, roles, conditions, graph, declared, budget, frozenset(missing))
 
     def _budget(self, value: Any) -> dict[str, float] | None:
         limits, problems = parse_budget(value)
@@ -150,7 +161,8 @@ class _Reader:
             return {}
         section = top[key]
         if not isinstance(section, dict):
-            self._wrong_type((key,), key, "a mapping", section)
+            hint = _UNDER_ITS_NAME[key] if isinstance(section, list) else ""
+            self._wrong_type((key,), key, "a mapping", section, hint)
             return {}
         if not section and required:
             self._findings.key_error((key,), "missing-key", f"{key} is empty")
@@ -174,7 +186,7 @@ class _Reader:
 
     def _role(self, name: str, value: Any, path: ValuePath) -> DraftRole | None:
         what = f'role "{name}"'
-        role = self._mapping(value, path, what, (*_PROMPT_FORM, *_GOAL_FORM))
+        role = self._mapping(value, path, what, (*_PROMPT_FORM, *_GOAL_FORM), "role")
         if role is None:
             return None
         by_goal = "goal" in role or (
@@ -261,7 +273,8 @@ class _Reader:
             what = f'condition "{name}"'
             if not name.strip() or not name.isprintable():
                 self._findings.key_error(path, "bad-name", f"{what} has no readable name")
-            condition = self._mapping(value, path, what, _CONDITION)
+            hint = f"write {name}: {{expression: …}}" if isinstance(value, str) else ""
+            condition = self._mapping(value, path, what, _CONDITION, "condition", hint=hint)
             expression = self._text(condition, path, "expression", what) if condition is not None else None
             description = ""
             if condition is not None and "description" in condition:
@@ -298,7 +311,8 @@ class _Reader:
             if source != START
             else f"graph: a transition of {START}"
         )
-        edge = self._mapping(value, path, what, _TRANSITION)
+        hint = f"write {{role: {one_line(value, 40)}}}" if isinstance(value, str) else ""
+        edge = self._mapping(value, path, what, _TRANSITION, "edge", hint=hint)
         if edge is None:
             return None
         condition = edge.get("condition")
@@ -314,7 +328,8 @@ class _Reader:
         named = None if status == DEFAULT_STATUS else status
         if isinstance(value, str):
             return DraftEdge(path, value, path, status=named)
-        edge = self._mapping(value, path, what, _TARGET, "a role's name or a mapping")
+        hint = f"write {one_line(status, 40)}: {END}" if value is None else ""
+        edge = self._mapping(value, path, what, _TARGET, "edge", "a role's name or a mapping", hint)
         return None if edge is None else self._edge(edge, path, what, status=named)
 
     def _edge(
@@ -338,20 +353,41 @@ class _Reader:
         )
 
     def _mapping(
-        self, value: Any, path: ValuePath, what: str, known: tuple[str, ...], wanted: str = "a mapping"
+        self,
+        value: Any,
+        path: ValuePath,
+        what: str,
+        known: tuple[str, ...],
+        kind: str = "",
+        wanted: str = "a mapping",
+        hint: str = "",
     ) -> dict[str, Any] | None:
+        """The mapping at path. What stands under a key that isn't known, and probably means one that is missing, is
+        read as that: one slip is one finding."""
         if not isinstance(value, dict):
-            self._wrong_type(path, what, wanted, value)
+            self._wrong_type(path, what, wanted, value, hint)
             return None
-        for key, _ in _own(value):
-            if key not in known:
-                self._findings.key_error(
-                    (*path, key),
-                    "unknown-key",
-                    f'{what} has no key "{key}"',
-                    self._findings.nearest(key, known) or "known: " + ", ".join(known),
-                )
-        return value
+        read = dict(value)
+        for key, item in _own(value):
+            if key in known:
+                continue
+            habit = meant_key(kind, key, read)
+            left = [name for name in known if name not in read]
+            meant = habit if habit in known else self._findings.closest(key, left) if habit is None else None
+            if meant is not None and meant not in read:
+                read[meant] = item
+                self._findings.reads((*path, meant), (*path, key))
+            if kind == "edge" and "condition" in (key, habit) and "condition" not in known:
+                known_hint = "an edge by status has no condition: write the edges of its role as a list"
+            else:
+                known_hint = f"here it is {meant}:" if meant is not None and meant == habit else key_hint(key)
+            self._findings.key_error(
+                (*path, key),
+                "unknown-key",
+                f'{what} has no key "{key}"',
+                known_hint or self._findings.nearest(key, known) or "known: " + ", ".join(known),
+            )
+        return read
 
     def _text(
         self,

@@ -47,6 +47,18 @@ def check_expression(text: str) -> str | None:
     return None
 
 
+def syntax_tree(text: str) -> Any:
+    """The library's tree of an expression that `check_expression` finds nothing in. It is shared, so it must not be
+    altered."""
+    return _parse(text).ast
+
+
+@cache
+def function_names() -> frozenset[str]:
+    """The functions that JSONata has, without their $."""
+    return frozenset(_library().Jsonata.static_frame.bindings)
+
+
 def evaluate(text: str, context: Any) -> Any:
     """The value of an expression over a JSON value, as plain JSON; None also where JSONata says
     "undefined". Raises Invalid, naming the expression and the reason. The context, which may be Frozen, is
@@ -257,7 +269,7 @@ def _check_calls(root: Any) -> None:
     """Raises _Unusable for a call that can't succeed: otherwise it would fail in the middle of a thread, and only
     in those whose outputs lead there."""
     nodes = list(_nodes(root))
-    known = set(_library().Jsonata.static_frame.bindings)
+    known = function_names()
     bound = {name for node in nodes for name in _bound(node)}
     for node in nodes:
         if node.type != "function" and node.type != "partial":

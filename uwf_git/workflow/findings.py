@@ -31,19 +31,25 @@ class Findings:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._found: dict[Finding, None] = {}
+        self._places: dict[ValuePath, ValuePath] = {}
         self._suggested = 0
+
+    def reads(self, path: ValuePath, place: ValuePath) -> None:
+        """Notes that the value of `path` was taken from `place`, where a key stands that means the same: findings
+        about it are told there."""
+        self._places[path] = place
 
     def error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
         """Adds what keeps the workflow from being registered, at the value of path."""
-        self._add(self._document.mark(path), "error", code, message, hint)
+        self._add(self._document.mark(self._place(path)), "error", code, message, hint)
 
     def key_error(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
         """Adds an error at the key of path."""
-        self._add(self._document.key_mark(path), "error", code, message, hint)
+        self._add(self._document.key_mark(self._place(path)), "error", code, message, hint)
 
     def warning(self, path: ValuePath, code: str, message: str, hint: str = "") -> None:
         """Adds what is probably a slip but can run, at the key of path."""
-        self._add(self._document.key_mark(path), "warning", code, message, hint)
+        self._add(self._document.key_mark(self._place(path)), "warning", code, message, hint)
 
     def nearest(self, name: str, known: Iterable[str]) -> str:
         """A hint for a name that isn't known. Only the first findings get one: comparing thousands of
@@ -57,11 +63,17 @@ class Findings:
 
     def raw(self, path: ValuePath) -> str | None:
         """The text of the scalar at path as it was written."""
-        return self._document.raw(path)
+        return self._document.raw(self._place(path))
 
     def sorted(self) -> list[Finding]:
         """All findings in the order of the text, errors first where they share a place."""
         return sorted(self._found)
+
+    def _place(self, path: ValuePath) -> ValuePath:
+        for length in range(len(path), 0, -1):
+            if (place := self._places.get(path[:length])) is not None:
+                return self._place((*place, *path[length:]))
+        return path
 
     def _add(self, mark: Mark, severity: Severity, code: str, message: str, hint: str) -> None:
         if len(self._found) < self.LIMIT:

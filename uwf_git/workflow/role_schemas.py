@@ -35,6 +35,7 @@ _VOCABULARIES = (
     "format-annotation",
     "content",
 )
+_SPREADING = frozenset(("$ref", "allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas"))
 # Legal as annotations and in wide use, so no slip of a keyword they resemble.
 _CUSTOM = frozenset(("example", "options", "title", "name", "label", "optional", "hint"))
 
@@ -93,12 +94,28 @@ def _in_one(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[Sche
             if meant is not None:
                 message = f'"{one_line(key, 40)}" is no keyword of JSON Schema and has no effect'
                 yield SchemaProblem((*path, key), False, message, f'did you mean "{meant}"?')
+    yield from _required(root, path, schema)
+
+
+def _required(root: Any, path: ValuePath, schema: dict[str, Any]) -> Iterator[SchemaProblem]:
+    """Fields that are required and not declared: nobody can answer so where no others are allowed, and elsewhere no
+    agent is told what they are."""
     required, properties = schema.get("required"), schema.get("properties")
-    if required and properties is not None and schema.get("additionalProperties") is False:
-        for number, name in enumerate(required):
-            if name not in properties and not schema.get("patternProperties"):
-                message = f'"{one_line(name, 40)}" is required, yet neither declared nor allowed'
-                yield SchemaProblem((*path, "required", number), True, message, nearest(name, properties))
+    if not required or properties is None or schema.get("patternProperties"):
+        return
+    is_closed = schema.get("additionalProperties") is False
+    declared = set(properties)
+    if any(part in _SPREADING for part in (*path, *schema)):
+        # Parts that are combined may declare each other's fields.
+        declared |= {name for _, each in subschemas(root) for name in each.get("properties", ())}
+    for number, name in enumerate(required):
+        shown, where = one_line(name, 40), (*path, "required", number)
+        if is_closed and name not in properties:
+            message = f'"{shown}" is required, yet neither declared nor allowed'
+            yield SchemaProblem(where, True, message, nearest(name, properties))
+        elif name not in declared:
+            message = f'"{shown}" is required, and properties doesn\'t declare it'
+            yield SchemaProblem(where, False, message, nearest(name, properties))
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,203 @@
+"""What people write out of habit, from other languages and other tools, and what it is called here: keys of a
+workflow, names of the end, operators and names in expressions.
+
+Where the nearest name is only a matter of letters, these know what was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from uwf_git.values.types import END, START
+
+_EDGE = {
+    "condition": ("if", "when", "cond", "on", "where", "unless", "expression", "expr", "guard", "test"),
+    "role": ("to", "next", "target", "goto", "then", "agent", "step", "node", "name"),
+    "prompt": ("instruction", "instructions", "message", "input", "task"),
+    "location": ("cwd", "dir", "directory", "folder", "path", "workdir"),
+}
+_ROLE = {
+    "systemPrompt": ("prompt", "system", "system_prompt", "systemprompt", "instructions", "instruction"),
+    "outputSchema": ("schema", "output_schema", "outputs", "response", "responseSchema", "returns"),
+    "description": ("desc", "about", "summary"),
+    "capabilities": ("skills", "abilities"),
+    "procedure": ("steps", "process"),
+}
+_CONDITION = {
+    "expression": ("expr", "if", "when", "test", "condition", "jsonata", "value"),
+    "description": ("desc", "about"),
+}
+_TOP = {
+    "graph": ("edges", "transitions", "flow", "moderator", "routes"),
+    "roles": ("agents", "nodes", "steps", "actors"),
+    "conditions": ("predicates", "guards"),
+    "name": ("id", "title", "workflow"),
+    "description": ("desc", "about"),
+    "budget": ("limits", "limit"),
+}
+_TABLES: Mapping[str, Mapping[str, Collection[str]]] = {
+    "edge": _EDGE,
+    "role": _ROLE,
+    "condition": _CONDITION,
+    "workflow": _TOP,
+}
+
+_HINTS = {
+    "unless": "conditions say when an edge is taken: define one with $not(…) and name it in condition:",
+    "agent": "an edge leads to a role; who plays it is in config.yaml: uwf config set agentOverrides.…",
+    "model": "which model is used is in config.yaml: uwf setup",
+    "else": "an edge without a condition is for everything else, so it comes last",
+    "default": "an edge without a condition is for everything else, so it comes last",
+}
+
+_STARTS = frozenset(("start", "begin", "entry", "init", "initial", "__start__", "$begin", "$entry", "$init"))
+_ENDS = frozenset(
+    ("end", "exit", "finish", "finished", "stop", "done", "terminate", "final", "__end__", "$finish", "$stop")
+)
+
+
+def meant_key(kind: str, key: str, given: Collection[str] = ()) -> str | None:
+    """The key of an `edge`, `role`, `condition` or `workflow` that another one stands for. Not one that is
+    `given` as well."""
+    table = _TABLES.get(kind, {})
+    if kind == "role":  # of its two forms
+        given = {*given, *(("systemPrompt",) if "goal" in given else ("capabilities", "procedure"))}
+    folded = key.casefold()
+    for meant, others in table.items():
+        if meant not in given and any(folded == other.casefold() for other in others):
+            return meant
+    return None
+
+
+def key_hint(key: str) -> str:
+    """What to say of a key that has no counterpart; "" of most."""
+    return _HINTS.get(key.casefold(), "")
+
+
+def means_start(source: str) -> bool:
+    """Whether a source that isn't defined is what others call the start."""
+    return source.casefold() in _STARTS or source.casefold() == START.casefold()
+
+
+def means_end(role: str) -> bool:
+    """Whether a role that isn't defined is what others call the end."""
+    return role.casefold() in _ENDS or role.casefold() == END.casefold()
+
+
+class _Slip(NamedTuple):
+    pattern: re.Pattern[str]
+    hint: str
+
+
+def _slips(*pairs: tuple[str, str]) -> tuple[_Slip, ...]:
+    return tuple(_Slip(re.compile(pattern), hint) for pattern, hint in pairs)
+
+
+# In the order in which they are looked for: what explains an expression best comes first.
+_IN_EXPRESSIONS = _slips(
+    (r"\{\{|\{%|\$\{", "an expression stands alone: write it without braces around names"),
+    (r"[“”„‘’«»]", "texts stand in straight quotes: \"…\" or '…'"),
+    (r"===?", 'JSONata compares with a single =, as in status = "done"'),
+    (r"!==", "JSONata writes != for “is not”"),
+    (r"&&", "JSONata writes and for &&"),
+    (r"\|\|", "JSONata writes or for ||"),
+    (r"<>", "JSONata writes != for <>"),
+    (r"=~|~=", "JSONata matches with $match(text, /…/) or $contains(text, …)"),
+    (r"->|\?\.", "JSONata goes to a field with a dot, and a missing field is no error"),
+    (r"=>", "JSONata writes functions as function($x){ … }"),
+    (r"!(?!=)", "JSONata negates with $not(…)"),
+    (r"\bnot\s+in\b", "JSONata writes $not(x in y)"),
+    (r"\bnot\b(?!\s*\()", "JSONata negates with $not(…)"),
+    (r"\bis\s+not\b", "JSONata compares with !="),
+    (r"\bis\b", "JSONata compares with ="),
+    (r"\b(?:AND|OR|NOT|IN)\b", "JSONata writes and, or and in in small letters, and $not(…)"),
+    (r"\bif\s*\(", "JSONata chooses with test ? this : that"),
+    (r"\*\*(?!\.)", "JSONata has $power(x, y)"),
+    (r"\.-?\d", "an item of a list is taken with brackets: steps[-1]"),
+    (r"\bfunction\s*\(\s*\w", "JSONata's parameters begin with $: function($x){ … }"),
+)
+_CALLS = {
+    "len": "$count(list) counts items, $length(text) characters",
+    "length": "$count(list) counts items, $length(text) characters",
+    "size": "$count(list) counts items, $length(text) characters",
+    "includes": '$contains(text, "…") looks into a text, "…" in list into a list',
+    "contains": '$contains(text, "…") looks into a text, "…" in list into a list',
+    "startswith": "$match(text, /^…/) looks at the beginning of a text",
+    "endswith": "$match(text, /…$/) looks at the end of a text",
+    "exists": "$exists(…) tells whether there is a value",
+    "isempty": '$count(list) = 0, or text = ""',
+    "tolowercase": "$lowercase(text)",
+    "touppercase": "$uppercase(text)",
+    "lower": "$lowercase(text)",
+    "upper": "$uppercase(text)",
+    "any": "list[…] with a test keeps the items that pass; $count(…) > 0 asks whether there are any",
+    "some": "list[…] with a test keeps the items that pass; $count(…) > 0 asks whether there are any",
+    "all": "$count(list[$not(…)]) = 0 asks whether all pass",
+    "every": "$count(list[$not(…)]) = 0 asks whether all pass",
+    "last": "list[-1] is the last item",
+    "now": "nothing may depend on the time, as the same history must always lead to the same decision",
+}
+_NAMES = {
+    "none": "JSONata writes null; $exists(…) asks whether there is a value",
+    "nil": "JSONata writes null; $exists(…) asks whether there is a value",
+    "undefined": "JSONata has $exists(…) for what may be missing",
+    "yes": "JSONata writes true",
+    "no": "JSONata writes false",
+    "on": "JSONata writes true",
+    "off": "JSONata writes false",
+}
+_COUNTS = "$count(…) counts the items of a list, $length(…) the characters of a text"
+_FIELDS = {
+    "length": _COUNTS,
+    "size": _COUNTS,
+    "count": _COUNTS,
+    "last": "the last one is [-1]",
+    "first": "the first one is [0]",
+}
+_STRINGS = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`""")
+_OPEN = re.compile(r"""["'`]""")
+_CALL = re.compile(r"(?<![\w$])(\w+)\s*\(")
+
+
+def expression_hint(text: str) -> str:
+    """What to write in place of something that JSONata doesn't have, in an expression that can't be parsed; "" where
+    nothing is known."""
+    plain = _STRINGS.sub("''", text)
+    for slip in _IN_EXPRESSIONS:
+        if slip.pattern.search(plain):
+            return slip.hint
+    for match in _CALL.finditer(plain):
+        if hint := _CALLS.get(match[1].casefold()):
+            return hint
+    if _OPEN.search(plain.replace("''", "")):
+        return "a text ends with the quote that it begins with"
+    for opening, closing in ("()", "[]", "{}"):
+        if plain.count(opening) != plain.count(closing):
+            return (
+                f"count the brackets: {plain.count(opening)} {opening} and {plain.count(closing)} {closing}"
+            )
+    return ""
+
+
+def name_habit(name: str) -> str | None:
+    """What to write for a word that JSONata takes for a field's name; None for one that means nothing."""
+    if name in ("True", "TRUE", "False", "FALSE", "Null", "NULL"):
+        return f"JSONata writes {name.lower()}"
+    if any(quote in name for quote in "“”„‘’«»"):
+        return "texts stand in straight quotes: \"…\" or '…'"
+    return _NAMES.get(name.casefold())
+
+
+def field_habit(name: str) -> str:
+    """What to write for a property that other languages have; "" for a field that is only misspelt."""
+    return _FIELDS.get(name.casefold(), "")
+
+
+_LOOKS_LIKE = re.compile(r"[.\[\]()=<>\"'`]|\s(?:and|or|in)\s|&&|\|\||^!|^\$[a-z]")
+
+
+def is_expression(name: str) -> bool:
+    """Whether what stands in a condition's place looks like an expression rather than a name."""
+    return _LOOKS_LIKE.search(name.strip()) is not None

@@ -1,0 +1,435 @@
+"""What a condition looks for in the history, compared with what the roles can answer: fields that no answer has, and
+comparisons that can never hold.
+
+The expression is followed with the schemas in place of values: wherever it goes, it is known which schemas the value
+there may have, or it isn't, and then nothing is said. After a first doubt in a path nothing more is said of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.text import closest, nearest, one_line
+from uwf_git.values.shape import variants_of
+from uwf_git.values.types import START
+from uwf_git.workflow.expression import function_names, syntax_tree
+from uwf_git.workflow.habits import field_habit, name_habit
+from uwf_git.workflow.possible import (
+    BOOLEAN,
+    HISTORY,
+    NUMBER,
+    SCHEMA_OF,
+    TEXT,
+    Atom,
+    Field,
+    Value,
+    atoms,
+    either,
+    field_of,
+    history,
+    items,
+    kinds_of,
+    last_of,
+    may_equal,
+    of_role,
+    of_schema,
+)
+
+_RESULTS: Mapping[str, Value] = {
+    **dict.fromkeys(
+        ("count", "sum", "max", "min", "average", "length", "number", "abs", "floor", "ceil"), NUMBER
+    ),
+    **dict.fromkeys(("string", "substring", "uppercase", "lowercase", "trim"), TEXT),
+    **dict.fromkeys(("exists", "not", "boolean", "contains"), BOOLEAN),
+}
+"""What functions return, where it is always the same."""
+_OVER_ITEMS = ("map", "filter", "single", "each")
+_LITERALS = ("string", "number", "value")
+
+_Names = dict[str, Value]
+"""What variables hold."""
+
+
+class Doubt(NamedTuple):
+    """Something in an expression that can't be meant so. `code` is one of unknown-field, never-equal,
+    mixed-types, list-compared, text-as-condition."""
+
+    code: str
+    message: str
+    hint: str
+
+
+def doubts(
+    expression: str, schemas: Mapping[str, Any], roles: Collection[str], sources: Collection[str]
+) -> list[Doubt]:
+    """What can't be meant so in an expression that `check_expression` finds nothing in. `schemas` are the schemas of
+    the answers by role, as far as they are known, of `roles`; `sources` the roles whose edges use the
+    condition: one of them has made the last step."""
+    walk = _Walk(schemas, roles, [source for source in sources if source != START] if sources else roles)
+    tree = syntax_tree(expression)
+    walk.value(tree, walk.history, {})
+    walk.as_condition(tree)
+    return list(dict.fromkeys(walk.found))
+
+
+class _Walk:
+    """One expression, followed from its root."""
+
+    def __init__(self, schemas: Mapping[str, Any], roles: Collection[str], last: Collection[str]) -> None:
+        self.found: list[Doubt] = []
+        self.history = history(roles, schemas, last)
+        self._schemas = schemas
+        self._roles = roles
+        self._last = last
+        self._expected: list[Atom] = []  # what the other side of a comparison can be
+
+    # What an expression is
+
+    def value(self, node: Any, here: Value, names: _Names) -> Value:
+        """What an expression's value may be, where `here` is the value it is evaluated over."""
+        found = self._value(node, here, names)
+        for stage in node.predicate or ():
+            found = self._filtered(found, stage, names)
+        return found
+
+    def _value(self, node: Any, here: Value, names: _Names) -> Value:
+        match node.type:
+            case "string" | "number" | "value":
+                return of_schema({"const": node.value})
+            case "path":
+                return self._path(node, here, names)
+            case "variable":
+                return self._variable(node, here, names)
+            case "binary":
+                return self._binary(node, here, names)
+            case "unary":
+                return self._unary(node, here, names)
+            case "condition":
+                self.value(node.condition, here, names)
+                branches = [node.then, node._else]
+                return either(self.value(each, here, names) for each in branches if each is not None)
+            case "block":
+                inner, found = dict(names), None
+                for each in node.expressions:
+                    found = self.value(each, here, inner)
+                return found
+            case "bind":
+                found = self.value(node.rhs, here, names)
+                name = node.lhs.value
+                names[name] = None if name in names and names[name] != found else found
+                return found
+            case "apply":
+                self.value(node.lhs, here, names)
+                if node.rhs.type == "function":
+                    self._arguments(node.rhs, here, names, None)
+            case "function" | "partial":
+                return self._call(node, here, names)
+            case "lambda":
+                self._lambda(node, names, None)
+        return None
+
+    def _unary(self, node: Any, here: Value, names: _Names) -> Value:
+        if node.value == "[":
+            return either([self.value(each, here, names) for each in node.expressions]) or None
+        if node.value == "{":
+            for pair in node.lhs_object:
+                for each in pair:
+                    self.value(each, here, names)
+            return of_schema({"type": "object"})
+        self.value(node.expression, here, names)
+        return NUMBER
+
+    def _variable(self, node: Any, here: Value, names: _Names) -> Value:
+        name = node.value
+        if name == "":
+            return here
+        if name == "$":
+            return self.history
+        if name not in names and name not in function_names():
+            self._unset(name)
+        return names.get(name)
+
+    def _call(self, node: Any, here: Value, names: _Names) -> Value:
+        procedure = node.procedure
+        if procedure.type == "lambda":
+            self._lambda(procedure, names, None)
+        name = procedure.value if procedure.type == "variable" else ""
+        self._arguments(node, here, names, name)
+        return None if name in names else _RESULTS.get(name)
+
+    def _arguments(self, node: Any, here: Value, names: _Names, name: str | None) -> None:
+        over: Value = None
+        for place, argument in enumerate(node.arguments or ()):
+            if argument.type == "lambda":
+                self._lambda(argument, names, over if name in _OVER_ITEMS else None)
+            else:
+                found = self.value(argument, here, names)
+                over = items(found) if place == 0 else over
+
+    def _lambda(self, node: Any, names: _Names, first: Value) -> None:
+        """The body of a function whose first parameter is `first`."""
+        parameters = [argument.value for argument in node.arguments]
+        inner = {**names, **dict.fromkeys(parameters)}
+        if parameters:
+            inner[parameters[0]] = first
+        self.value(node.body, None, inner)
+
+    # Paths
+
+    def _path(self, node: Any, here: Value, names: _Names) -> Value:
+        found = here
+        for place, step in enumerate(node.steps):
+            if step.type == "name":
+                found = self._field(found, step.value, place, node)
+            elif step.type == "variable" and place > 0:
+                if step.value and step.value not in names and step.value not in function_names():
+                    self._unset(step.value, in_path=True)
+                found = None
+            elif step.type == "sort":
+                for term in step.terms:
+                    self.value(term.expression, items(found), names)
+            elif step.type in ("wildcard", "descendant", "parent"):
+                found = None
+            else:
+                found = self._value(step, items(found) if place else found, names)
+            if step.focus is not None or step.index is not None:
+                names = {**names, **dict.fromkeys(name for name in (step.focus, step.index) if name)}
+                found = None
+            for stage in [*(step.stages or ()), *(step.predicate or ())]:
+                found = self._filtered(found, stage, names)
+        return found if node.group is None else None
+
+    def _filtered(self, found: Value, stage: Any, names: _Names) -> Value:
+        """What is left of a value by `[…]`."""
+        if stage.type != "filter":
+            return None
+        test = stage.expr
+        if test.type == "number":
+            return last_of(found) if test.value == -1 else found
+        if test.type == "string":
+            name = one_line(str(test.value), 40)
+            message = f'["{name}"] is no way to a field: it keeps all there is'
+            self._doubt("unknown-field", message, f"write .{name}")
+            return None
+        before = len(self.found)
+        self.value(test, items(found), names)
+        return None if len(self.found) > before else _kept(items(found), test)
+
+    def _field(self, found: Value, name: str, place: int, path: Any) -> Value:
+        """The field of that name in a value, or in each item of a list."""
+        field = field_of(found, name)
+        if field.value == ():
+            self._missing(field, name, place, path)
+            return None
+        return field.value
+
+    # Comparisons
+
+    def _binary(self, node: Any, here: Value, names: _Names) -> Value:
+        operator = node.value
+        one = self.value(node.lhs, here, names)
+        before, self._expected = self._expected, (atoms(one) or []) if operator in ("=", "!=", "in") else []
+        other = self.value(node.rhs, here, names)
+        self._expected = before
+        if operator in ("and", "or"):
+            self.as_condition(node.lhs)
+            self.as_condition(node.rhs)
+        elif operator in ("=", "!="):
+            if not self._list_compared(node):
+                self._equal(node.lhs, node.rhs, one, other, operator)
+        elif operator == "in":
+            if _is_list(node.rhs):
+                for each in node.rhs.expressions:
+                    if each.type in _LITERALS:
+                        self._equal(node.lhs, each, one, of_schema({"const": each.value}), "=")
+            else:
+                self._equal(node.lhs, node.rhs, one, other, "=")
+        elif operator in ("<", "<=", ">", ">="):
+            self._ordered(node, one, other)
+        elif operator in ("+", "-", "*", "/", "%"):
+            return NUMBER
+        else:
+            return TEXT if operator == "&" else None
+        return BOOLEAN
+
+    def as_condition(self, node: Any) -> None:
+        """Doubts an expression that is asked whether it holds."""
+        if node.type == "binary" and node.value == "&":
+            message = "& joins two texts, so what it makes is hardly ever false"
+            self._doubt("text-as-condition", message, "write and where both must hold")
+
+    def _list_compared(self, node: Any) -> bool:
+        """Doubts the comparison of something of all steps with one value."""
+        for side, literal in ((node.lhs, node.rhs), (node.rhs, node.lhs)):
+            if literal.type in _LITERALS and _is_all_steps(side):
+                shown = _shown(side)
+                self._doubt(
+                    "list-compared",
+                    f"steps.{shown} is a list with the {shown} of every step, and no list equals one value",
+                    f"steps[-1].{shown} is the last one's; … in steps.{shown} looks through all",
+                )
+                return True
+        return False
+
+    def _equal(self, left: Any, right: Any, one: Value, other: Value, operator: str) -> None:
+        if _is_fixed(left) and _is_fixed(right):
+            return
+        # The names of roles are looked at in the text of the expression, wherever they stand.
+        if any(side.type == "path" and side.steps[-1].value == "role" for side in (left, right)):
+            return
+        these, those = atoms(one), atoms(other)
+        if these is None or those is None or any(may_equal(a, b) for a in these for b in those):
+            return
+        if _is_fixed(left):
+            left, right, one, these = right, left, other, those
+        owners = _owners([each.whose for each in one or ()])
+        of = f" of {owners.removeprefix(SCHEMA_OF)}" if owners else ""
+        verb = "is never" if operator == "=" else "is always something else than"
+        self._doubt("never-equal", f"{_shown(left)}{of} {verb} {_shown(right)}", _hint_for(right, these))
+
+    def _ordered(self, node: Any, one: Value, other: Value) -> None:
+        kinds = [{kind for atom in atoms(each) or () for kind in kinds_of(atom)} for each in (one, other)]
+        if not kinds[0] or not kinds[1] or kinds[0] & kinds[1] & {"number", "string"}:
+            return
+        left, right = (
+            f"{_shown(side)} is {_in_words(each)}"
+            for side, each in zip((node.lhs, node.rhs), kinds, strict=True)
+        )
+        hint = "compare numbers with numbers: $number(…) makes one of a text"
+        self._doubt("mixed-types", f"{left} and {right}, so {node.value} fails", hint)
+
+    # Doubts
+
+    def _doubt(self, code: str, message: str, hint: str) -> None:
+        self.found.append(Doubt(code, message, hint))
+
+    def _unset(self, name: str, in_path: bool = False) -> None:
+        shown = one_line(name, 40)
+        if in_path:
+            hint = f"a field of that name is written in backticks: `${shown}`"
+        elif name in ("start", "steps"):
+            hint = f"write {name} without $"
+        else:
+            hint = nearest(f"${name}", (f"${each}" for each in function_names())) or "set it: ($x := …; …)"
+        self._doubt("unknown-field", f"nothing sets the variable ${shown}", hint)
+
+    def _missing(self, field: Field, name: str, place: int, path: Any) -> None:
+        owners = _owners(field.owners) or "what stands there"
+        if place == 0 and owners == HISTORY:
+            message = f'the history has no "{one_line(name, 40)}"'
+            self._doubt("unknown-field", message, self._root_hint(name, path))
+            return
+        of_roles = [known for known, whose in field.known.items() if whose.startswith(SCHEMA_OF)]
+        message = f"it asks for {_shown(path, upto=place + 1)}, which {owners} doesn't have"
+        self._doubt("unknown-field", message, field_habit(name) or nearest(name, of_roles or field.known))
+
+    def _root_hint(self, name: str, path: Any) -> str:
+        """What was meant by a name at the beginning of a path that the history doesn't have."""
+        if (habit := name_habit(name)) is not None:
+            return habit
+        if len(path.steps) == 1 and any("string" in kinds_of(atom) for atom in self._expected):
+            return f'a text stands in quotes: "{name}"'
+        rest = _shown(path)
+        if name in ("output", "role", "detail", "agent"):
+            return f"the last step's is steps[-1].{rest}"
+        schemas = (self._schemas[role] for role in self._last if role in self._schemas)
+        if any(way.field(name) for schema in schemas for way in variants_of(schema, schema)):
+            return f"the last answer's is steps[-1].output.{rest}"
+        if name in self._roles:
+            return f'what "{name}" said last is steps[role = "{name}"][-1].output'
+        if (meant := closest(name, ("start", "steps"))) is not None:
+            return f'did you mean "{meant}"?'
+        return "it has start and steps; a text stands in quotes"
+
+
+def _kept(value: Value, test: Any) -> Value:
+    """Those items of which a test may hold, as far as it names a role."""
+    if value is None or test.type != "binary":
+        return value
+    if test.value == "and":
+        return _kept(_kept(value, test.lhs), test.rhs)
+    for name, literal in ((test.lhs, test.rhs), (test.rhs, test.lhs)):
+        if test.value == "=" and literal.type == "string" and name.type == "path" and _shown(name) == "role":
+            return of_role(value, literal.value)
+    return value
+
+
+def _is_list(node: Any) -> bool:
+    return bool(node.type == "unary" and node.value == "[")
+
+
+def _is_fixed(node: Any) -> bool:
+    """Whether a value stands in the expression itself."""
+    return node.type in _LITERALS or _is_list(node)
+
+
+def _is_all_steps(node: Any) -> bool:
+    """Whether a path goes through all steps, without a choice among them."""
+    steps: Sequence[Any] = node.steps if node.type == "path" else ()
+    plain = all(step.type == "name" and not step.stages and not step.predicate for step in steps)
+    return bool(plain and len(steps) > 1 and steps[0].value == "steps" and node.group is None)
+
+
+# How it is said
+
+
+def _shown(node: Any, upto: int | None = None) -> str:
+    """An expression in short: `output.status` for `steps[-1].output.status`."""
+    if node.type == "function":
+        return f"${node.procedure.value}(…)" if node.procedure.type == "variable" else "a function"
+    if node.type in _LITERALS:
+        return one_line(json.dumps(node.value, ensure_ascii=False), 60)
+    if node.type != "path":
+        return "what it is compared with"
+    names = [str(step.value) for step in node.steps[:upto] if step.type == "name"]
+    if len(names) > 1 and names[0] == "steps":
+        names = names[1:]
+    return one_line(".".join(names), 60) or "it"
+
+
+def _owners(whose: Sequence[str]) -> str:
+    """Whose something is, for a message; "" where that is nobody."""
+    owners = list(dict.fromkeys(each for each in whose if each))
+    roles = [owner for owner in owners if owner.startswith(SCHEMA_OF)]
+    if len(roles) > 3:
+        return "any role's schema"
+    return " or ".join(roles or owners[:1])
+
+
+def _hint_for(right: Any, possible: Iterable[Atom]) -> str:
+    """What was probably meant by a value that never comes, by what does."""
+    possible = list(possible)
+    listed = [atom.value for atom in possible if not isinstance(atom, frozenset)]
+    kinds = sorted({kind for atom in possible for kind in kinds_of(atom)})
+    if right.type == "string":
+        text = right.value.strip().lower()
+        plain = {"true": "boolean", "false": "boolean", "null": "null"}.get(text)
+        if plain in kinds or ("number" in kinds and text.replace(".", "", 1).lstrip("-").isdigit()):
+            return f"write {text} without quotes"
+        texts = [each for each in listed if isinstance(each, str)]
+        return nearest(right.value, texts) or _one_of(listed, kinds)
+    if right.type in _LITERALS and "string" in kinds:
+        quoted = json.dumps(right.value)
+        if not listed or quoted in listed:
+            return f'it is a text: "{quoted}"'
+    return _one_of(listed, kinds)
+
+
+def _one_of(listed: Sequence[Any], kinds: Iterable[str]) -> str:
+    if listed:
+        shown = [json.dumps(each, ensure_ascii=False) for each in listed]
+        return "it is one of: " + one_line(", ".join(dict.fromkeys(shown)), 120)
+    return f"it is {_in_words(kinds)}"
+
+
+def _in_words(kinds: Iterable[str]) -> str:
+    words = {
+        "string": "text",
+        "boolean": "true or false",
+        "number": "a number",
+        "array": "a list",
+        "null": "null",
+    }
+    return " or ".join(words.get(kind, "an object") for kind in sorted(kinds))

@@ -1,0 +1,215 @@
+"""What a value in an expression may be, told by schemas: the history of a thread, the fields of what is said in it, the
+items of a list.
+
+A value is a tuple of the schemas of which it has one, or None where nothing can be said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from uwf_git.values.shape import MOST_VARIANTS, choices, resolve, types, variants_of
+from uwf_git.values.types import SUSPEND, USER
+
+_ANSWER = "\0answer"  # in a schema: it is that of a role's answer, in a pair with the role
+_STEPS = "\0steps"  # in a schema: it is that of the list of steps
+_LAST = "\0last"  # in a schema: a step that may be the last one
+_MOST = 200
+_DEEPEST = 20
+
+HISTORY, STEP, START_OF, SCHEMA_OF = "the history", "a step", "start", "the schema of "
+"""Whose something is, for messages; the last is followed by a role in quotes."""
+
+
+class Alternative(NamedTuple):
+    """A schema that a value may have, None where it isn't known. `whose` is what has it, "" for nobody; `root` is
+    what its references are resolved in."""
+
+    root: Any
+    schema: Any
+    whose: str = ""
+
+
+Value = tuple[Alternative, ...] | None
+
+
+class Constant(NamedTuple):
+    """A value that a schema lists, or that stands in the expression."""
+
+    value: Any
+
+
+Atom = Constant | frozenset[str]
+"""A constant, or the types that something may have; an integer's is number."""
+
+
+def of_schema(schema: Any) -> Value:
+    """A value of one schema."""
+    return (Alternative(schema, schema),)
+
+
+_A_TEXT = {"type": "string"}
+TEXT, NUMBER, BOOLEAN = of_schema(_A_TEXT), of_schema({"type": "number"}), of_schema({"type": "boolean"})
+
+
+def history(roles: Collection[str], schemas: Mapping[str, Any], last: Collection[str]) -> Value:
+    """What conditions are evaluated over, where one of the roles `last` has made the last step. `schemas` are those of
+    the roles' answers, as far as they are known."""
+    question = {"status": {"const": "needs_input"}, "$status": {"const": SUSPEND}, "question": _A_TEXT}
+    question |= {"options": {"type": "array"}, "reason": _A_TEXT}
+    steps = [_step(role, {_ANSWER: (role, schemas.get(role))}, role in last) for role in roles]
+    steps += [_step(role, {"type": "object", "properties": question}) for role in roles]
+    steps.append(_step(USER, {"type": "object", "properties": {"answer": _A_TEXT}}))
+    start = {"type": "object", "properties": {"workflow": _A_TEXT, "prompt": _A_TEXT}}
+    schema = {"type": "object", "properties": {"start": start, "steps": {"type": "array", _STEPS: steps}}}
+    return (Alternative(schema, schema, HISTORY),)
+
+
+def _step(role: str, output: Any, may_be_last: bool = False) -> dict[str, Any]:
+    properties = {"role": {"const": role}, "output": output, "detail": _A_TEXT, "agent": _A_TEXT}
+    return {"type": "object", "properties": properties, **({_LAST: True} if may_be_last else {})}
+
+
+def either(values: Iterable[Value]) -> Value:
+    """One of several values."""
+    found: list[Alternative] = []
+    for value in values:
+        if value is None:
+            return None
+        found += value
+    return tuple(found)
+
+
+def items(value: Value, depth: int = 0) -> Value:
+    """The items of lists, and what is no list as it is: so JSONata goes through a path."""
+    if value is None or depth > _DEEPEST:
+        return None
+    found: list[Alternative] = []
+    for alternative in map(_settled, value):
+        schema = alternative.schema
+        if schema is None:
+            return None
+        if (steps := schema.get(_STEPS)) is not None:
+            found += [Alternative(each, each, STEP) for each in steps]
+            continue
+        if "array" not in types(schema):
+            found.append(alternative)
+            continue
+        parts = [*schema.get("prefixItems", ()), *([schema["items"]] if "items" in schema else ())]
+        if not parts or any(not isinstance(part, Mapping) for part in parts):
+            return None
+        inner = items(tuple(alternative._replace(schema=part) for part in parts), depth + 1)
+        if inner is None:
+            return None
+        found += inner
+    return tuple(found)
+
+
+def last_of(value: Value) -> Value:
+    """The last item of a list; of the steps, one of those that may be the last."""
+    found = items(value)
+    if found and value and isinstance(value[0].schema, Mapping) and _STEPS in value[0].schema:
+        return tuple(each for each in found if each.schema.get(_LAST)) or None
+    return value
+
+
+def of_role(value: Value, role: str) -> Value:
+    """Those items of a list that may be a step of the role."""
+    kept = tuple(
+        each
+        for each in items(value) or ()
+        if each.schema.get("properties", {}).get("role", {}).get("const", role) == role
+    )
+    return kept or None
+
+
+class Field(NamedTuple):
+    """A field looked up: its `value`, () where nothing has such a field, and the names that there are, with whose
+    they are."""
+
+    value: Value
+    known: Mapping[str, str]
+    owners: tuple[str, ...]
+
+
+def field_of(value: Value, name: str) -> Field:
+    """The field of that name in a value, or in each item of a list."""
+    reached: list[Alternative] = []
+    known: dict[str, str] = {}
+    within = items(value)
+    if within is None:
+        return Field(None, known, ())
+    for root, schema, whose in within:
+        kinds = types(schema)
+        if kinds and "object" not in kinds:
+            continue
+        ways = variants_of(root, schema)
+        if len(ways) >= MOST_VARIANTS or any(not way.fields and not way.closed for way in ways):
+            return Field(None, known, ())
+        for way in ways:
+            for field in way.fields:
+                if not known.get(field.name, "").startswith(SCHEMA_OF):
+                    known[field.name] = whose
+            if (found := way.field(name)) is not None:
+                below = (START_OF if name == "start" else STEP) if whose == HISTORY else whose
+                reached.append(Alternative(root, found.schema, below))
+    owners = tuple(dict.fromkeys(each.whose for each in within if each.whose))
+    return Field(tuple(reached) if len(reached) <= _MOST else None, known, owners)
+
+
+def _settled(alternative: Alternative) -> Alternative:
+    """With references resolved, and in the place of a role's answer its schema."""
+    schema = alternative.schema
+    if isinstance(schema, Mapping) and (answer := schema.get(_ANSWER)) is not None:
+        role, own = answer
+        return Alternative(own, None if own is None else resolve(own, own), f'{SCHEMA_OF}"{role}"')
+    return alternative._replace(schema=resolve(alternative.root, schema))
+
+
+def atoms(value: Value) -> list[Atom] | None:
+    """What a value can be, of a list its items too. None where that can't be said."""
+    if value is None:
+        return None
+    found: list[Atom] = []
+    waiting = [(alternative, 0) for alternative in value]
+    while waiting:
+        alternative, depth = waiting.pop()
+        alternative = _settled(alternative)
+        root, schema, _ = alternative
+        if schema is None or depth > _DEEPEST or len(found) > _MOST:
+            return None
+        if (listed := choices(root, schema)) is not None:
+            found += [Constant(each) for each in listed]
+            continue
+        kinds = types(schema)
+        if not kinds or any(word in schema for word in ("allOf", "anyOf", "oneOf", "if")):
+            return None
+        found.append(frozenset("number" if kind == "integer" else kind for kind in kinds))
+        if "array" in kinds:
+            inner = items((alternative,))
+            if inner is None:
+                return None
+            waiting += [(each, depth + 1) for each in inner]
+    return found
+
+
+def kinds_of(atom: Atom) -> frozenset[str]:
+    """The types that an atom may have."""
+    if isinstance(atom, frozenset):
+        return atom
+    value = atom.value
+    if value is None:
+        return frozenset(("null",))
+    for kind, word in ((bool, "boolean"), (int | float, "number"), (str, "string"), (list, "array")):
+        if isinstance(value, kind):
+            return frozenset((word,))
+    return frozenset(("object",))
+
+
+def may_equal(one: Atom, other: Atom) -> bool:
+    """Whether JSONata's = may hold between two atoms."""
+    if isinstance(one, Constant) and isinstance(other, Constant):
+        # In Python a boolean is a number.
+        return one == other and kinds_of(one) == kinds_of(other)
+    return bool(kinds_of(one) & kinds_of(other))
