@@ -66,9 +66,17 @@ class Git:
     """The git program on one repository. `progress` is handed what git says on stderr as it comes,
     for a terminal."""
 
-    def __init__(self, git_dir: Path, progress: Callable[[str], None] | None = None) -> None:
-        self._git_dir = git_dir
+    def __init__(
+        self, git_dir: Path, progress: Callable[[str], None] | None = None, cwd: Path | None = None
+    ) -> None:
+        self.git_dir = git_dir
         self._progress = progress
+        # Where git would be called by hand: a project's remote may be a path relative to that.
+        self._cwd = cwd or (git_dir.parent if git_dir.name == ".git" else None)
+
+    def on(self, git_dir: Path) -> Git:
+        """The program on another repository, with remotes that are relative to where this one's are."""
+        return Git(git_dir, self._progress, self._cwd)
 
     @property
     def shows_progress(self) -> bool:
@@ -104,10 +112,6 @@ class Git:
             if code != 0:
                 raise failure(args, Done(code, b"", err.text()))
 
-    def _work_tree(self) -> Path | None:
-        """Where git would be called by hand: a project's remote may be a path relative to that."""
-        return self._git_dir.parent if self._git_dir.name == ".git" else None
-
     @contextlib.contextmanager
     def _started(self, args: Sequence[str], file_limit: int | None) -> Iterator[subprocess.Popen[bytes]]:
         program = shutil.which("git")
@@ -117,8 +121,8 @@ class Git:
         try:
             with deferred():
                 child = spawn(
-                    [program, f"--git-dir={self._git_dir}", *SETTINGS, *args],
-                    cwd=self._work_tree(),
+                    [program, f"--git-dir={self.git_dir}", *SETTINGS, *args],
+                    cwd=self._cwd,
                     env=environment(),
                     own_session=False,
                     file_limit=file_limit,

@@ -126,7 +126,7 @@ class Repository:
         try:
             data = zlib.decompress(packed)
         except zlib.error as error:
-            raise _damaged(name, str(error)) from None
+            raise _damaged(name, _garbled(error)) from None
         return _checked(name, data)
 
     def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
@@ -147,7 +147,7 @@ class Repository:
         except OSError:
             return self._header_packed(oid)
         except zlib.error as error:
-            raise _damaged(name, str(error)) from None
+            raise _damaged(name, _garbled(error)) from None
         kind, _, size = head.partition(b"\0")[0].partition(b" ")
         if kind not in _KINDS or not size.isdigit():
             raise _damaged(name, "it has no header")
@@ -184,7 +184,7 @@ class Repository:
         try:
             data = inflate.decompress(packed, at_most + _SLACK)
         except zlib.error as error:
-            raise _damaged(name, str(error)) from None
+            raise _damaged(name, _garbled(error)) from None
         length = data.partition(b"\0")[0].partition(b" ")[2]
         if length.isdigit() and len(length) < 20 and int(length) > at_most:
             raise TooLarge(name, int(length), at_most)
@@ -202,7 +202,10 @@ class Repository:
     def has(self, oid: Oid) -> bool:
         """Whether an object is there; its content is not checked."""
         name = str(oid)
-        return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
+        try:
+            return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
+        except pygit2.GitError:  # it stands in a pack, and can't be read there
+            return True
 
     def blob(self, oid: Oid) -> bytes:
         """A blob's content. Raises StoreDamaged."""
@@ -365,17 +368,22 @@ class Repository:
             return None
         except (pygit2.GitError, ValueError, OSError) as error:
             raise StoreDamaged(
-                f"ref {name} can't be read: {error}", "restore or delete it with git"
+                f"ref {name} can't be read: {error}", "put it back with: uwf doctor --fix"
             ) from None
         if not isinstance(target, Oid):
-            raise StoreDamaged(f"ref {name} points at another ref, {target}", "restore or delete it with git")
+            raise StoreDamaged(f"ref {name} points at another ref, {target}", "delete it with git")
         return target
 
     def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
         """Every ref under a prefix of refs/uwf/ and what it points at, except for those under `without`.
         Unreadable ones are left out: `broken_refs` names them."""
+        return self.refs_and_broken(prefix, without)[0]
+
+    def refs_and_broken(self, prefix: str = NAMESPACE, without: str = "") -> tuple[dict[str, Oid], set[str]]:
+        """The refs as `refs` gives them, and the names of those that can't be read."""
         found = read_refs(self.path, prefix, without=without)
-        return {name: oid for name, oid in found.items() if oid is not None}
+        refs = {name: oid for name, oid in found.items() if oid is not None}
+        return refs, found.keys() - refs.keys()
 
     def ref_names(self, prefix: str = NAMESPACE) -> list[str]:
         """The names of the refs under a prefix, unreadable ones included."""
@@ -470,6 +478,11 @@ class Repository:
         raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
 
 
+def id_of(kind: int, content: bytes) -> Oid:
+    """The id of an object. `kind` as in `Repository.read`."""
+    return Oid(raw=hashlib.sha1(b"%s %d\0" % (_NAMES[kind], len(content)) + content).digest())
+
+
 def _init(git_dir: Path) -> None:
     made = pygit2.init_repository(str(git_dir), bare=True)
     made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
@@ -485,6 +498,10 @@ def _checked(name: str, data: bytes) -> tuple[int, bytes]:
     return _KINDS[kind], content
 
 
+def _garbled(error: zlib.error) -> str:
+    return "it is truncated" if str(error).startswith("Error -5 ") else "it can't be decompressed"
+
+
 def _is_lock_failure(reason: str) -> bool:
     return "failed to lock file" in reason or ("locked file" in reason and "exists" in reason.lower())
 
@@ -498,7 +515,7 @@ def _open_hint(reason: str) -> str:
 
 
 def _damaged(name: str, reason: str) -> StoreDamaged:
-    return StoreDamaged(f"object {name} is damaged: {reason}", "fetch it from a remote, or see: uwf doctor")
+    return StoreDamaged(f"object {name} is damaged: {reason}", "bring it again with: uwf doctor --fix")
 
 
 def _unwritable(path: Path, error: Exception) -> StoreUnwritable:

@@ -53,6 +53,17 @@ class Locks:
         finally:
             os.close(descriptor)
 
+    @contextlib.contextmanager
+    def repair(self, wait: float = EXCHANGE_SECONDS) -> Iterator[None]:
+        """Holds the repair of the store for the block. Raises Busy when somebody else still holds it after `wait`
+        seconds."""
+        busy = Busy("another process repairs the store", "repeat when it is through")
+        descriptor = self._acquire("repair", wait, busy)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
     def held(self) -> set[ThreadId]:
         """The threads that are running."""
         try:

@@ -58,7 +58,7 @@ def collect(store: Store, shared: bool) -> None:
     if "gc is already running" in done.err:
         raise Busy("another git gc is at work on the store", "repeat when it is done")
     if done.code != 0:
-        raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "see: uwf doctor")
+        raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor --fix")
     git.run("pack-refs", "--all", check=False)
     forget_deleted(store)
 

@@ -54,17 +54,20 @@ class Store(NodeStore):
         tracking refs. Returns whether any did. A damaged ref is remembered as such and stops nothing."""
         if self._taking_in or not self._follows_refs:
             return False  # a commit names a node which isn't there: looking again would not help
-        refs = self.repository.refs(without=layout.REMOTES)
+        refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
         seen = self.index.tips()
         moved = {
             name: oid
             for name, oid in refs.items()
             if name not in seen or seen[name].oid != oid.raw or seen[name].problem
         }
-        gone = seen.keys() - refs.keys()
-        if not moved and not gone:
+        gone = seen.keys() - refs.keys() - unreadable
+        lost = {name for name in seen.keys() & unreadable if not seen[name].problem}
+        if not moved and not gone and not lost:
             return False
         with self.index.transaction():
+            for name in lost:  # where it was is all that is known of it
+                self.index.set_tip(Tip(name, seen[name].oid, None, "its ref can't be read"))
             for name in gone:
                 self.index.drop_tip(name)
                 if name.startswith(layout.FOLDED):
@@ -72,6 +75,12 @@ class Store(NodeStore):
             for name, oid in moved.items():
                 self._take_in_ref(name, oid)
         return bool(moved)
+
+    def moved(self, name: str, oid: Oid, commit: Oid) -> None:
+        """Remembers where a ref was just put, and the commit behind it, which is taken in: should the ref's file be
+        lost, that is where it was."""
+        if self._follows_refs and self.index.commit(commit.raw) is not None:
+            self.index.set_tip(Tip(name, oid.raw, commit.raw, None))
 
     def reindex(self) -> int:
         """Throws the index away and takes every ref in again. Returns how many nodes it then knows."""

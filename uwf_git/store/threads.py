@@ -335,6 +335,7 @@ class Threads:
         """A new thread on a commit that is there: makes `refs/uwf/threads/<new ULID>`, copies nothing."""
         thread = new_thread_id()
         self._repository.create_ref(layout.THREADS + thread, commit)
+        self._store.moved(layout.THREADS + thread, commit, commit)
         return thread
 
     def append(
@@ -363,7 +364,10 @@ class Threads:
             self._repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
         except HeadMoved:
             raise Outrun(head.thread, commit) from None
-        return Head(head.thread, commit, self._store.record(commit, text, parents, when), None)
+        with self._store.index.transaction():
+            row = self._store.record(commit, text, parents, when)
+            self._store.moved(layout.THREADS + head.thread, commit, commit)
+        return Head(head.thread, commit, row, None)
 
     def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
         """The nodes in the workflow/ folder of a thread's tree. No step's folder repeats them."""
@@ -389,6 +393,7 @@ class Threads:
             self._repository.create_ref(layout.ARCHIVE + head.thread, tag)
         except HeadMoved:  # it was archived meanwhile
             return self.head(head.thread)
+        self._store.moved(layout.ARCHIVE + head.thread, tag, head.commit)
         # Where one of these fails the archive wins all the same, and `doctor` tidies up.
         self.drop(layout.THREADS + head.thread)
         self.drop(layout.PAUSED + head.thread)

@@ -185,7 +185,9 @@ class Registry:
             raise HeadMoved(
                 f"workflow {name!r} was registered by somebody else meanwhile", "repeat"
             ) from None
-        return self._version(new)
+        version = self._version(new)
+        self._store.moved(layout.WORKFLOWS + name, new, new)
+        return version
 
     def tree(self, compiled: Compiled) -> Oid:
         """The tree of a version, with its nodes put. It follows from the definition alone."""

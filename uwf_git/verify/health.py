@@ -1,8 +1,8 @@
 """Is everything in order on this machine? The programs, the configuration, the store, its index and its leftovers,
 each with what to do where something is wrong.
 
-Only leftovers are ever touched, and only where that is asked for: a ref of a thread that has ended, temporary files,
-the mode of `.env`, a stale index.
+Only leftovers are touched here, and only where that is asked for: a ref of a thread that has ended, temporary files,
+the mode of `.env`, a stale index. What puts right what is damaged is handed in.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from uwf_git.config.read import check_config, load_config
@@ -33,35 +34,55 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
-from uwf_git.text import counted
+from uwf_git.text import counted, one_line
 from uwf_git.values.ids import ThreadId
+from uwf_git.verify.damage import Damage, Hurt, find_damage
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
+FIX = "uwf doctor --fix"
 SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
 class Check(NamedTuple):
-    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something."""
+    """One thing looked at. `status` is ok, warning or error; `damaged` means the store lost something; `more` is what
+    programs are told besides."""
 
     check: str
     status: str
     message: str
     hint: str = ""
     damaged: bool = False
+    more: Mapping[str, Any] = MappingProxyType({})
 
     def as_json(self) -> dict[str, Any]:
         """The check as a JSON object; `damaged` shows in an exit status."""
-        return {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
+        said = {"check": self.check, "status": self.status, "message": self.message, "hint": self.hint}
+        return {**said, **self.more}
+
+
+def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) -> Check:
+    """A check that failed: what a thread or another ref misses of what it leads to."""
+    lost = sorted((str(oid), reason) for oid, reason in objects.items() if oid.raw in hurt.objects)
+    first = f"object {lost[0][0]} is damaged: {lost[0][1]}" if lost else "it can't be read"
+    others = f", and {len(lost) - 1} more" if len(lost) > 1 else ""
+    more = {
+        "ref": hurt.ref,
+        "thread": hurt.thread,
+        "title": hurt.title or None,
+        "step": hurt.step,
+        "objects": [oid for oid, _ in lost],
+    }
+    return Check(check, ERROR, f"{hurt.what} can't be read: {first}{others}", hint, True, more)
 
 
 class Doctor:
     """Looks at one location. `in_engine` tells whether an agent's command runs in the engine's process, so that no
     program has to be found for it; `to_push` names the refs that a push to a remote would take. With `fix` what is
-    merely left over is removed; with `quick` not every object is read. `project` are the roles of the workflows that
-    the current folder brings."""
+    merely left over is removed, and `repair` called, which puts right what is damaged; with `quick` not every object
+    is read. `project` are the roles of the workflows that the current folder brings."""
 
     def __init__(
         self,
@@ -71,7 +92,9 @@ class Doctor:
         fix: bool = False,
         quick: bool = False,
         project: Known | None = None,
+        repair: Callable[[Instance], Iterator[Check]] | None = None,
     ) -> None:
+        self._repair = repair
         self._location = location
         self._in_engine = in_engine
         self._to_push = to_push
@@ -81,12 +104,16 @@ class Doctor:
 
     def checks(self) -> Iterator[Check]:
         """Looks at everything. An error on the way is a check that failed and stops no other; where no store can be
-        opened, the checks end there."""
+        opened, the checks end there. Raises what a repair raises."""
         yield from _guarded("versions", _versions())
         yield from _guarded("config", self._configuration())
         yield from _guarded("agents", self._agents())
         opened: list[Instance] = []
         yield from _guarded("store", self._store(opened))
+        if self._fix and self._repair is not None:
+            for instance in opened:
+                yield from self._repair(instance)
+            opened = [Instance(instance.location) for instance in opened]  # libgit2 keeps packs open
         for instance in opened:
             yield from _guarded("refs", self._refs(instance))
             yield from _guarded("archives", _archives(instance))
@@ -164,12 +191,12 @@ class Doctor:
     def _refs(self, instance: Instance) -> Iterator[Check]:
         repository = instance.store.repository
         for name in repository.broken_refs():
-            yield Check("refs", ERROR, f"{name} holds no object id", "restore it, or delete its file", True)
+            yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
         refs = repository.refs(without=REMOTES)
         folded: set[str] = set(instance.store.folded_threads())
         for name, tip in instance.store.index.tips(FOLDED).items():
             if tip.problem:
-                yield Check("refs", ERROR, f"{name}: {tip.problem}", "fetch it from a remote", True)
+                yield Check("refs", ERROR, f"{name}: {tip.problem}", FIX, True)
         ended = {name.removeprefix(ARCHIVE) for name in refs if name.startswith(ARCHIVE)} | folded
         for name, oid in refs.items():
             if name.startswith(THREADS) and name.removeprefix(THREADS) in ended:
@@ -216,19 +243,22 @@ class Doctor:
                 yield Check("remotes", OK, f"all is on {remote.name}, as far as was last seen")
 
     def _objects(self, instance: Instance) -> Iterator[Check]:
-        """Takes everything in once more, into an index of its own, which reads and verifies each node; where the
-        real index says something else it is stale."""
+        """Reads every object, then takes everything in once more, into an index of its own, which verifies each node;
+        where the real index says something else it is stale."""
+        damage = find_damage(instance.store, self._location.here)
+        yield from _damage(damage)
         with tempfile.TemporaryDirectory(prefix="uwf-doctor-") as folder:
             fresh = Store(instance.store.repository)
             fresh.index.close()
             fresh.index = Index(Path(folder))
             fresh.sync()
-            bad = [tip for tip in fresh.index.tips().values() if tip.problem]
+            told = {hurt.ref for hurt in damage.hurt}
+            bad = [tip for tip in fresh.index.tips().values() if tip.problem and tip.name not in told]
             nodes = fresh.index.node_count()
             stale = _stale(instance.store, fresh.index)
             fresh.index.close()
         for tip in bad:
-            yield Check("objects", ERROR, f"{tip.name}: {tip.problem}", "fetch it from a remote", True)
+            yield Check("objects", ERROR, f"{tip.name}: {tip.problem}", "see: uwf verify", True)
         yield Check("objects", OK, f"{nodes} nodes are what their hashes say")
         if stale and self._fix:
             instance.store.reindex()
@@ -306,7 +336,7 @@ def _threads(instance: Instance) -> Iterator[Check]:
     sound = 0
     for head in heads:
         if isinstance(head, Damaged):
-            hint = f"restore its ref from a remote, or: uwf thread rm {head.thread} --yes"
+            hint = f"{FIX}, or give it up: uwf thread rm {head.thread} --yes"
             yield Check("threads", ERROR, f"{head.thread}: {head.problem}", hint, True)
             continue
         try:
@@ -325,6 +355,23 @@ def _workflows(instance: Instance) -> Iterator[Check]:
         except UwfError as error:
             yield Check("workflows", ERROR, f"{name}: {error.message}", error.hint, True)
     yield Check("workflows", OK, f"{len(names)} registered")
+
+
+def _damage(damage: Damage) -> Iterator[Check]:
+    for hurt in damage.hurt:
+        yield hurt_check("objects", hurt, damage.objects, FIX)
+    if damage.objects and not damage.hurt:
+        number = counted(len(damage.objects), "object")
+        yield Check("objects", ERROR, f"{number} can't be read of what was fetched from remotes", FIX, True)
+    for path in (*damage.packs, *(pack.with_suffix(".idx") for pack in damage.indexes)):
+        yield Check("objects", ERROR, f"{path} is not what its checksum says", FIX, True)
+    if damage.stray:
+        number = counted(len(damage.stray), "damaged object")
+        yield Check("objects", ERROR, f"{number} that nothing refers to, from a crash", FIX, True)
+    for path in damage.derived:
+        yield Check("objects", WARNING, f"{path} is not what its checksum says", FIX)
+    for line in damage.lines:
+        yield Check("refs", ERROR, f"packed-refs has a line that is no ref: {one_line(line, 80)}", FIX, True)
 
 
 def _stale(store: Store, fresh: Index) -> str:
@@ -349,7 +396,10 @@ def _sizes(instance: Instance) -> Iterator[Check]:
     for node, blob in instance.store.index.blobs():
         if not repository.has(Oid(raw=blob)):
             continue  # a stale index, which is told elsewhere
-        size = repository.size(Oid(raw=blob))
+        try:
+            size = repository.size(Oid(raw=blob))
+        except StoreDamaged:
+            continue  # as is this
         largest = max(largest, size)
         if size <= ADVISED_BLOB:
             continue

@@ -53,20 +53,39 @@ def init(invocation: Invocation, here: bool) -> None:
 
 @command(
     "uwf doctor",
-    "uwf doctor --fix      remove what is merely left over",
-    "uwf doctor --quick    without reading every object",
+    "uwf doctor --fix                    bring again what is damaged, remove what is left over",
+    "uwf doctor --fix --from old.bundle  … also from a bundle, a folder, or a URL",
+    "uwf doctor --quick                  without reading every object",
 )
-@click.option("--fix", is_flag=True, help="Remove leftovers; nothing that holds anything is touched.")
+@click.option("--fix", is_flag=True, help="Bring again what is damaged; remove what is left over.")
+@click.option(
+    "--from",
+    "named",
+    metavar="FILE|DIR|URL",
+    multiple=True,
+    help="A place to bring it from, before the remotes. Repeatable.",
+)
 @click.option("--quick", is_flag=True, help="Don't read every object.")
-def doctor(invocation: Invocation, fix: bool, quick: bool) -> None:
-    """Check programs, configuration and store.
+def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: bool) -> None:
+    """Check programs, configuration and store, and repair the store.
+
+    A damaged object is brought again from a remote, or from what --from names: a bundle, a repository or a
+    storage root in a folder, a URL. Nothing is taken that isn't exactly what its id says, and what was
+    damaged is kept in <git dir>/uwf/damaged.
 
     Exit 1 where something is wrong, 7 where the store is damaged.
     """
+    from uwf_cli.exchange import git_for
     from uwf_cli.resolve import project_roles
     from uwf_git.engine.embedded import embedded
     from uwf_git.sharing.push import plan
+    from uwf_git.sharing.repair import Repair
     from uwf_git.verify.health import ERROR, Doctor
+
+    if named and not fix:
+        raise Usage("--from says where a repair takes objects from", "add --fix")
+    if named and quick:
+        raise Usage("a repair has to read every object", "leave out --quick")
 
     look = Doctor(
         invocation.location,
@@ -75,6 +94,7 @@ def doctor(invocation: Invocation, fix: bool, quick: bool) -> None:
         fix=fix,
         quick=quick,
         project=project_roles(),
+        repair=None if quick else lambda instance: Repair(instance, git_for(instance), named).run(),
     )
     checks = list(look.checks())
     invocation.emit([each.as_json() for each in checks], _checks_text)

@@ -1,0 +1,184 @@
+"""What is damaged in a repository's files, put right in place: a sound copy is made beside the damaged file, synced and
+renamed over it, after the damaged one got a second name where it is kept.
+
+So a kill or a power cut at any instant leaves the damaged file or the sound one, and what was damaged is never lost.
+Refs are changed under the lock files of gitrepository-layout(5), as git changes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from uwf_git.errors import Busy
+from uwf_git.git.durable import make_folders, sync
+from uwf_git.git.repository import Oid, Repository, StoreUnwritable, id_of
+
+FOLDER = "damaged"
+_KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
+_PACKED_LINE = re.compile(r"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+|\^[0-9a-f]{40}|# pack-refs with:.*")
+_BESIDE = (".idx", ".rev", ".bitmap", ".keep", ".mtimes", ".promisor")
+
+
+class Mending:
+    """The mending of one repository. What was damaged is kept in `folder`, `<git dir>/uwf/damaged/<time>`, which the
+    first that is kept makes. Every method raises StoreUnwritable where a file can't be written."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._path = repository.path
+        self._objects = repository.path / "objects"
+        stamp = time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
+        parent = repository.private / FOLDER
+        self.folder = next(
+            path
+            for number in range(1, 1000)
+            if not (path := parent / (stamp if number == 1 else f"{stamp}-{number}")).exists()
+        )
+        self.kept: list[Path] = []
+
+    def loose_path(self, oid: Oid) -> Path:
+        """Where an object stands, or would, in a file of its own."""
+        name = str(oid)
+        return self._objects / name[:2] / name[2:]
+
+    def loose_oid(self, path: Path) -> Oid:
+        """The object that stands at a path: the inverse of `loose_path`."""
+        return Oid(hex=path.parent.name + path.name)
+
+    def put(self, oid: Oid, kind: int, content: bytes) -> None:
+        """Puts a sound object in its place; a damaged file there is kept. Raises ValueError where the content is
+        not what the id says."""
+        data = b"%s %d\0" % (_KINDS[kind], len(content)) + content
+        if id_of(kind, content) != oid:
+            raise ValueError(f"the content is not that of {oid}")
+        path = self.loose_path(oid)
+        self._replace(path, lambda new: new.write_bytes(zlib.compress(data, 1)), mode=0o444)
+
+    def put_index(self, pack: Path, make: Callable[[Path], None]) -> None:
+        """Puts a new index beside a pack; `make` writes it to a path. The old one, and what else was derived from
+        it, is kept."""
+        self._replace(pack.with_suffix(".idx"), make, mode=0o444)
+        self.remove([pack.with_suffix(suffix) for suffix in (".rev", ".bitmap")])
+
+    def remove_pack(self, pack: Path) -> None:
+        """Sets a pack aside with all that belongs to it: the index first, without which git takes the rest for
+        nothing. What of its objects is wanted must stand elsewhere by now."""
+        self.remove([pack.with_suffix(suffix) for suffix in _BESIDE] + [pack])
+
+    def remove(self, paths: Iterable[Path]) -> None:
+        """Sets files aside that nothing relies on."""
+        with _writing(self._path):
+            for path in paths:
+                if path.is_file():
+                    self._keep(path)
+                    path.unlink()
+                    sync(path.parent)
+
+    def put_ref(self, name: str, oid: Oid) -> None:
+        """Puts a ref that holds no object id where it belongs; what its file held is kept. Raises Busy while
+        somebody else changes it."""
+        path = self._path / name
+        with self._locked(path) as lock, _writing(self._path):
+            lock.write_bytes(f"{oid}\n".encode())
+            sync(lock)
+            if path.is_file():
+                self._keep(path)
+            lock.replace(path)
+            sync(path.parent)
+
+    def remove_ref(self, name: str) -> None:
+        """Sets the file of a ref aside that holds no object id. Raises Busy while somebody else changes it."""
+        path = self._path / name
+        with self._locked(path):
+            self.remove([path])
+
+    def mend_packed_refs(self) -> list[str]:
+        """Leaves out of packed-refs what git can't read there, for which it reads nothing else of it; the old file is
+        kept. Returns the lines, none where all can be read. Raises Busy while somebody else changes it."""
+        path = self._path / "packed-refs"
+        if not unreadable_lines(path):
+            return []
+        with self._locked(path) as lock, _writing(self._path):
+            lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+            bad = unreadable_lines(path)
+            good = [line for line in lines if line and line not in bad]
+            # A peeled line belongs to the one before; git works without, and makes it again.
+            kept = [line for line in good if not line.startswith(("^", "#"))]
+            refs = sorted(kept, key=lambda line: line[41:])
+            text = "".join(f"{line}\n" for line in ("# pack-refs with: sorted ", *refs))
+            lock.write_text(text, encoding="utf-8", errors="surrogateescape")
+            sync(lock)
+            self._keep(path)
+            lock.replace(path)
+            sync(path.parent)
+        return bad
+
+    def _replace(self, path: Path, make: Callable[[Path], object], mode: int) -> None:
+        new = path.with_name(f"tmp_obj_{os.urandom(6).hex()}")
+        with _writing(self._path):
+            make_folders(path.parent)
+            try:
+                make(new)
+                new.chmod(mode)
+                sync(new)
+                if path.is_file():
+                    self._keep(path)
+                new.replace(path)
+                sync(path.parent)
+            finally:
+                new.unlink(missing_ok=True)
+
+    def _keep(self, path: Path) -> None:
+        """Gives a file a second name among what is kept, synced."""
+        target = self.folder / path.relative_to(self._path)
+        make_folders(target.parent)
+        try:
+            os.link(path, target)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            shutil.copy2(path, target)
+            sync(target)
+        sync(target.parent)
+        self.kept.append(target)
+
+    @contextlib.contextmanager
+    def _locked(self, path: Path) -> Iterator[Path]:
+        lock = path.with_name(path.name + ".lock")
+        with _writing(self._path):
+            make_folders(path.parent)
+            try:
+                lock.touch(exist_ok=False)
+            except FileExistsError:
+                raise Busy(
+                    f"{path.name} is locked by {lock}", "if no git process is running, remove that file"
+                ) from None
+        try:
+            yield lock
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def unreadable_lines(path: Path) -> list[str]:
+    """The lines of a packed-refs that git stumbles over."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    return [line for line in text.split("\n") if line and not _PACKED_LINE.fullmatch(line)]
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnwritable(
+            f"can't write to {path}: {error.strerror or error}", "check permissions and free space"
+        ) from None

@@ -1,0 +1,249 @@
+"""What can still be read of a pack that git refuses: each of its objects by itself, whatever became of the others.
+
+git and libgit2 take a pack or none of it once its end or its index is wrong. Here the index only hints at where objects
+begin, what the pack's own order says counts as much, and an object's id is that of the content which is read.
+gitformat-pack(5) is what is followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_NAMES = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
+_OFFSET_DELTA, _NAMED_DELTA = 6, 7
+_HEADER, _TRAILER = 12, 20
+_CHUNK = 1 << 16
+_KEPT = 64 << 20  # bytes of contents that later ones may be made of
+_CHAIN = 5000  # deltas on deltas; git's own limit is 4,095
+
+
+class Packed(NamedTuple):
+    """An object that was read whole. `kind` as in `Repository.read`."""
+
+    oid: bytes
+    kind: int
+    content: bytes
+
+
+class Pack:
+    """A pack by the path of its `.pack`; the `.idx` beside it is used as far as it goes. `at_most` is the largest
+    content that is read, in bytes."""
+
+    def __init__(self, path: Path, at_most: int) -> None:
+        self._path = path
+        self._at_most = at_most
+        self._made: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        self._size = 0
+        self._places: dict[bytes, int] = {}
+
+    def objects(self) -> Iterator[Packed]:
+        """Every object that can be read, each once. Raises OSError where the file can't be."""
+        with open(self._path, "rb") as file:
+            self._file = file.fileno()
+            self._end = os.fstat(self._file).st_size
+            waiting = sorted({*self._indexed(), *self._in_order()})
+            while waiting:
+                left = []
+                for offset in waiting:
+                    found = self._object(offset)
+                    if found is None:
+                        left.append(offset)
+                        continue
+                    kind, content = found
+                    oid = hashlib.sha1(b"%s %d\0" % (_NAMES[kind], len(content)) + content).digest()
+                    if oid not in self._places:
+                        self._places[oid] = offset
+                        yield Packed(oid, kind, content)
+                if len(left) == len(waiting):
+                    return
+                waiting = left  # deltas may name what was only read after them
+
+    def _indexed(self) -> Iterator[int]:
+        """The places that the index names, in an index of version 2."""
+        try:
+            data = self._path.with_suffix(".idx").read_bytes()
+            if data[:8] != b"\xfftOc\0\0\0\x02":
+                return
+            (number,) = struct.unpack_from(">I", data, 8 + 255 * 4)
+            begin = 8 + 256 * 4 + number * 24
+            large = begin + number * 4
+            for (place,) in struct.iter_unpack(">I", data[begin:large]):
+                if place & 0x80000000:
+                    (place,) = struct.unpack_from(">Q", data, large + (place & 0x7FFFFFFF) * 8)
+                if _HEADER <= place < self._end:
+                    yield place
+        except (OSError, struct.error):
+            return
+
+    def _in_order(self) -> Iterator[int]:
+        """The places that one comes to by reading from the begin, up to the first object that can't be read."""
+        offset = _HEADER
+        while offset < self._end - _TRAILER:
+            header = self._header(offset)
+            if header is None:
+                return
+            yield offset
+            _, size, _, begin = header
+            read = self._inflated(begin, size)
+            if read is None:
+                return
+            offset = read[1]
+
+    def _object(self, offset: int) -> tuple[int, bytes] | None:
+        """The kind and content of what stands at a place, deltas applied."""
+        deltas: list[tuple[int, bytes]] = []
+        at = offset
+        while at not in self._made:
+            header = self._header(at)
+            if header is None or len(deltas) > _CHAIN:
+                return None
+            kind, size, base, begin = header
+            read = self._inflated(begin, size)
+            if read is None:
+                return None
+            if kind in _NAMES:
+                self._keep(at, kind, read[0])
+                break
+            if isinstance(base, bytes):
+                base = self._places.get(base, -1)
+            if base < _HEADER or base == at:
+                return None
+            deltas.append((at, read[0]))
+            at = base
+        kind, content = self._made[at]
+        for place, delta in reversed(deltas):
+            made = _applied(content, delta, self._at_most)
+            if made is None:
+                return None
+            content = made
+            self._keep(place, kind, content)
+        return kind, content
+
+    def _header(self, offset: int) -> tuple[int, int, int | bytes, int] | None:
+        """What the bytes at a place say: kind, size of the content, base, where the content begins. The base of
+        a delta is a place in this pack or an id; 0 for what is no delta."""
+        data = os.pread(self._file, 64, offset)
+        try:
+            byte = data[0]
+            kind, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
+            while byte & 0x80:
+                byte = data[at]
+                size |= (byte & 0x7F) << shift
+                shift, at = shift + 7, at + 1
+            base: int | bytes = 0
+            if kind == _NAMED_DELTA:
+                base, at = data[at : at + 20], at + 20
+            elif kind == _OFFSET_DELTA:
+                byte = data[at]
+                back, at = byte & 0x7F, at + 1
+                while byte & 0x80:
+                    byte = data[at]
+                    back, at = (back + 1 << 7) | (byte & 0x7F), at + 1
+                base = offset - back
+        except IndexError:
+            return None
+        if kind not in (*_NAMES, _OFFSET_DELTA, _NAMED_DELTA) or size > self._at_most:
+            return None
+        return kind, size, base, offset + at
+
+    def _inflated(self, begin: int, size: int) -> tuple[bytes, int] | None:
+        """So many bytes as were compressed to what begins at a place, and where that ends."""
+        inflate = zlib.decompressobj()
+        data, at = bytearray(), begin
+        try:
+            while not inflate.eof:
+                chunk = os.pread(self._file, _CHUNK, at)
+                if not chunk:
+                    return None
+                at += len(chunk)
+                data += inflate.decompress(chunk, size + 1 - len(data))
+                if len(data) > size or (inflate.unconsumed_tail and not inflate.eof):
+                    return None
+        except zlib.error:
+            return None
+        return (bytes(data), at - len(inflate.unused_data)) if len(data) == size else None
+
+    def _keep(self, offset: int, kind: int, content: bytes) -> None:
+        """Remembers the newest contents: a delta's base is mostly one of these."""
+        if offset in self._made:
+            return
+        self._made[offset] = kind, content
+        self._size += len(content)
+        while self._size > _KEPT and len(self._made) > 1:
+            self._size -= len(self._made.popitem(last=False)[1][1])
+
+
+def _applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
+    """What a delta makes of its base; None for one that can't be of it."""
+    try:
+        before, at = _number(delta, 0)
+        after, at = _number(delta, at)
+        if before != len(base) or after > at_most:
+            return None
+        made = bytearray()
+        while at < len(delta):
+            order, at = delta[at], at + 1
+            if not order:
+                return None
+            if order & 0x80:
+                offset = size = 0
+                for bit in range(7):
+                    if order & 1 << bit:
+                        if bit < 4:
+                            offset |= delta[at] << 8 * bit
+                        else:
+                            size |= delta[at] << 8 * (bit - 4)
+                        at += 1
+                made += base[offset : offset + (size or 0x10000)]
+            else:
+                made += delta[at : at + order]
+                at += order
+            if len(made) > after:
+                return None
+    except IndexError:
+        return None
+    return bytes(made) if len(made) == after else None
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number of seven bits a byte, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if not byte & 0x80:
+            return number, at
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a pack, an index of packs or a commit-graph ends in the checksum of what stands before. Raises
+    OSError."""
+    size = path.stat().st_size
+    if size <= _TRAILER:
+        return False
+    digest = hashlib.sha1()
+    with open(path, "rb") as file:
+        left = size - _TRAILER
+        while left > 0:
+            chunk = file.read(min(1 << 20, left))
+            if not chunk:
+                return False
+            digest.update(chunk)
+            left -= len(chunk)
+        return file.read() == digest.digest()
+
+
+def belongs_to(index: Path, pack: Path) -> bool:
+    """Whether an index names the checksum of a pack as its own. Raises OSError."""
+    with open(index, "rb") as first, open(pack, "rb") as second:
+        first.seek(-2 * _TRAILER, os.SEEK_END)
+        second.seek(-_TRAILER, os.SEEK_END)
+        return first.read(_TRAILER) == second.read()

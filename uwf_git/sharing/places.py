@@ -1,0 +1,190 @@
+"""Where a lost object may still be: a remote, a bundle, another repository on this machine.
+
+What is fetched goes into a repository of its own, in the private folder, and never into the store: of all that a place
+offers only the objects that are asked for are taken, and those only where their content is what their id says.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.errors import NotFound, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.git.durable import ASIDE
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.sharing.tracking import bring, list_refs, listed_lines, sort_out
+from uwf_git.store import layout
+from uwf_git.store.remotes import Remote, check_url, without_password
+
+MANY = 100  # ids above which all is fetched at once
+_PREFIX = "mending."
+
+
+class Found(NamedTuple):
+    """An object as a place has it, checked against its id. `kind` as in `Repository.read`."""
+
+    kind: int
+    content: bytes
+
+
+class Place:
+    """Somewhere that may have objects. `refs` are those that it was seen to have."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
+        self.refs: Mapping[str, Oid] = {}
+        self.failed: UwfError | None = None
+        self._limit = limit
+        self._repository: Repository | None = None
+
+    def prepare(self, wanted: Collection[Oid]) -> None:
+        """Gets as many of some objects as there are; what fails is kept in `failed`."""
+
+    def read(self, oid: Oid) -> Found | None:
+        """An object; None where the place hasn't it whole, or it is larger than `uwf.maxBlob` allows."""
+        if self._repository is None or not self._repository.has(oid):
+            return None
+        try:
+            return Found(*self._repository.read_within(oid, self._limit))
+        except StoreDamaged:
+            return None
+
+
+class Beside(Place):
+    """Another repository on this machine: read as it is, since it may be damaged as well, elsewhere."""
+
+    def __init__(self, name: str, git_dir: Path, limit: int) -> None:
+        """Raises Invalid, NotFound for what is no repository that can be opened."""
+        super().__init__(name, limit)
+        self._repository = Repository(git_dir)
+        self.refs = self._repository.refs(without=layout.REMOTES)
+
+
+class Fetched(Place):
+    """A remote, an address or a bundle: what git fetches from it, into a repository aside."""
+
+    def __init__(self, name: str, remote: Remote, aside: Callable[[], Git], limit: int) -> None:
+        """`aside` makes the repository to fetch into."""
+        super().__init__(name, limit)
+        self._remote = remote
+        self._aside = aside
+        self._git: Git | None = None
+        self._by_id = True
+        self._all = False
+
+    def prepare(self, wanted: Collection[Oid]) -> None:
+        """Asks for the objects by their ids, and where they can't be had so, for all that the place shares."""
+        missing = [oid for oid in wanted if self.read(oid) is None]
+        if not missing or self._all or self.failed is not None:
+            return
+        try:
+            if self._git is None or self._repository is None:
+                self._git = self._aside()
+                self._repository = Repository(self._git.git_dir)
+            self._fetch(self._git, self._repository, missing)
+        except UwfError as error:
+            self.failed = error
+
+    def _fetch(self, git: Git, repository: Repository, missing: Collection[Oid]) -> None:
+        if self._by_id and len(missing) <= MANY:
+            try:
+                bring(git, repository, self._remote.name, [str(oid) for oid in missing])
+                return
+            except RemoteFailed:
+                self._by_id = False  # it gives none by id, or hasn't one of them
+        self._all = True
+        self.refs = self._listed(git, repository)
+        if self.refs:
+            bring(git, repository, self._remote.name, [f"+{name}:{name}" for name in self.refs])
+
+    def _listed(self, git: Git, repository: Repository) -> Mapping[str, Oid]:
+        return list_refs(git, repository, self._remote).refs
+
+
+class Bundle(Fetched):
+    """A file that `uwf bundle` or `git bundle` wrote."""
+
+    def __init__(self, name: str, path: Path, aside: Callable[[], Git], limit: int) -> None:
+        super().__init__(name, Remote(str(path), str(path), ""), aside, limit)
+        self._by_id = False  # git doesn't know it of files
+
+    def _listed(self, git: Git, repository: Repository) -> Mapping[str, Oid]:
+        most = repository.config.max_refs
+        too_many = RemoteFailed(f"{self.name} holds more than {most:,} refs", "see: git config uwf.maxRefs")
+        lines = listed_lines(git, "bundle", "list-heads", self._remote.name, between=" ")
+        return sort_out(lines, layout.is_shared_ref, most, too_many).refs
+
+
+class Places:
+    """The places that the user named, then the remotes of the store."""
+
+    def __init__(self, repository: Repository, git: Git, remotes: Collection[Remote]) -> None:
+        self._repository = repository
+        self._git = git
+        self._remotes = remotes
+        self._limit = repository.config.max_blob
+        self._number = 0
+
+    @contextmanager
+    def opened(self, named: Collection[str]) -> Iterator[list[Place]]:
+        """The places, which are there for the block. Raises NotFound for a file or folder that is named and isn't
+        there, Invalid for what is no address."""
+        self._sweep()  # what one that was killed has left
+        try:
+            yield [
+                *(self._named(text) for text in named),
+                *(self._remote(remote) for remote in self._remotes),
+            ]
+        finally:
+            self._sweep()
+
+    def _named(self, text: str) -> Place:
+        remote = next((remote for remote in self._remotes if remote.name == text), None)
+        if remote is not None:
+            return self._remote(remote)
+        path = Path(text).expanduser().absolute()
+        if path.is_dir():
+            return Beside(text, repository_in(path), self._limit)
+        if path.is_file():
+            return Bundle(text, path, self._new, self._limit)
+        if "://" not in text and ":" not in text:
+            raise NotFound(
+                f"no file, folder or remote {text!r}", "name a bundle, a repository, or the URL of one"
+            )
+        url = check_url(text)
+        return Fetched(without_password(url), Remote(url, url, url), self._new, self._limit)
+
+    def _remote(self, remote: Remote) -> Place:
+        path = Path(remote.url)
+        if path.is_dir():
+            try:
+                return Beside(remote.name, repository_in(path), self._limit)
+            except UwfError:
+                pass  # git says what is wrong with it
+        return Fetched(remote.name, remote, self._new, self._limit)
+
+    def _new(self) -> Git:
+        self._number += 1
+        path = self._repository.private / f"{_PREFIX}{self._number}{ASIDE}"
+        Repository.create(path)
+        # Remotes with all that the user set for them: credentials, proxies, other addresses.
+        config, theirs = path / "config", str(self._repository.path / "config")
+        quoted = theirs.replace("\\", "\\\\").replace('"', '\\"')
+        config.write_text(f'{config.read_text()}[include]\n\tpath = "{quoted}"\n')
+        return self._git.on(path)
+
+    def _sweep(self) -> None:
+        for path in self._repository.private.glob(f"{_PREFIX}*{ASIDE}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def repository_in(folder: Path) -> Path:
+    """The git directory that a folder is, or holds: a bare one, that of a work tree, a storage root's store."""
+    for name in ("store.git", ".git"):
+        if (folder / name).is_dir():
+            return folder / name
+    return folder
