@@ -33,6 +33,10 @@ class Failures:
         """Tells an error, whose message names its thread."""
         self._worst = max(self._worst, failed(self._invocation, error))
 
+    def note(self, status: int) -> None:
+        """Counts an exit status whose error was told already."""
+        self._worst = max(self._worst, status)
+
     def end(self) -> None:
         """Ends the command with the highest exit status that there was; returns where nothing went wrong."""
         if self._worst:

@@ -150,6 +150,7 @@ uwf = Group(
     {
         "init": "store:init",
         "workflow": workflow,
+        "run": "thread:start_and_run",
         "thread": thread,
         "ps": "running:ps",
         "cas": cas,

@@ -17,7 +17,9 @@ from uwf_cli import exchange, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_agent, complete_remote, complete_thread
 from uwf_cli.exchange import find_thread
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
+from uwf_cli.selection import Chosen, chosen_threads, threads
 from uwf_git.errors import Invalid, NotFound, Waiting
 from uwf_git.text import counted
 from uwf_git.values.ids import parse_thread_id
@@ -49,6 +51,9 @@ REMOTE = click.option(
 )
 
 
+MAX_STEPS = click.option(
+    "--max-steps", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Stop then."
+)
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No live line while an agent works.")
 
 
@@ -71,7 +76,7 @@ def step(
     quiet: bool,
 ) -> None:
     """Do one step. Who is next works, and what comes of it becomes the new head."""
-    do, found = _stepper(invocation, thread, remote)
+    do, found = stepper(invocation, thread, remote)
     lines = _lines(invocation, found, quiet, "step")
     with lines or nullcontext():
         outcome = do(found, agent, folder(cwd), _live_stderr(invocation, lines))
@@ -84,27 +89,51 @@ def step(
 @command(
     "uwf thread run 01JK7M",
     "uwf thread run 01JK7M --max-steps 5",
+    "uwf thread run @ @2 @3 -j 3                   three at once",
+    "uwf thread run --all --workflow triage -j 4   all that are idle",
+    "uwf thread run --status failed                those that failed, once more",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@threads
 @click.option(
-    "--max-steps", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Stop then."
+    "-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many threads at once."
 )
+@MAX_STEPS
 @AGENT
 @CWD
 @REMOTE
 @QUIET
 def run(
     invocation: Invocation,
-    thread: str,
+    chosen: Chosen,
+    jobs: int,
     max_steps: int,
     agent: str | None,
     cwd: Path | None,
     remote: str | None,
     quiet: bool,
 ) -> None:
-    """Step until the end, a question or a failure. Prints one line a step."""
-    do, found = _stepper(invocation, thread, remote)
-    run_one(invocation, do, found, max_steps, agent, folder(cwd), quiet)
+    """Step until the end, a question or a failure. Prints one line a step.
+
+    Filters select idle threads, and with --status failed those. Several threads run one after another, or with -j at
+    the same time, each by a process of its own.
+    """
+    where = folder(cwd)
+    if len(chosen.ids) == 1:
+        do, found = stepper(invocation, chosen.ids[0], remote)
+        run_one(invocation, do, found, max_steps, agent, where, quiet)
+        return
+    failures = Failures(invocation)
+    found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    if found_all:
+        from uwf_cli.side_by_side import SideBySide
+
+        given = {"--max-steps": str(max_steps), "--agent": agent, "--cwd": where, "--remote": remote}
+        options = [f"{name}={value}" for name, value in given.items() if value is not None]
+        oldest_first = found_all if chosen.ids else found_all[::-1]
+        failures.note(SideBySide(invocation, oldest_first, options, jobs).run(quiet))
+    elif not chosen.ids:
+        invocation.note("no such threads are idle; uwf thread list shows what they are")
+    failures.end()
 
 
 def run_one(
@@ -289,7 +318,7 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
     return [line if room is None else terminal.cut(line, room) for line in lines]
 
 
-def _stepper(
+def stepper(
     invocation: Invocation, thread: str, remote: str | None
 ) -> tuple[Callable[..., Outcome], ThreadId]:
     """The function that does a step of a thread, with a remote between a pull and a push, and the thread's id. A whole

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import CWD, folder
+from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, folder, run_one, stepper
 from uwf_cli.completers import (
     complete_thread,
     complete_workflow,
@@ -29,6 +30,25 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import ThreadId
 
 
+PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
+PROMPT_FILE = click.option(
+    "--prompt-file", metavar="FILE", help="A file with the task; - reads standard input."
+)
+MAX_TOKENS = click.option("--max-tokens", metavar="N", help="After so many tokens it waits for a human.")
+MAX_COST = click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
+MAX_TIME = click.option(
+    "--max-time", metavar="TIME", help="Likewise, after so much agents' time: 90s, 30m, 2h."
+)
+
+
+class Begun(NamedTuple):
+    """A thread that was started, and its workflow."""
+
+    thread: ThreadId
+    workflow: Hash
+    name: str
+
+
 @command(
     'uwf thread start solve-issue -p "Fix the login bug"',
     "uwf thread start ./review.yaml --prompt-file task.md",
@@ -36,13 +56,13 @@ if TYPE_CHECKING:
     'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
 )
 @click.argument("workflow", shell_complete=complete_workflow)
-@click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
-@click.option("--prompt-file", metavar="FILE", help="A file with the task; - reads standard input.")
+@PROMPT
+@PROMPT_FILE
 @CWD
 @click.option("--max-steps", metavar="N", help="Then it waits for a human.")
-@click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens.")
-@click.option("--max-cost", metavar="USD", help="Likewise, after so many US dollars.")
-@click.option("--max-time", metavar="TIME", help="Likewise, after so much agents' time: 90s, 30m, 2h.")
+@MAX_TOKENS
+@MAX_COST
+@MAX_TIME
 def start(
     invocation: Invocation,
     /,
@@ -57,9 +77,23 @@ def start(
     WORKFLOW is looked for as a registered name, as a hash, as a file, and as .workflows/WORKFLOW.yaml in
     this folder and those above it, up to the edge of the repository.
     """
-    task = _prompt(prompt, prompt_file)
-    where = folder(cwd)
-    budget = resolve.limits(limits)
+    begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), folder(cwd), resolve.limits(limits))
+    invocation.emit(
+        {"workflow": begun.workflow, "thread": begun.thread},
+        lambda value: terminal.fields(
+            [
+                ("thread", terminal.style(value["thread"], "bold")),
+                ("workflow", f"{value['name']}  {value['workflow']}"),
+                ("next", f"uwf thread run {value['thread']}"),
+            ]
+        ),
+        shown=begun._asdict(),
+    )
+
+
+def _begin(
+    invocation: Invocation, workflow: str, task: str, where: Path | None, budget: Mapping[str, float]
+) -> Begun:
     instance = invocation.instance_for_writing()
     found = resolve.find_workflow(invocation, workflow)
     task, secrets = instance.redactor.text(task)
@@ -70,17 +104,51 @@ def start(
     made = instance.threads.start(resolve.version_of(instance, found), found.hash, task, budget)
     if where is not None:
         instance.folders.remember(made, where)
+    return Begun(made, found.hash, found.workflow.name)
+
+
+@command(
+    'uwf run solve-issue -p "Fix the login bug"',
+    "uwf run ./review.yaml --prompt-file task.md --max-cost 2.50",
+    "gh issue view 42 | uwf run solve-issue -p - --agent claude-code",
+)
+@click.argument("workflow", shell_complete=complete_workflow)
+@PROMPT
+@PROMPT_FILE
+@MAX_TOKENS
+@MAX_COST
+@MAX_TIME
+@MAX_STEPS
+@AGENT
+@CWD
+@REMOTE
+@QUIET
+def start_and_run(
+    invocation: Invocation,
+    workflow: str,
+    prompt: str | None,
+    prompt_file: str | None,
+    max_steps: int,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    quiet: bool,
+    **limits: str | None,
+) -> None:
+    """Start a thread of a workflow and run it. The thread's id comes first.
+
+    It is `uwf thread start` and `uwf thread run` in one, with the options of both; --max-steps is that of `run`.
+    """
+    budget = resolve.limits({**limits, "max_steps": None})
+    where = folder(cwd)
+    begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), where, budget)
     invocation.emit(
-        {"workflow": found.hash, "thread": made},
-        lambda value: terminal.fields(
-            [
-                ("thread", terminal.style(value["thread"], "bold")),
-                ("workflow", f"{value['name']}  {value['workflow']}"),
-                ("next", f"uwf thread run {value['thread']}"),
-            ]
-        ),
-        shown={"workflow": found.hash, "thread": made, "name": found.workflow.name},
+        {"workflow": begun.workflow, "thread": begun.thread},
+        lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),
+        compact=True,
     )
+    do, thread = stepper(invocation, begun.thread, remote)
+    run_one(invocation, do, thread, max_steps, agent, where, quiet)
 
 
 @command(

@@ -1,0 +1,210 @@
+"""Several threads run at once, each by a process of its own: a step has the main thread and the current folder to
+itself. What the processes print is told apart by the end of the thread's id, and on a terminal each has a live line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_git.errors import Waiting
+from uwf_git.processes import deferred, spawn
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+    from uwf_cli.live import Lines
+    from uwf_git.values.ids import ThreadId
+
+_LABEL = 6  # characters of an id, if so many tell the threads apart
+_PIECE = 1 << 16
+_POLL = 0.1
+_PATIENCE = 20.0  # seconds that a process has to end its agent and to keep what that said
+
+
+class _Run:
+    """A process that runs a thread, and what it has printed without the line's end."""
+
+    def __init__(self, thread: ThreadId, process: subprocess.Popen[bytes]) -> None:
+        self.thread = thread
+        self.process = process
+        self.rest: dict[IO[bytes], bytes] = {}
+        for stream in (process.stdout, process.stderr):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            self.rest[stream] = b""
+
+    def lines(self, stream: IO[bytes], data: bytes) -> list[str]:
+        """The lines that a piece of a stream completes; with an empty one, what is left."""
+        *lines, self.rest[stream] = (self.rest[stream] + data).split(b"\n")
+        if not data and self.rest[stream]:
+            lines.append(self.rest[stream])
+            self.rest[stream] = b""
+        return [line.decode("utf-8", "replace") for line in lines]
+
+
+class SideBySide:
+    """Runs threads, at most so many at once, by `uwf thread run ID` with these `arguments`."""
+
+    def __init__(
+        self, invocation: Invocation, threads: Sequence[ThreadId], arguments: Sequence[str], at_once: int
+    ) -> None:
+        self._invocation = invocation
+        self._waiting = list(threads)
+        self._arguments = arguments
+        self._at_once = at_once
+        self._running: dict[ThreadId, _Run] = {}
+        self._selector = selectors.DefaultSelector()
+        self._lines: Lines | None = None
+        self._ended: dict[ThreadId, int] = {}
+        self._stopping = False
+        self._text = invocation.format == "text"
+        size = _LABEL
+        while len({thread[-size:] for thread in threads}) < len(threads):
+            size += 1
+        self._size = size
+
+    def run(self, quiet: bool) -> int:
+        """Runs them all; returns the highest of their exit statuses, of which that of waiting counts least. After
+        Ctrl-C each process keeps what its agent said."""
+        self._lines = None if quiet else self._drawn()
+        with self._lines or nullcontext(), self._selector:
+            try:
+                while self._waiting or self._running:
+                    self._tell_going_on()
+                    while self._waiting and len(self._running) < self._at_once:
+                        self._start(self._waiting.pop(0))
+                    self._turn()
+            finally:
+                self._stop()
+        statuses = list(self._ended.values())
+        if self._text:
+            self._invocation.note(_summary(statuses))
+        return max((status for status in statuses if status != Waiting.exit_status), default=0) or max(
+            statuses
+        )
+
+    def _tell_going_on(self) -> None:
+        left = " ".join([*self._running, *self._waiting])
+        options = f" -j {self._at_once}" if self._at_once > 1 else ""
+        self._invocation.going_on = f"nothing is lost, uwf thread run {left}{options} goes on"
+
+    def _start(self, thread: ThreadId) -> None:
+        invocation = self._invocation
+        root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
+        # Without -P, modules of the folder would go before the installed ones.
+        form = "text" if self._text else "json"
+        argv = [sys.executable, "-P", "-m", "uwf_cli.main", *root, "--format", form]
+        argv += ["thread", "run", thread, *self._arguments]
+        with deferred():
+            process = spawn(argv, stdin=subprocess.DEVNULL, cwd=None, env=os.environ)
+            run = self._running[thread] = _Run(thread, process)
+        for stream in run.rest:
+            self._selector.register(stream, selectors.EVENT_READ, run)
+
+    def _turn(self) -> None:
+        """Passes on what was printed meanwhile, and takes leave of who has ended."""
+        for key, _events in self._selector.select(_POLL):
+            self._read(key.data, key.fileobj)  # type: ignore[arg-type]
+        for thread, run in list(self._running.items()):
+            status = run.process.poll()
+            if status is None:
+                continue
+            for stream in run.rest:
+                while self._read(run, stream):
+                    pass
+                with contextlib.suppress(KeyError):
+                    self._selector.unregister(stream)
+                stream.close()
+            del self._running[thread]
+            self._ended[thread] = status if status >= 0 else 128 - status
+
+    def _read(self, run: _Run, stream: IO[bytes]) -> bool:
+        """Passes on a piece of what a process prints; False where there is none at the moment, or never again."""
+        try:
+            data = os.read(stream.fileno(), _PIECE)
+        except BlockingIOError:
+            return False
+        if not data:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(stream)
+        for line in run.lines(stream, data):
+            self._pass_on(run.thread, line, stream is run.process.stderr)
+        return bool(data)
+
+    def _pass_on(self, thread: ThreadId, line: str, is_error: bool) -> None:
+        if is_error and self._stopping:
+            return  # each says that it was interrupted, which we say once
+        with self._lines.hidden() if self._lines else nullcontext():
+            if is_error:
+                sys.stderr.write(f"{self._label(thread)}{line}\n" if self._text else f"{_of(thread, line)}\n")
+                sys.stderr.flush()
+            elif self._invocation.format == "yaml":
+                self._invocation.emit(json.loads(line), compact=True)
+            else:
+                self._invocation.write(f"{self._label(thread)}{line}" if self._text else line)
+
+    def _label(self, thread: ThreadId) -> str:
+        return f"{terminal.style(thread[-self._size :], 'cyan')}  "
+
+    def _drawn(self) -> Lines | None:
+        if not self._text or not terminal.colours():
+            return None
+        from uwf_cli.live import Lines, step_line
+        from uwf_git.engine.progress import Watch
+
+        watch = Watch(self._invocation.instance.runs)
+
+        def compose() -> list[str]:
+            found = [(thread, watch.step(thread)) for thread in list(self._running)]
+            lines = [f"{thread[-self._size :]}  {step_line(step)}" for thread, step in found if step]
+            return [*lines, f"{len(self._waiting)} more to come"] if self._waiting else lines
+
+        return Lines(compose)
+
+    def _stop(self) -> None:
+        """Interrupts what still runs, and waits until it has kept what its agents said; a second Ctrl-C doesn't."""
+        if not self._running:
+            return
+        self._tell_going_on()
+        self._stopping = True
+        try:
+            for run in self._running.values():
+                run.process.send_signal(signal.SIGINT)
+            deadline = time.monotonic() + _PATIENCE
+            while self._running and time.monotonic() < deadline:
+                self._turn()
+        finally:
+            for run in self._running.values():
+                run.process.kill()
+
+
+def _of(thread: ThreadId, line: str) -> str:
+    """An error as JSON, with the thread that it is of."""
+    try:
+        value: Any = json.loads(line)
+        value["error"] = {**value["error"], "thread": thread}
+    except (ValueError, TypeError, KeyError):
+        return line
+    from uwf_cli.output import as_json
+
+    return as_json(value, compact=True)
+
+
+def _summary(statuses: Sequence[int]) -> str:
+    from uwf_git.text import counted
+
+    done, waits = statuses.count(0), statuses.count(Waiting.exit_status)
+    parts = [f"{done} done", f"{waits} waiting", f"{len(statuses) - done - waits} failed"]
+    told = ", ".join(part for part in parts if not part.startswith("0 "))
+    return f"{counted(len(statuses), 'thread')}: {told}"
