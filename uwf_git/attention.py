@@ -19,6 +19,11 @@ def drawing(hidden: Callable[[], AbstractContextManager[None]]) -> Iterator[None
         _drawn.remove(hidden)
 
 
+def is_drawn_on() -> bool:
+    """Whether something is drawn on the terminal again and again."""
+    return bool(_drawn)
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """For the block the terminal belongs to its caller alone, as for a question to a person."""

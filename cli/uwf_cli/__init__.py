@@ -8,7 +8,9 @@
     invocation  one call: its options, its location, its output
     resolve     what an argument means: a text, a workflow, a thread, a step
     completers  what the tab key offers
-    exchange    git with its progress, and what a plain `git fetch` brought
+    exchange    the git program, and what a plain `git fetch` brought
+    exchanged   what a push or a pull came to, in words
+    meter       how far something is, on one line of a terminal
     output      JSON, YAML and text
     terminal    what may reach a terminal, and how it looks there
     transcript  threads to read

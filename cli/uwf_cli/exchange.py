@@ -4,14 +4,11 @@ may refuse, and threads that a plain `git fetch` brought, which are taken over b
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from uwf_cli import terminal
 from uwf_cli.invocation import Invocation
-from uwf_git.attention import undisturbed
+from uwf_cli.meter import Meter
 from uwf_git.errors import Busy, UwfError
 from uwf_git.values.ids import ThreadId
 
@@ -20,23 +17,13 @@ if TYPE_CHECKING:
     from uwf_git.sharing.push import Large
     from uwf_git.store.opened import Instance
 
-_ERASE_LINE = "\x1b[K"
 
-
-def git_for(instance: Instance) -> Git:
-    """The git program; what it says goes to standard error where that is a terminal."""
+def git_for(instance: Instance, meter: Meter | None = None) -> Git:
+    """The git program; how far it is goes to standard error where that is a terminal."""
     from uwf_git.git.program import Git
 
-    return Git(instance.store.repository.path, _watch if terminal.is_terminal(sys.stderr) else None)
-
-
-def _watch(text: str) -> None:
-    """git's progress, with whatever a server may have put into it escaped but the ways to stay on a line."""
-    parts = re.split(r"(\r\n|\r|\x1b\[K)", text)
-    shown = [part if part in ("\r", "\r\n", _ERASE_LINE) else terminal.escape(part) for part in parts]
-    with undisturbed():
-        sys.stderr.write("".join(shown))
-        sys.stderr.flush()
+    meter = meter or Meter()
+    return Git(instance.store.repository.path, meter.heard if meter.shown else None)
 
 
 def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:

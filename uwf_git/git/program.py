@@ -64,7 +64,7 @@ class Done(NamedTuple):
 
 class Git:
     """The git program on one repository. `progress` is handed what git says on stderr as it comes,
-    for a terminal."""
+    for a terminal, and "" at the end of each call."""
 
     def __init__(
         self, git_dir: Path, progress: Callable[[str], None] | None = None, cwd: Path | None = None
@@ -204,6 +204,8 @@ class _Listener:
                 del self._data[: -self.KEEP]
                 if watch is not None:
                     watch(chunk.decode("utf-8", "replace"))
+        if watch is not None:
+            watch("")
 
     def text(self) -> str:
         # A child that git left in the background may hold the pipe open; what it says is not waited for.

@@ -109,6 +109,11 @@ class Adoption:
         adopted = tuple(each for each in found if isinstance(each, Adopted))
         return adopted, tuple(each for each in found if isinstance(each, Refused))
 
+    @property
+    def steps(self) -> int:
+        """How many steps are known here since."""
+        return self._trial.steps if "_trial" in self.__dict__ else 0
+
     def _settle(
         self, differing: Mapping[str, Oid], threads: Sequence[ThreadId]
     ) -> Iterator[Adopted | Refused]:

@@ -78,12 +78,13 @@ def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
         _forget(instance)  # what one that was killed has left
         try:
             bring(git, instance.store.repository, str(source), specs)
-            adopted, refused = Adoption(instance, listed.refs, yields=False).run()
+            adoption = Adoption(instance, listed.refs, yields=False)
+            adopted, refused = adoption.run()
         except RemoteFailed as error:
             raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
         finally:
             _forget(instance)
-    return Pulled(path.name, adopted, refused, listed.strange)
+    return Pulled(path.name, adopted, refused, listed.strange, steps=adoption.steps)
 
 
 def _forget(instance: Instance) -> None:

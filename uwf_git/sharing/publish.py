@@ -23,7 +23,7 @@ from uwf_git.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDama
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing.forges import Pages, pages
-from uwf_git.sharing.push import Large, check_sizes
+from uwf_git.sharing.push import Large, look_through
 from uwf_git.sharing.tracking import listed_lines
 from uwf_git.sharing.transfer import Rejected, deletions, transfer
 from uwf_git.store import layout
@@ -185,7 +185,7 @@ def publish_branch(
     for ref, oid in moving.items():
         if ref in there and not is_ancestor(git, there[ref], oid):
             raise _other_commits(remote, ref, f"or: {another}")
-    large = check_sizes(instance, git, remote, moving.values())
+    large = look_through(instance, git, remote, moving.values()).large
     _push(git, remote, [f"{oid}:{ref}" for ref, oid in moving.items()], f"or: {another}")
     now = remote_branches(git, remote, moving) if moving else {}
     for ref, oid in moving.items():

@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 class Pulled(NamedTuple):
     """What a pull found. `strange` are refs of the remote whose names uwf gives to none; they were left there.
-    `merged` are changes of workflows that were merged on published branches."""
+    `merged` are changes of workflows that were merged on published branches. `steps` is how many weren't known
+    before."""
 
     remote: str
     adopted: tuple[Adopted, ...]
     refused: tuple[Refused, ...]
     strange: tuple[str, ...] = ()
     merged: tuple[Taken, ...] = ()
+    steps: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The form that is printed."""
@@ -44,6 +46,8 @@ class Pulled(NamedTuple):
             "adopted": [each.to_json() for each in self.adopted],
             "refused": [each.to_json() for each in self.refused],
         }
+        if self.steps:
+            value["steps"] = self.steps
         if self.strange:
             value["strange"] = list(self.strange)
         if self.merged:
@@ -69,7 +73,7 @@ def pull(
             # It ended, was folded or deleted there: only the whole list tells which.
             thread = None
             fetched = tracking.fetch(git, instance.store.repository, remote)
-        adopted, refused = _adopt(instance, remote, fetched.listed.refs, on_verified)
+        adopted, refused, steps = _adopt(instance, remote, fetched.listed.refs, on_verified)
         gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
         deleted = [_deleted(name) for name in gone]
         merged = tuple(take_merged(instance, remote.name)) if thread is None else ()
@@ -79,7 +83,7 @@ def pull(
     strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
     misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
     refused += tuple(Refused(name, (), "that is no name of such a ref") for name in misnamed)
-    return Pulled(remote.name, (*adopted, *deleted), refused, tuple(strange), merged)
+    return Pulled(remote.name, (*adopted, *deleted), refused, tuple(strange), merged, steps)
 
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
@@ -90,9 +94,9 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
         if remote is None:
             continue
         with instance.locks.exchange(name):
-            adopted, refused = _adopt(instance, remote)
+            adopted, refused, steps = _adopt(instance, remote)
             _remember(instance, remote)
-        found.append(Pulled(name, adopted, refused))
+        found.append(Pulled(name, adopted, refused, steps=steps))
     return found
 
 
@@ -101,8 +105,9 @@ def _adopt(
     remote: Remote,
     listed: Collection[str] | None = None,
     on_verified: Callable[[int, int], None] | None = None,
-) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
-    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names."""
+) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
+    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names. What came of it, and how
+    many steps are new."""
     instance.store.sync()
     # What was fetched is what counts: the remote may have moved on since it was asked.
     tracked = tracking.tracked_refs(instance.store.repository, remote.name)
@@ -111,7 +116,9 @@ def _adopt(
         for name, oid in tracked.items()
         if layout.is_shared_ref(name) and (listed is None or name in listed)
     }
-    return Adoption(instance, refs, on_verified=on_verified).run()
+    adoption = Adoption(instance, refs, on_verified=on_verified)
+    adopted, refused = adoption.run()
+    return adopted, refused, adoption.steps
 
 
 def _deleted(name: str) -> Adopted:

@@ -33,15 +33,16 @@ class Plan(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a push."""
+    """What came of a push. `steps` is how many the remote hadn't, as far as was known here."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
     large: tuple[Large, ...] = ()
+    steps: int = 0
 
     def to_json(self, remote: str) -> dict[str, Any]:
         """The form that is printed; `remote` is the remote's name."""
-        return {
+        value: dict[str, Any] = {
             "remote": remote,
             "pushed": [
                 {"ref": each.ref, "object": str(each.object)}
@@ -52,6 +53,9 @@ class Report(NamedTuple):
             "refused": [each._asdict() for each in self.rejected],
             "large": [each._asdict() for each in self.large],
         }
+        if self.steps:
+            value["steps"] = self.steps
+        return value
 
 
 class Large(NamedTuple):
@@ -124,10 +128,10 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     """Pushes a plan. Moves refs of the remote, and here its tracking refs. Raises RemoteFailed where
     nothing could be pushed at all, Invalid for a blob that is too large, before anything is."""
     repository = instance.store.repository
-    large = check_sizes(instance, git, remote, what.updates.values())
+    outgoing = look_through(instance, git, remote, what.updates.values())
     results = send(git, remote, what.updates, what.others, _at_most(instance, git, remote, what.updates))
     if not results and not what.deletions:
-        return Report((), (), large)
+        return Report((), (), outgoing.large)
     listed = list_refs(git, repository, remote)
     gone = _kept_there(instance, git, listed, what.deletions)
     results.update(remove(git, remote, gone, _at_most(instance, git, remote, gone)))
@@ -140,17 +144,42 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
         name for name in what.updates.keys() - results.keys() if repository.ref(name) == what.updates[name]
     }
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
-    return Report(taken, rejected, large)
+    arrived = (_target(instance, each.ref, each.object) for each in taken if each.object is not None)
+    steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
+    return Report(taken, rejected, outgoing.large, steps)
 
 
-def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> tuple[Large, ...]:
-    """The blobs above 1 MB that are new to a remote. Raises Invalid for one above `uwf.maxBlob` (95 MB),
-    which forges refuse."""
+def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:
+    """How many of these commits that lead to `tips` record a step; `whole`: all of them do lead there."""
+    index = instance.store.index
+    if whole:
+        return index.steps_among(commits)
+    left, found = set(commits), 0
+    for tip in tips:
+        at = tip.raw if tip is not None else None
+        while at in left:
+            left.remove(at)
+            row = index.commit(at)
+            found += row is not None and row.kind == "step"
+            at = row.parent if row is not None else None
+    return found
+
+
+class Outgoing(NamedTuple):
+    """What a remote hasn't: blobs above 1 MB, and the commits."""
+
+    large: tuple[Large, ...]
+    commits: tuple[bytes, ...]
+
+
+def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> Outgoing:
+    """What is new to a remote of all that these objects lead to. Raises Invalid for a blob above `uwf.maxBlob`
+    (95 MB), which forges refuse."""
     repository = instance.store.repository
     known = f"--glob={layout.REMOTES}{remote.name}/*"
     orders = "".join(f"{tip}\n" for tip in tips)
     if not orders:
-        return ()
+        return Outgoing((), ())
     done = git.run(
         "rev-list",
         "--objects",
@@ -174,7 +203,10 @@ def check_sizes(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid
                 f"{what} has {each.size / 1_000_000:.0f} MB, more than forges take",
                 f"fork the thread before that step, or allow it: {repository.config.to_raise('uwf.maxBlob', '200m')}",
             )
-    return large
+    # Of all that is listed only commits stand without a name or the space before one.
+    return Outgoing(
+        large, tuple(bytes.fromhex(line.decode()) for line in done.out.splitlines() if len(line) == 40)
+    )
 
 
 def _at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
@@ -226,7 +258,7 @@ def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
 
 
 def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
-    """The commit that a ref of a remote leads to, where it is here."""
+    """The commit that a ref leads to, where it is here."""
     if not instance.store.repository.has(oid):
         return None
     is_tag = name.startswith((layout.ARCHIVE, layout.FORKS))

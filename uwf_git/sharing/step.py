@@ -83,6 +83,8 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
     except (UwfError, ValueError, OverflowError):
         return ""
     who = person.partition(" <")[0]
+    if person == repository.user.ident:
+        who += " (you, from another store)"
     subject = said.partition("\n")[0]
     return one_line(f"{who}: {subject}, {when}", 200)
 

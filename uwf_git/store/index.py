@@ -29,6 +29,7 @@ from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 
 VERSION = 5
 BUSY_SECONDS = 30
+_VARIABLES = 900  # what every SQLite takes in one statement
 
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
 _DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a table is missing
@@ -301,6 +302,16 @@ class Index:
         row = self._run("SELECT * FROM commits WHERE oid = ?", (oid,)).fetchone()
         return CommitRow(*row) if row else None
 
+    def steps_among(self, oids: Sequence[bytes]) -> int:
+        """How many of these commits record a step."""
+        found = 0
+        for start in range(0, len(oids), _VARIABLES):
+            some = oids[start : start + _VARIABLES]
+            places = ",".join("?" * len(some))
+            sql = f"SELECT count(*) FROM commits WHERE kind = 'step' AND oid IN ({places})"
+            found += self._run(sql, some).fetchone()[0]
+        return found
+
     def commits_of(self, node: str) -> list[CommitRow]:
         """The commits about a node, oldest first."""
         rows = self._run("SELECT * FROM commits WHERE node = ? ORDER BY time, oid", (node,))
@@ -431,9 +442,11 @@ class Overlay(Index):
     def archive(self, oid: bytes) -> ArchiveRow | None:
         return super().archive(oid) or (self._base.archive(oid) if self._base else None)
 
-    def settle(self) -> None:
-        """Hands over what was taken in here to the index underneath: it has been verified."""
+    def settle(self) -> int:
+        """Hands over what was taken in here to the index underneath: it has been verified. Returns how many steps
+        that are."""
         assert self._base is not None
+        steps = self._run("SELECT count(*) FROM commits WHERE kind = 'step'").fetchone()[0]
         with self._base.transaction():
             self._base.add_nodes(self._run("SELECT * FROM nodes").fetchall())
             for row in self._run("SELECT * FROM commits").fetchall():
@@ -442,3 +455,4 @@ class Overlay(Index):
                 self._base.add_archive(ArchiveRow(*row))
         for table in ("nodes", "commits", "archives"):
             self._run(f"DELETE FROM {table}")
+        return int(steps)

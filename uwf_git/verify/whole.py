@@ -121,10 +121,11 @@ def _order(item: tuple[str, Oid | None]) -> tuple[int, str]:
 
 class Trial:
     """Verifies refs that came from elsewhere, one after the other; commits that `store` knows are not verified
-    again."""
+    again. `steps` counts those that the store knows since."""
 
     def __init__(self, store: Store) -> None:
         index = store.index
+        self.steps = 0
         self._overlay = Overlay(index)
         self._verifier = Verifier(
             Store(store.repository, self._overlay),
@@ -137,7 +138,7 @@ class Trial:
         known from now on."""
         found = self._verifier.ref(name, oid)
         if not found:
-            self._overlay.settle()
+            self.steps += self._overlay.settle()
         return tuple(found)
 
     def close(self) -> None:

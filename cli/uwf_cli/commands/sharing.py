@@ -3,8 +3,7 @@ in a file; and `uwf remote`, which says where the remotes are."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,9 @@ import click
 from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
+from uwf_cli.exchanged import pulled, pushed
 from uwf_cli.invocation import Invocation
+from uwf_cli.meter import Meter
 from uwf_git.errors import NotFound, RemoteFailed, Usage
 from uwf_git.store import layout
 from uwf_git.store.remotes import Remote, without_password
@@ -24,20 +25,7 @@ if TYPE_CHECKING:
     from uwf_git.sharing.push import Report
     from uwf_git.store.opened import Instance
 
-# What became of a ref that was pulled, by its case; the other cases changed nothing.
-_TOLD = {
-    "unknown": "new      ",
-    "behind": "moved on ",
-    "diverged": "diverged ",
-    "ended-there": "ended    ",
-    "ended-there-behind": "ended    ",
-    "ended-there-ahead": "ended    ",
-    "ended-here-behind": "ended    ",
-    "ended-twice": "ended    ",
-    "deleted-there": "deleted  ",
-    "two-histories": "replaced ",
-    "two-commits": "same     ",
-}
+_VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each ref.")
 
 
 @command(
@@ -53,8 +41,14 @@ _TOLD = {
 @click.option(
     "--workflow", metavar="W", help="A workflow by name, and its threads.", shell_complete=complete_name
 )
+@_VERBOSE
 def push(
-    invocation: Invocation, words: tuple[str, ...], again: bool, deletes: bool, workflow: str | None
+    invocation: Invocation,
+    words: tuple[str, ...],
+    again: bool,
+    deletes: bool,
+    workflow: str | None,
+    verbose: bool,
 ) -> None:
     """Push threads and workflows to a remote. Only what it hasn't is sent, and nothing is ever forced.
 
@@ -77,7 +71,7 @@ def push(
         else:
             report = _push(invocation, instance, git, remote, _meant(instance, ids, workflow), again)
     exchange.tell_large(invocation, report.large)
-    invocation.emit(report.to_json(remote.name), _pushed_text)
+    invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
     lost = [each for each in report.rejected if each.lost and not each.deletion]
     if lost:
         raise explain_loss(instance, git, remote, lost[0])
@@ -132,31 +126,20 @@ def _push(
     return do(instance, git, remote, what)
 
 
-def _pushed_text(value: Any) -> str:
-    lines = [f"pushed   {_short(each['ref'])}" for each in value["pushed"]]
-    ended = {each["ref"].rpartition("/")[2] for each in value["pushed"]}
-    lines += [f"deleted  {_short(ref)}" for ref in value["deleted"] if ref.rpartition("/")[2] not in ended]
-    for each in value["refused"]:
-        if each["deletion"]:
-            lines.append(f"left     {_short(each['ref'])}: {each['reason']}; it counts as ended all the same")
-        else:
-            lines.append(f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}")
-    return _listing(lines, f"nothing new for {value['remote']}")
-
-
 @command(
     "uwf pull",
     "uwf pull backup",
 )
 @click.argument("name", metavar="[REMOTE]", required=False, shell_complete=complete_remote)
-def pull(invocation: Invocation, name: str | None) -> None:
+@_VERBOSE
+def pull(invocation: Invocation, name: str | None, verbose: bool) -> None:
     """Bring here what a remote has: fetched, verified, then taken over.
 
     Nothing is lost where both sides went on: the remote's keeps the thread's id, and yours becomes a thread
     of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
     """
     instance = invocation.instance
-    _pull(invocation, instance, instance.remotes.get(name))
+    _pull(invocation, instance, instance.remotes.get(name), verbose)
 
 
 @command(
@@ -164,7 +147,8 @@ def pull(invocation: Invocation, name: str | None) -> None:
     "uwf clone /mnt/backup/threads.git --root ~/elsewhere",
 )
 @click.argument("url")
-def clone(invocation: Invocation, url: str) -> None:
+@_VERBOSE
+def clone(invocation: Invocation, url: str, verbose: bool) -> None:
     """Begin on a new machine: make the store, add URL as origin, and pull."""
     if invocation.location.here:
         raise Usage(
@@ -174,70 +158,25 @@ def clone(invocation: Invocation, url: str) -> None:
     known = {remote.name for remote in instance.remotes.all()}
     remote = instance.remotes.add("origin", url)
     try:
-        _pull(invocation, instance, remote)
+        _pull(invocation, instance, remote, verbose)
     except RemoteFailed:
         if remote.name not in known and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
 
 
-def _pull(invocation: Invocation, instance: Instance, remote: Remote) -> None:
+def _pull(invocation: Invocation, instance: Instance, remote: Remote, verbose: bool) -> None:
     from uwf_git.sharing.pull import pull as do
     from uwf_git.sharing.pull import raise_if_incomplete
 
-    pulled = do(instance, exchange.git_for(instance), remote, on_verified=_verified_progress())
-    invocation.emit(pulled.to_json(), _pulled_text)
-    raise_if_incomplete(pulled)
-
-
-def _verified_progress() -> Callable[[int, int], None] | None:
-    """Tells on a terminal how many refs have been verified."""
-    if not terminal.is_terminal(sys.stderr):
-        return None
-
-    def tell(done: int, of: int) -> None:
-        if of >= 100 and (done % 50 == 0 or done == of):
-            sys.stderr.write(f"\ruwf: verified {done} of {of} refs" + ("\n" if done == of else ""))
-            sys.stderr.flush()
-
-    return tell
-
-
-def _pulled_text(value: Any) -> str:
-    lines = [_adopted_line(each) for each in value["adopted"] if each["case"] in _TOLD]
-    for each in value["refused"]:
-        what = terminal.style("left for later" if each["later"] else "refused", "red")
-        lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
-    for each in value.get("merged", ()):
-        if each["accepted"]:
-            lines.append(f"merged     workflow {each['workflow']}: now {each['accepted']['hash']}")
-        else:
-            refused = terminal.style("refused", "red")
-            lines.append(f"{refused}  merge of workflow {each['workflow']}: {each['problem']}")
-    if value.get("strange"):
-        many = counted(len(value["strange"]), "ref")
-        lines.append(f"left       {many} that uwf doesn't know, such as {value['strange'][0]}")
-    return _listing(lines, f"nothing new on {value['remote']}")
-
-
-def _adopted_line(each: Any) -> str:
-    line = f"{_TOLD[each['case']]}  {_short(each['ref'])}"
-    if fork := each.get("fork"):
-        whose = "your" if fork["side"] == "ours" else "their"
-        line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
-    if each.get("proposal"):
-        line += f"; your version is kept: uwf workflow accept {each['proposal']}"
-    return line
-
-
-def _listing(lines: list[str], nothing: str) -> str:
-    if len(lines) > 40:
-        lines = [*lines[:30], f"… and {len(lines) - 30} more"]
-    return "\n".join(lines) if lines else nothing
-
-
-def _short(ref: str) -> str:
-    return ref.removeprefix("refs/uwf/").replace("threads/", "thread ").replace("archive/", "thread ")
+    meter = Meter()
+    try:
+        tell = partial(meter.step, "verifying") if meter.shown else None
+        found = do(instance, exchange.git_for(instance, meter), remote, on_verified=tell)
+    finally:
+        meter.clear()
+    invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
+    raise_if_incomplete(found)
 
 
 @command("uwf bundle 01JK7M 01JK9Q -o review.bundle")
@@ -263,7 +202,8 @@ def bundle(invocation: Invocation, threads: tuple[str, ...], path: Path) -> None
 
 @command("uwf unbundle review.bundle")
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-def unbundle(invocation: Invocation, path: Path) -> None:
+@_VERBOSE
+def unbundle(invocation: Invocation, path: Path, verbose: bool) -> None:
     """Take over the threads in a file, verified as those of a remote are.
 
     Where both sides went on, yours keeps the thread's id, and what the file brings becomes a thread of its
@@ -273,9 +213,9 @@ def unbundle(invocation: Invocation, path: Path) -> None:
     from uwf_git.sharing.pull import raise_if_incomplete
 
     instance = invocation.instance_for_writing()
-    pulled = do(instance, exchange.git_for(instance), path)
-    invocation.emit(pulled.to_json(), _pulled_text)
-    raise_if_incomplete(pulled)
+    found = do(instance, exchange.git_for(instance), path)
+    invocation.emit(found.to_json(), partial(pulled, verbose=verbose))
+    raise_if_incomplete(found)
 
 
 @command(

@@ -1,0 +1,163 @@
+"""What a push or a pull came to, in words: one line that counts what arrived, and a line for each thing that
+somebody has to know of, such as what collided or was left out. With `-v` there is a line for each ref.
+
+The values are those of the JSON that the commands print, escaped already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from uwf_cli import terminal
+from uwf_git.store import layout
+from uwf_git.text import counted
+
+MOST = 40
+# What became of a ref that was pulled, by its case; the other cases changed nothing.
+_TOLD = {
+    "unknown": "new",
+    "behind": "moved on",
+    "diverged": "diverged",
+    "ended-there": "ended",
+    "ended-there-behind": "ended",
+    "ended-there-ahead": "ended",
+    "ended-here-behind": "ended",
+    "ended-twice": "ended",
+    "deleted-there": "gone",
+    "two-histories": "replaced",
+    "two-commits": "same",
+}
+
+
+def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
+    """What a push came to. `by_name`: threads were deleted there because somebody said so, not since they had ended
+    or were folded here."""
+    remote, arrived = value["remote"], [each["ref"] for each in value["pushed"]]
+    ended = _threads(ref for ref in arrived if ref.startswith(layout.ARCHIVE))
+    lines = []
+    if arrived:
+        about = {"ended": len(ended)}
+        lines.append(f"pushed to {remote}: {_counted(arrived, about, value.get('steps', 0))}")
+    gone = _threads(value["deleted"]) - _threads(arrived)
+    folded = _threads(ref for ref in value["deleted"] if ref.startswith(layout.ARCHIVE)) & gone
+    if by_name:
+        lines += _named(f"deleted on {remote}", gone, verbose, "; what is here stays")
+    else:
+        lines += _named(f"folded on {remote} too", folded, verbose)
+        lines += _named(f"ended on {remote} too", gone - folded, verbose)
+    if verbose:
+        lines += [f"pushed   {_short(ref)}" for ref in arrived]
+    refused = [each for each in value["refused"] if not each["deletion"]]
+    lines += [
+        f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
+    ]
+    kept = [each for each in value["refused"] if each["deletion"]]
+    if verbose or len(kept) == 1:
+        counts = "it counts as ended all the same"
+        lines += [f"left     {_short(each['ref'])}: {each['reason']}; {counts}" for each in kept]
+    elif kept:
+        counts = "they count as ended all the same"
+        lines.append(f"left     {counted(len(kept), 'ref')} of what ended: {kept[0]['reason']}; {counts}")
+    return _listing(lines, f"nothing new for {remote}", verbose)
+
+
+def pulled(value: Any, verbose: bool = False) -> str:
+    """What a pull came to, or taking in a bundle."""
+    adopted = [each for each in value["adopted"] if each["case"] in _TOLD]
+    arrived = [each for each in adopted if each["case"] != "deleted-there"]
+    lines = []
+    if arrived:
+        of_threads = [each for each in arrived if each["ref"].startswith((layout.THREADS, layout.ARCHIVE))]
+        about = {
+            what: len({each["thread"] for each in of_threads if _TOLD[each["case"]] == what})
+            for what in ("new", "moved on", "ended", "diverged")
+        }
+        counted_ = _counted([each["ref"] for each in arrived], about, value.get("steps", 0))
+        lines.append(f"pulled from {value['remote']}: {counted_}")
+    if verbose:
+        lines += [_line(each) for each in adopted]
+    else:
+        lines += [_line(each) for each in arrived if each.get("fork") or each.get("proposal")]
+        gone = {each["thread"] for each in adopted if each["case"] == "deleted-there" and each.get("thread")}
+        lines += _named(f"deleted on {value['remote']}", gone, False, "; what is here stays")
+    for each in value["refused"]:
+        what = terminal.style("left for later" if each["later"] else "refused", "red")
+        lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
+    for each in value.get("merged", ()):
+        if each["accepted"]:
+            lines.append(f"merged     workflow {each['workflow']}: now {each['accepted']['hash']}")
+        else:
+            lines.append(
+                f"{terminal.style('refused', 'red')}  merge of workflow {each['workflow']}: {each['problem']}"
+            )
+    if value.get("strange"):
+        many = counted(len(value["strange"]), "ref")
+        lines.append(f"left       {many} that uwf doesn't know, such as {value['strange'][0]}")
+    return _listing(lines, f"nothing new on {value['remote']}", verbose)
+
+
+def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
+    """What refs are of, one by its name and more by their number: `workflow review, 3 threads (2 new), 12 steps`."""
+    threads = _threads(ref for ref in refs if ref.startswith((layout.THREADS, layout.ARCHIVE)))
+    parts = _some("workflow", [_name(ref) for ref in refs if ref.startswith(layout.WORKFLOWS)])
+    if threads:
+        of = ", ".join(
+            (what if len(threads) == 1 else f"{number} {what}") for what, number in about.items() if number
+        )
+        parts.append(_some("thread", threads)[0] + (f" ({of})" if of else ""))
+    if steps:
+        parts.append(counted(steps, "step"))
+    attempts = {_name(ref) for ref in refs if ref.startswith(layout.ATTEMPTS)} - threads
+    if attempts:
+        parts.append("failed attempts of " + _some("thread", attempts)[0])
+    parts += _some("month", [_name(ref) for ref in refs if ref.startswith(layout.FOLDED)], "archives of ")
+    parts += _some("node", [_name(ref) for ref in refs if ref.startswith(layout.PINS)])
+    return ", ".join(parts) or counted(len(refs), "ref")
+
+
+def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
+    """One thing by its name, several by their number; nothing for none."""
+    known = sorted(names)
+    if not known:
+        return []
+    if before:
+        return [before + (known[0] if len(known) == 1 else counted(len(known), what))]
+    return [f"{what} {known[0]}" if len(known) == 1 else counted(len(known), what)]
+
+
+def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") -> list[str]:
+    """What is said of threads, in one line or one for each."""
+    named = [f"thread {thread}" for thread in sorted(threads)] if each_one else _some("thread", threads)
+    return [f"{said}: {each}{more}" for each in named]
+
+
+def _line(each: Any) -> str:
+    line = f"{_TOLD[each['case']]:<9}  {_short(each['ref'])}"
+    if each["case"] == "deleted-there":
+        line += ": deleted there; what is here stays"
+    if fork := each.get("fork"):
+        whose = "your" if fork["side"] == "ours" else "their"
+        line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
+    if each.get("proposal"):
+        line += f"; your version is kept: uwf workflow accept {each['proposal']}"
+    return line
+
+
+def _listing(lines: list[str], nothing: str, verbose: bool) -> str:
+    if len(lines) > MOST and not verbose:
+        lines = [*lines[: MOST - 10], f"… and {len(lines) - MOST + 10} more; -v lists them"]
+    return "\n".join(lines) if lines else nothing
+
+
+def _threads(refs: Iterable[str]) -> set[str]:
+    """The threads that refs are of."""
+    return {_name(ref) for ref in refs if ref.startswith(layout.OF_THREADS)}
+
+
+def _name(ref: str) -> str:
+    return ref.rpartition("/")[2]
+
+
+def _short(ref: str) -> str:
+    return ref.removeprefix("refs/uwf/").replace("threads/", "thread ").replace("archive/", "thread ")
