@@ -1,7 +1,7 @@
 """A stateless workflow engine for LLM agents whose store is a git repository.
 
-Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `processes`,
-`timelimit` and `attention`, which need none of them.
+Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `markdown`,
+`processes`, `timelimit` and `attention`, which need none of them.
 
     values     what is hashed and written; no git, no network
     workflow   the language, and who is next; pure
@@ -17,4 +17,4 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
 Importing this package imports none of them: start-up is what a user feels.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

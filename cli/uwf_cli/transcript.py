@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from uwf_cli.output import as_json, iso
+from uwf_cli.output import iso
 from uwf_git.errors import NotFound
+from uwf_git.markdown import below, code, inline
 from uwf_git.store.ancestry import shared_steps
 from uwf_git.store.layout import summary
-from uwf_git.text import counted, fenced
+from uwf_git.store.pages import Told, child_of, section
+from uwf_git.text import counted
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import StepContext, parse_attempt, parse_detail, parse_step
+from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class Transcript:
         room = quota
         for number, step in reversed(steps):
             if room is not None:
-                room -= len(self._section(number, step, False))
+                room -= len(self._section(number, step))
                 if room < 0 and self._steps:
                     break
             self._steps.append((number, step))
@@ -53,24 +55,26 @@ class Transcript:
     def _omitted(self) -> int:
         return self._steps[0][0] - 1 if self._steps else 0
 
-    def markdown(self, fence_front_matter: bool = False) -> str:
-        """The whole page. Answers are in it word for word; `fence_front_matter` puts a fence around what
-        YAML stands at their top, which a renderer would otherwise take for a heading."""
-        from uwf_git.workflow.diagram import inline
-
+    def parts(self) -> list[str]:
+        """The page as Markdown: what stands above the steps, then each step by itself, so that no answer reaches into
+        the next one where each is rendered alone."""
         head = self._head
         parts = [f"# {inline(self._name)}", f"Thread `{head.thread}`, {self._state()}.", "## Prompt"]
-        parts.append(self._start.prompt.rstrip("\n"))
+        parts.append(below(self._start.prompt.rstrip("\n"), 2))
         if self._omitted:
             first = self._steps[0][1].hash
             parts.append(
                 f"*{counted(self._omitted, 'step')} before this; to read: "
                 f"`uwf thread read {head.thread} --before {first}`*"
             )
-        parts += [self._section(number, step, fence_front_matter) for number, step in self._steps]
+        found = ["\n\n".join(parts), *(self._section(number, step) for number, step in self._steps)]
         if self._after:
-            parts.append(f"*{counted(self._after, 'step')} after this.*")
-        return "\n\n".join(parts) + "\n"
+            found.append(f"*{counted(self._after, 'step')} after this.*")
+        return found
+
+    def markdown(self) -> str:
+        """The whole page."""
+        return "\n\n".join(self.parts()) + "\n"
 
     def value(self) -> dict[str, Any]:
         """The same as data."""
@@ -81,7 +85,12 @@ class Transcript:
             "prompt": self._start.prompt,
             "omitted": self._omitted,
             "steps": [
-                {**step_value(number, step), "output": step.output, "answer": threads.answer(step)}
+                {
+                    **step_value(number, step),
+                    "output": step.output,
+                    "answer": threads.answer(step),
+                    **child_value(self._instance, step.detail),
+                }
                 for number, step in self._steps
             ],
         }
@@ -89,34 +98,31 @@ class Transcript:
     def _state(self) -> str:
         from uwf_git.engine.status import status_of
 
-        return f"{status_of(self._instance, self._head)} after {counted(self._head.row.number, 'step')}"
+        row = self._head.row
+        state = f"{status_of(self._instance, self._head)} after {counted(row.number, 'step')}"
+        return state + (f", {row.rehearsed} of them made up by {code(REHEARSE)}" if row.rehearsed else "")
 
-    def _section(self, number: int, step: StepContext, fence_front_matter: bool) -> str:
-        from uwf_git.workflow.diagram import code, inline
+    def _section(self, number: int, step: StepContext) -> str:
+        store = self._instance.store
+        detail = store.get(step.detail)
+        name = child_of(detail, store.get)
+        reference = code(step.hash)
+        if name and (child := self._instance.threads.ending_with(step.detail)):
+            reference += f" · thread {code(child)}"
+        return section(Told(number, step, detail, name), 2, reference)
 
-        title = f"## {number} {inline(step.role)}"
-        by = f"{code(step.agent)} · {code(step.hash)}"
-        output = fenced(as_json(step.output), "json")
-        answer = self._instance.threads.answer(step).strip("\n")
-        if not answer or answer == output:
-            return "\n\n".join((title, by, output))
-        return "\n\n".join((title, by, output, _shielded(answer) if fence_front_matter else answer))
+
+def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
+    """The thread that did a step with that detail, as `child`; nothing where none did, or it isn't here."""
+    if not is_kind(instance.store.get(detail).type, "step"):
+        return {}
+    child = instance.threads.ending_with(detail)
+    return {"child": child} if child else {}
 
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:
     """Which step it is, as every list of steps says it in JSON."""
     return {"step": step.hash, "number": number, "role": step.role, "agent": step.agent}
-
-
-def _shielded(answer: str) -> str:
-    """An answer with a fence around the front matter at its top, where it has any."""
-    text = answer.lstrip("\ufeff\n")
-    if not text.startswith("---\n"):
-        return answer
-    inner, found, rest = text[4:].partition("\n---")
-    if not found or rest[:1] not in ("", "\n"):
-        return answer
-    return fenced(f"---\n{inner}\n---", "yaml") + rest
 
 
 def details(instance: Instance, node: Hash) -> dict[str, Any]:
@@ -138,6 +144,7 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
         "prev": step.prev,
         "output": {"hash": step.output, "value": store.get(step.output).payload},
         "detail": _detail(store, step.detail),
+        **child_value(instance, step.detail),
     }
 
 

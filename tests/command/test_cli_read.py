@@ -32,11 +32,18 @@ def test_a_thread_reads_as_markdown(uwf: Uwf, thread: str) -> None:
     page = uwf("thread", "read", thread).out
     assert page.startswith("# pair\n")
     assert "# Task\n\nWrite a line" in page
-    assert SPOKEN.strip() in page
-    assert '```json\n{\n  "text": "done"\n}\n```' in page
-    order = ["Write a line", "## 1 writer", "## 2 critic", "## 3 writer", "second: 100% <b>&", "## 4 critic"]
+    assert "## 1 writer\n\nby `uwf-rehearse`, made up · `" in page
+    assert "| text | done |\n\n#### What I did\n\nAll of it, `code` and **more** \x1b[31mred." in page
+    order = [
+        "Write a line",
+        "## 1 writer",
+        "## 2 critic: not approved",
+        "## 3 writer",
+        "## 4 critic: approved",
+    ]
     assert [page.index(part) for part in order] == sorted(page.index(part) for part in order)
-    assert "uwf-rehearse" in page
+    assert "| second: 100% &lt;b&gt;&amp; �\\[31mred |" in page
+    assert page.count("done") == 1 and page.count("approved") == 2, "each is said once"
 
     data = uwf("thread", "read", thread, "--format", "json").json
     assert data["prompt"] == "# Task\n\nWrite a line"
@@ -61,10 +68,10 @@ def test_a_quota_keeps_the_newest_whole_and_the_rest_can_be_paged(uwf: Uwf, thre
         page = uwf("thread", "read", thread, "--quota", "1", "--before", step["step"][:8]).out
         assert f"## {step['number'] - 1} " in page
         seen = page + seen
-    for part in ("## 1 writer", "## 2 critic", "## 3 writer", "## 4 critic", SPOKEN.strip()):
+    for part in ("## 1 writer", "## 2 critic", "## 3 writer", "## 4 critic", "All of it, `code`"):
         assert part in seen
     assert uwf("thread", "read", thread, "--quota", "100000").out == whole
-    assert "## " not in uwf("thread", "read", thread, "--before", steps[0]["step"]).out.split("Prompt")[1]
+    assert "\n## " not in uwf("thread", "read", thread, "--before", steps[0]["step"]).out.split("Prompt")[1]
     uwf("thread", "read", thread, "--quota", "0", check=2)
     other = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
     assert uwf("thread", "read", other, "--before", steps[0]["step"], check=3).error["code"] == "not_found"

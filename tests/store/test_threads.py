@@ -70,12 +70,17 @@ def git(instance: Instance, *args: str) -> str:
 def test_a_step_is_a_commit_that_adds_exactly_that_step(instance: Instance) -> None:
     thread = start(instance)
     head = append(instance, append(instance, instance.threads.head(thread), 1), 2, "The *second*, verbatim")
-    changed = git(
+    page, *changed = git(
         instance, "diff-tree", "-r", "--name-status", "--no-commit-id", str(head.commit)
     ).splitlines()
+    assert page == "M\tREADME.md"
     assert all(line.startswith("A\tsteps/0002-counter/") for line in changed)
     assert sorted(line.rsplit("/", 1)[-1][-5:] for line in changed) == [".json", ".json", ".json", "ME.md"]
-    assert git(instance, "show", f"{head.commit}:steps/0002-counter/README.md") == "The *second*, verbatim"
+    grown = git(instance, "diff", "--numstat", f"{head.commit}^", str(head.commit), "--", "README.md")
+    assert grown == "2\t1\tREADME.md\n"  # where it stands, and a line for the step
+    assert "\nThe *second*, verbatim\n" in git(
+        instance, "show", f"{head.commit}:steps/0002-counter/README.md"
+    )
     subject, author, committer = git(
         instance, "log", "-1", "--format=%s%n%an%n%cn", str(head.commit)
     ).splitlines()
@@ -100,23 +105,6 @@ def test_the_first_commit_stands_on_the_workflow_version_it_is_pinned_to(instanc
 
 def _tree(instance: Instance, thread: ThreadId) -> Oid:
     return instance.store.repository.commit(instance.threads.head(thread).commit).tree
-
-
-def test_the_pages_of_a_thread_are_made_of_its_nodes_alone(instance: Instance) -> None:
-    thread = start(instance)
-    append(instance, instance.threads.head(thread), 1)
-    history = instance.threads.history(instance.threads.head(thread))
-    tree = _tree(instance, thread)
-    repository = instance.store.repository
-
-    def page(path: str) -> bytes:
-        blob = repository.file(tree, path)
-        assert blob
-        return repository.blob(blob)
-
-    assert page("README.md") == layout.thread_readme(history.start.prompt, "loop")
-    assert page("start/README.md") == layout.start_readme(history.start.prompt)
-    assert page("steps/0001-counter/README.md").decode() == instance.threads.answer(history.steps[0])
 
 
 def test_every_tree_holds_the_closure_of_its_thread(instance: Instance) -> None:

@@ -270,7 +270,7 @@ def _odd(mode: str, name: bytes, kind: str = "blob") -> Callable[[Line], Callabl
 ROOTS: dict[str, tuple[str, Callable[[Line], Callable[[Folder], Any]]]] = {
     "takes the workflow's source away": ("changed-file", _removed("workflow.yaml")),
     "takes the attributes away": ("changed-file", _removed(".gitattributes")),
-    "changes the front page": ("changed-file", _changed("README.md")),
+    "changes the front page": ("wrong-page", _changed("README.md")),
     "changes the workflow's source": ("changed-file", _changed("workflow.yaml")),
     "changes an earlier step": ("changed-file", _earlier_step),
     "adds a file": ("extra-file", _changed("Makefile")),

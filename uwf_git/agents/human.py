@@ -21,7 +21,7 @@ from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.coerce import Plain, coerce
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.kit.format import describe, example, render_frontmatter
-from uwf_git.store.layout import answer_of
+from uwf_git.store.pages import answer_of
 from uwf_git.values.cbor import normalise
 from uwf_git.values.schema import Schema
 from uwf_git.values.shape import Field, Variant, choices, types, variants

@@ -15,7 +15,7 @@ from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, UwfError
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
-from uwf_git.values.ids import ThreadId
+from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.types import END, USER
 
 IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
@@ -42,18 +42,31 @@ class Outlook(NamedTuple):
 def outlook(instance: Instance, head: Head, history: History | None = None) -> Outlook:
     """What comes next at a head: remembered, or decided now and remembered. `history` is the head's, where the caller
     has it; else it is read if need be. Raises what reading it raises."""
-    known = instance.store.index.decision(head.node)
-    if known is not None:
-        value = json.loads(known)
-        return Outlook(**{**value, "options": tuple(value["options"])})
-    history = history or instance.threads.history(head)
+    return _remembered(instance, head.node) or _decide(instance, history or instance.threads.history(head))
+
+
+def outlook_of(instance: Instance, history: History) -> Outlook:
+    """What comes next after a history, whether or not any thread has come to it: remembered, or decided now and
+    remembered."""
+    return _remembered(instance, history.head) or _decide(instance, history)
+
+
+def _remembered(instance: Instance, node: Hash) -> Outlook | None:
+    known = instance.store.index.decision(node)
+    if known is None:
+        return None
+    value = json.loads(known)
+    return Outlook(**{**value, "options": tuple(value["options"])})
+
+
+def _decide(instance: Instance, history: History) -> Outlook:
     try:
         found = _decided(history)
     except LimitExceeded as error:  # here and now; the next time it may be quicker
         return _stuck(error)
     except UwfError as error:
         found = _stuck(error)
-    instance.store.index.set_decision(head.node, json.dumps(found._asdict()))
+    instance.store.index.set_decision(history.head, json.dumps(found._asdict()))
     return found
 
 

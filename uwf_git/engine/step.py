@@ -1,7 +1,7 @@
 """One step of one thread, then the process may exit: everything it knows is in the store.
 
-    lock → position: head and history → moderator → agent → its StepNode, checked → commit, compare-and-swap
-         → moderator again → archive where it says $END → unlock
+    lock → position: head and history → moderator → agent → its StepNode, checked
+         → moderator again → commit, compare-and-swap → archive where it says $END → unlock
 
 The position is read once, and handed to the agent where that runs in this process. Whatever fails leaves the head
 where it was, and what the agent produced under refs/uwf/attempts/.
@@ -25,6 +25,7 @@ from uwf_git.engine.status import (
     KILLED,
     Outlook,
     outlook,
+    outlook_of,
     raise_if_stuck,
     resting,
     used_up,
@@ -184,8 +185,11 @@ def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid
     output = instance.store.get(made.output).payload
     detail = instance.store.detail(made.detail)
     known = [past.hash for past in at.history.steps]
+    context = StepContext(node, made.role, output, made.detail, made.agent)
+    then = outlook_of(instance, at.history.after(context)).next
+    extraction = detail.extraction if detail else ""
     try:
-        head = instance.threads.append(at.head, node, known, merge, detail.extraction if detail else "")
+        head = instance.threads.append(at.head, node, known, merge, extraction, then)
     except Outrun as outrun:
         fork = fork_id(thread, node)
         instance.threads.part(thread, fork, at.head.commit, outrun.commit)
@@ -195,7 +199,7 @@ def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid
         ) from None
     if detail is not None:
         budget.settle(instance, thread, detail.budget)
-    return at.after(head, StepContext(node, made.role, output, made.detail, made.agent))
+    return at.after(head, context)
 
 
 class _Run:

@@ -295,6 +295,11 @@ class Repository:
             return self._write_ordered((*entries, new), data + tree_row(new))
         return self.write_tree([*(entry for entry in entries if entry.name != name), new])
 
+    def with_entries(self, tree: Oid, *entries: Entry) -> Oid:
+        """A tree with entries put in, each in the place of the one of its name."""
+        names = {entry.name for entry in entries}
+        return self.write_tree([*(entry for entry in self.tree(tree) if entry.name not in names), *entries])
+
     def write_commit(
         self,
         tree: Oid,

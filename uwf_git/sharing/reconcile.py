@@ -32,7 +32,7 @@ import enum
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
-from uwf_git.git.repository import Oid
+from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.ancestry import Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
@@ -275,9 +275,24 @@ class Reconciler:
             if added is None:
                 raise StoreDamaged(f"commit {Oid(raw=row.oid)} has no folder for its step", "see: uwf verify")
             tree = self._repository.graft(self._repository.root(onto), folder, added)
+            tree = self._with_pages(tree, old)
             onto = self._repository.rewrite_commit(Oid(raw=row.oid), tree, (onto, *old.parents[1:]))
             self._store.take_in(onto)
         return onto
+
+    def _with_pages(self, tree: Oid, step: Commit) -> Oid:
+        """A tree with the thread's pages of a step that told itself there. They are made of the StepNodes alone, which
+        are the same under both commits."""
+        repository = self._repository
+        before = repository.root(step.parents[0])
+        page = repository.file(step.tree, "README.md")
+        if page is None or page == repository.file(before, "README.md"):
+            return tree
+        steps, ours = repository.file(tree, "steps"), repository.file(step.tree, "steps")
+        assert steps is not None and ours is not None
+        lists = [entry for entry in repository.tree(ours) if not entry.is_tree]
+        entries = [Entry(TREE_MODE, "steps", repository.with_entries(steps, *lists))] if lists else []
+        return repository.with_entries(tree, Entry(BLOB_MODE, "README.md", page), *entries)
 
 
 def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid
-from uwf_git.store import layout
+from uwf_git.store import layout, pages
 from uwf_git.store.ancestry import ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
@@ -135,7 +135,6 @@ class Attempts:
 
     def _commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:
         detail = self._store.get(attempt.detail) if attempt.detail else None
-        answer = layout.answer_of(None, detail.type, detail.payload) if detail else None
         tree = self._repository.commit(head.commit).tree
         if tip is not None:
             before = self._repository.file(self._repository.commit(tip).tree, "attempts")
@@ -143,7 +142,7 @@ class Attempts:
                 tree = self._repository.graft(tree, ["attempts"], before)
         stop = frozenset(h for h in (attempt.start, attempt.prev) if h)
         files = self._store.files(node, stop)
-        files["README.md"] = layout.attempt_readme(attempt, answer)
+        files["README.md"] = pages.attempt_page(attempt, detail)
         folder = self._repository.write_folder(files)
         tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
         text = layout.attempt_message(number, node, attempt)

@@ -352,6 +352,17 @@ class Index:
         )
         return {row[0]: CommitRow(*row[1:]) for row in rows}
 
+    def heads_at(self, node: str) -> list[str]:
+        """The refs of threads, active, archived and folded, whose last commit is about a node."""
+        rows = self._run(
+            "SELECT tips.name FROM commits JOIN tips ON tips.tip = commits.oid WHERE commits.node = ?"
+            " UNION SELECT folded.ref || '/' || folded.thread FROM commits"
+            " JOIN archives ON archives.target = commits.oid JOIN folded ON folded.tag = archives.oid"
+            " WHERE commits.node = ?",
+            (node, node),
+        )
+        return [name for (name,) in rows]
+
     def archives(self) -> dict[bytes, ArchiveRow]:
         """Every archive tag taken in, by its id."""
         return {row[0]: ArchiveRow(*row) for row in self._run("SELECT * FROM archives")}

@@ -2,29 +2,28 @@
 stranger with plain git sees.
 
     .gitattributes                       marks node files as generated, so forges fold them
-    README.md                            what this thread is (from its start on)
+    README.md                            what this thread is and where it stands (from its start on)
     workflow.yaml                        the definition as its author wrote it
     workflow/{README.md,nodes/,include/} the workflow's page, its nodes, the files it includes
     start/{README.md,nodes/}             the prompt
     steps/0003-reviewer/{README.md,nodes/}   one step; from 100 on steps/01xx/0100-reviewer
+    steps/00xx.md                        the list of a full hundred of steps
     attempts/0001-reviewer/{README.md,nodes/}  only on refs/uwf/attempts/<ULID>
 
-The README of each folder is a page that people read: a pure function of nodes, so `verify` can make it again.
+The README of each folder is a page that people read; `pages` makes them.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
-from uwf_git.text import fenced, one_line
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import Attempt, parse_detail, status_of, title_of
-from uwf_git.values.types import is_kind
+from uwf_git.values.kinds import Attempt, status_of
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 
@@ -251,47 +250,3 @@ def summaries(output: Any) -> Iterator[str]:
         if not verdicts:
             texts = (value for value in output.values() if isinstance(value, str) and value.strip())
             yield from (one_line(text, 60) for text in texts)
-
-
-def thread_readme(prompt: str, workflow_name: str) -> bytes:
-    """The thread's front page: the prompt's first line, the workflow, how to read the folders."""
-    return (
-        f"# {title_of(prompt)}\n\n"
-        f"A run of the workflow [{_plain(workflow_name)}](workflow/README.md). One commit is one step.\n\n"
-        "| where | what |\n|---|---|\n"
-        "| [start](start/README.md) | the task as it was given |\n"
-        "| [workflow](workflow/README.md) | who can go next, and when |\n"
-        "| steps | one folder a step, with the agent's answer as its page |\n"
-        "| nodes | in each folder: the same as data, found by content hash |\n"
-    ).encode()
-
-
-def start_readme(prompt: str) -> bytes:
-    """The task, verbatim."""
-    return prompt.encode("utf-8")
-
-
-def answer_of(output: Any, detail_type: str, detail: Any) -> str:
-    """What an agent said, verbatim; where its detail holds no text, the output as JSON."""
-    if is_kind(detail_type, "detail"):
-        return parse_detail(detail).answer
-    if is_kind(detail_type, "text") and isinstance(detail, str):
-        return detail
-    return f"```json\n{json.dumps(output, ensure_ascii=False, indent=2, sort_keys=True)}\n```\n"
-
-
-def attempt_readme(attempt: Attempt, answer: str | None) -> bytes:
-    """A failed attempt: what went wrong, then what the agent said, verbatim."""
-    parts = [f"**{_plain(attempt.role)}** by {_plain(attempt.agent)} failed: {_plain(attempt.error)}\n"]
-    if answer:
-        parts.append(answer)
-    for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
-        if text:
-            parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}\n")
-    return "\n".join(parts).encode("utf-8")
-
-
-def _plain(text: str) -> str:
-    """Text that no Markdown renderer takes for markup."""
-    flat = one_line(text, 300)
-    return "".join("\\" + c if c in "\\`*_[]<>|#" else c for c in flat)

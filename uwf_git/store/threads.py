@@ -22,12 +22,13 @@ from typing import NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
-from uwf_git.store import layout
+from uwf_git.store import layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import (
+    REHEARSE,
     Start,
     Step,
     StepContext,
@@ -35,6 +36,7 @@ from uwf_git.values.kinds import (
     parse_start,
     parse_step,
     parse_workflow,
+    title_of,
 )
 from uwf_git.values.types import USER, is_kind, start_node
 
@@ -78,6 +80,10 @@ class History(NamedTuple):
         """What the next StepNode's `prev` must be."""
         return self.steps[-1].hash if self.steps else None
 
+    def after(self, step: StepContext) -> History:
+        """The history one step later."""
+        return self._replace(head=step.hash, steps=(*self.steps, step))
+
 
 class Position(NamedTuple):
     """A head with the history that leads to it, read once: a step is decided on it, made on it and added to it."""
@@ -87,8 +93,7 @@ class Position(NamedTuple):
 
     def after(self, head: Head, step: StepContext) -> Position:
         """The position one step later, at the head that has that step."""
-        history = self.history._replace(head=step.hash, steps=(*self.history.steps, step))
-        return Position(head, history)
+        return Position(head, self.history.after(step))
 
 
 class PastStep(NamedTuple):
@@ -284,7 +289,15 @@ class Threads:
     def answer(self, step: StepContext) -> str:
         """What the agent of a step said, verbatim; the output as JSON where the step's detail doesn't hold it."""
         detail = self._store.get(step.detail)
-        return layout.answer_of(step.output, detail.type, detail.payload)
+        return pages.answer_of(step.output, detail.type, detail.payload)
+
+    def ending_with(self, step: Hash) -> ThreadId | None:
+        """The thread whose last step this is, as that of a sub-workflow is that did a step elsewhere; of several the
+        oldest, since the others are its forks."""
+        self._store.sync()
+        prefixes = (layout.THREADS, layout.ARCHIVE, layout.FOLDED)
+        names = (name for name in self._store.index.heads_at(step) if name.startswith(prefixes))
+        return min(map(layout.thread_of, names), default=None)
 
     def commit_of(self, step: Hash) -> Oid:
         """A commit that records a StepNode or StartNode. Raises NotFound."""
@@ -305,14 +318,13 @@ class Threads:
         tree = self._repository.root(version)
         inside = self._repository.write_folder(
             {
-                "README.md": layout.start_readme(prompt),
+                "README.md": pages.start_readme(prompt),
                 layout.node_file(node): self._store.blob_of(node),
             }
         )
         tree = self._repository.graft(tree, ["start"], inside)
-        readme = self._repository.write_blob(layout.thread_readme(prompt, row.name or ""))
-        entries = [entry for entry in self._repository.tree(tree) if entry.name != "README.md"]
-        tree = self._repository.write_tree([*entries, Entry(BLOB_MODE, "README.md", readme)])
+        readme = self._repository.write_blob(pages.first_thread_page(title_of(prompt), row.name or ""))
+        tree = self._repository.with_entries(tree, Entry(BLOB_MODE, "README.md", readme))
         text = layout.start_message(row.name or "", prompt, node)
         commit = self._repository.write_commit(tree, [version], self._repository.user, text)
         self._store.take_in(commit)
@@ -339,21 +351,30 @@ class Threads:
         return thread
 
     def append(
-        self, head: Head, node: Hash, known: Iterable[Hash], merge: Oid | None = None, extraction: str = ""
+        self,
+        head: Head,
+        node: Hash,
+        known: Iterable[Hash],
+        merge: Oid | None = None,
+        extraction: str = "",
+        then: str | None = None,
     ) -> Head:
-        """Records a StepNode as the thread's next step: its folder, its commit, then the ref, compared
-        and swapped. `known` are the StepNodes of the history, which stand in their own folders; `merge`
-        becomes the second parent. Raises Outrun and leaves the ref as it is when somebody was faster,
-        NotFound when something the step refers to isn't in the store."""
+        """Records a StepNode as the thread's next step: its folder, its line on the thread's page, its commit, then
+        the ref, compared and swapped. `known` are the StepNodes of the history, which stand in their own folders;
+        `merge` becomes the second parent; `then` is the role that is next, or $END, where the workflow says it.
+        Raises Outrun and leaves the ref as it is when somebody was faster, NotFound when something the step refers
+        to isn't in the store."""
         step = parse_step(self._store.get(node).payload)
         output = self._store.get(step.output).payload
         number = head.row.number + 1
         tree = self._repository.root(head.commit)
         files = self._store.files(node, self.workflow_nodes(tree).union(known, (step.start,)))
         detail = self._store.get(step.detail)
-        files["README.md"] = layout.answer_of(output, detail.type, detail.payload).encode("utf-8")
+        made = StepContext(node, step.role, output, step.detail, step.agent)
+        child = pages.child_of(detail, self._store.get)
+        files["README.md"] = pages.step_page(pages.Told(number, made, detail, child))
         folder = self._repository.write_folder(files)
-        tree = self._repository.graft(tree, layout.step_folder(number, step.role), folder)
+        tree = self._with_step(tree, head, made, folder, then)
         verdict = layout.summary(output)
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
         author = self._repository.user if step.role == USER else layout.agent_author(step.agent)
@@ -368,6 +389,51 @@ class Threads:
             row = self._store.record(commit, text, parents, when)
             self._store.moved(layout.THREADS + head.thread, commit, commit)
         return Head(head.thread, commit, row, None)
+
+    def _with_step(self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None) -> Oid:
+        """A head's tree with the folder of the next step, and the thread's pages grown by that step."""
+        repository, row = self._repository, head.row
+        number = row.number + 1
+        hundred = number // pages.HUNDRED
+        top = {entry.name: entry.oid for entry in repository.tree(tree)}
+        names = {entry.name for entry in repository.tree(top["steps"])} if row.number else set()
+        missing = pages.missing_hundreds(number, names)
+        lines = pages.lines_in(repository.blob(top["README.md"]))
+        kept = not row.number or bool(lines and lines[-1].startswith(f"| [{row.number} "))
+        if not kept or set(missing) - {hundred - 1}:
+            lines = self._lines(head)  # steps of the first form left the pages alone
+        else:
+            lines = [""] * (row.number - len(lines)) + lines
+        lines.append(pages.line_of(number, made))
+
+        def of(each: int) -> list[str]:
+            numbers = pages.numbers_in(each)
+            return lines[numbers.start - 1 : numbers.stop - 1]
+
+        steps = repository.graft(top.get("steps"), layout.step_folder(number, made.role)[1:], folder)
+        past = [
+            Entry(
+                BLOB_MODE,
+                pages.past_page_path(each).removeprefix("steps/"),
+                repository.write_blob(pages.past_page(each, of(each))),
+            )
+            for each in missing
+        ]
+        if past:
+            steps = repository.with_entries(steps, *past)
+        rehearsed = row.rehearsed + (made.agent == REHEARSE)
+        standing = pages.Standing(row.title or "", row.name or "", number, rehearsed, made, then)
+        page = repository.write_blob(pages.thread_page(standing, of(hundred)))
+        return repository.with_entries(
+            tree, Entry(BLOB_MODE, "README.md", page), Entry(TREE_MODE, "steps", steps)
+        )
+
+    def _lines(self, head: Head) -> list[str]:
+        """The lines of all steps up to a head on the thread's page."""
+        if not head.row.number:
+            return []
+        steps = self.history(head).steps
+        return [pages.line_of(number, step) for number, step in enumerate(steps, 1)]
 
     def workflow_nodes(self, tree: Oid) -> frozenset[Hash]:
         """The nodes in the workflow/ folder of a thread's tree. No step's folder repeats them."""

@@ -4,7 +4,7 @@ ask of both."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from uwf_git.errors import UwfError
@@ -300,13 +300,22 @@ class Known:
         """A node of a record's folder, or one that was verified before. Raises Bad."""
         return here[node] if node in here else self.nodes.get(node)
 
-    def page(self, files: Mapping[str, bytes], path: str, expected: bytes, report: Report) -> None:
-        """Reports a README.md that is not what is expected."""
-        blob = files.get("README.md")
+    def page(
+        self,
+        files: Mapping[str, bytes],
+        path: str,
+        report: Report,
+        *expected: Callable[[], bytes],
+        name: str = "README.md",
+    ) -> None:
+        """Reports a page that is none of those that are expected; they are made until one is it."""
+        blob = files.get(name)
         if blob is None:
-            report("missing-file", f"there is no {path}README.md")
-        elif self.objects.blob(blob) != expected:
-            report("wrong-page", f"{path}README.md is not what the nodes say", Oid(raw=blob))
+            report("missing-file", f"there is no {path}{name}")
+            return
+        page = self.objects.blob(blob)
+        if not any(page == make() for make in expected):
+            report("wrong-page", f"{path}{name} is not what the nodes say", Oid(raw=blob))
 
     def message(self, commit: CommitObject, expected: str, report: Report, *others: str) -> None:
         """Reports a message that is neither the expected one nor one of the others."""

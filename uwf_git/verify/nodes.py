@@ -8,7 +8,7 @@ for all later checks a hash stands for one content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.repository import Oid
@@ -274,14 +274,14 @@ def grown(
     old: bytes | None,
     folders: Sequence[str],
     report: Report,
-    also: Mapping[bytes, bytes] | None = None,
+    also: Sequence[Collection[str]] = (),
 ) -> bytes:
-    """The tree of a folder that is all that `new` has more than `old`. `also` names the files that it
-    may have besides, at its top, with their modes. Reports every other difference; raises Bad where the
-    folder isn't there."""
+    """The tree of a folder that is all that `new` has more than `old`. `also` names what may be new or changed
+    besides: at the top, in the first of the folders, and so on. Reports every other difference; raises Bad
+    where the folder isn't there."""
     where = ""
-    allowed = set(also or ())
     for depth, folder in enumerate(folders, 1):
+        allowed = {each.encode("utf-8") for each in also[depth - 1]} if depth <= len(also) else set()
         name = folder.encode("utf-8")
         rows, before = objects.tree(new), objects.tree(old) if old is not None else []
         row = _row(rows, name)
@@ -299,7 +299,7 @@ def grown(
         if was is not None and depth == len(folders):
             report("changed-file", f"{where}{folder} was there before", Oid(raw=new))
         new, old = row[2], was[2] if was is not None and was[0] == FOLDER else None
-        where, allowed = f"{where}{folder}/", set()
+        where = f"{where}{folder}/"
     return new
 
 

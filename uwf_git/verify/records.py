@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from uwf_git.store import layout
+from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
@@ -15,6 +15,7 @@ from uwf_git.values.kinds import (
     parse_detail,
     parse_start,
     parse_step,
+    title_of,
 )
 from uwf_git.values.node import Node
 from uwf_git.values.types import ANSWER, QUESTION, USER, is_kind
@@ -22,7 +23,8 @@ from uwf_git.verify.definition import Definition, check_attributes, check_defini
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
-from uwf_git.verify.objects import FILE, CommitObject
+from uwf_git.verify.objects import CommitObject
+from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.workflow.moderator import Asking, Ended, Next
 
 
@@ -31,6 +33,7 @@ class Records:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
@@ -89,7 +92,7 @@ class Records:
         version = self._known.parent(commit, 0, ("workflow",))
         if version is None:
             return None
-        also = {b"README.md": FILE}
+        also = (("README.md",),)
         tree = grown(self._known.objects, commit.tree, version.tree, ("start",), report, also)
         files, here = self._known.folder(tree, "start/", node, report)
         start = self._known.node(here, node, "start")
@@ -100,10 +103,9 @@ class Records:
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
         name = self._known.name_of(version)
-        page = row_of(self._known.objects, commit.tree, "README.md")
-        top = {"README.md": page[2]} if page and page[0] == FILE else {}
-        self._known.page(top, "", layout.thread_readme(payload.prompt, name), report)
-        self._known.page(files, "start/", layout.start_readme(payload.prompt), report)
+        top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
+        self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
+        self._known.page(files, "start/", report, lambda: pages.start_readme(payload.prompt))
         self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
         self._known.starts[node] = payload
         row = start_row(_row(commit, "start", node), payload, name, commit.author)
@@ -120,7 +122,9 @@ class Records:
         files, here = self._known.folder(name.tree, name.path, node, report)
         made = parse_step(self._known.node(here, node, "step").payload)
         folders = layout.step_folder(number, made.role)
-        grown(self._known.objects, commit.tree, before.tree, folders, report)
+        told = self._pages.is_told(commit.tree, before)
+        also = self._pages.added(before) if told else ()
+        grown(self._known.objects, commit.tree, before.tree, folders, report, also)
         if made.start != before.row.start:
             report("wrong-chain", f"start is {made.start}, that of the thread is {before.row.start}")
         if made.prev != _prev(before.row):
@@ -136,8 +140,6 @@ class Records:
         decided = before.decided
         if decided:
             decided = self._check_turn(made, before, output, detail, here, report)
-        page = layout.answer_of(output.payload, detail.type, detail.payload).encode("utf-8")
-        self._known.page(files, name.path, page, report)
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         texts = (
             layout.step_message(number, node, made.role, made.agent, verdict, extraction)
@@ -150,7 +152,13 @@ class Records:
         self._check_merge(commit, made, detail, report)
         context = StepContext(node, made.role, output.payload, made.detail, made.agent)
         row = step_row(_row(commit, "step", node), before.row, made, output.payload)
-        return Record(row, commit.tree, step=context, decided=decided)
+        record = Record(row, commit.tree, step=context, decided=decided)
+        child = pages.child_of(detail, lambda target: self._known.content(here, target))
+        page = pages.Told(number, context, detail, child)
+        self._known.page(files, name.path, report, lambda: self._pages.of_step(page, told))
+        if told:
+            self._pages.check(record, before, report)
+        return record
 
     def _check_turn(
         self,
@@ -271,8 +279,8 @@ class Records:
             elif detail is not None:
                 assert not isinstance(decision, str)
                 self._known.check_detail(detail, here, decision, head, report)
-        answer = layout.answer_of(None, detail.type, detail.payload) if detail is not None else None
-        self._known.page(files, name.path, layout.attempt_readme(made, answer), report)
+        both = (lambda: pages.attempt_page(made, detail), lambda: pages.first_attempt_page(made, detail))
+        self._known.page(files, name.path, report, *both)
         self._known.message(commit, layout.attempt_message(number, node, made), report)
         self._known.author(commit, made.agent, report)
         row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)

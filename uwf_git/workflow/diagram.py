@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from uwf_git.markdown import code, inline, paragraphs, table
 from uwf_git.text import printable, shortened
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, Transition, Workflow
@@ -21,13 +22,9 @@ from uwf_git.values.types import END, START
 OTHERWISE = "otherwise"
 
 _LONGEST_LABEL = 80
-_LONGEST_CELL = 300
 _MOST_SHOWN = 12
 # Mermaid gives meaning to most punctuation, also inside quotes; a number entity is always text.
 _MERMAID_PLAIN = re.compile(r"[^\w .,:/()-]")
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>#|~$!&@]")
-_LINE_START = re.compile(r"^(\s*)([-+=>]|\d+(?=[.)]))")
-_WORD = re.compile(r"[^\W_]+(?:_[^\W_]+)*")
 
 
 def mermaid(workflow: Workflow) -> str:
@@ -71,36 +68,14 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
         for name in _order(workflow)
         if (role := workflow.roles.get(name)) is not None
     ]
-    parts.append("## Roles\n\n" + _table(("role", "what it does", "answers"), rows))
+    parts.append("## Roles\n\n" + table(("role", "what it does", "answers"), rows))
     if workflow.conditions:
         rows = [
             (code(condition.name), inline(condition.description), code(condition.expression))
             for _, condition in sorted(workflow.conditions.items())
         ]
-        parts.append("## Conditions\n\n" + _table(("condition", "holds when", "expression"), rows))
+        parts.append("## Conditions\n\n" + table(("condition", "holds when", "expression"), rows))
     return "\n\n".join(parts) + "\n"
-
-
-def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
-    """Markdown that shows a text as it is, on one line; also for the inside of a table."""
-    escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), _flat(text, at_most))
-    escaped = _MARKDOWN.sub(_escape_markdown, escaped)
-    escaped = _LINE_START.sub(lambda match: match.group(1) + _shield(match.group(2)), escaped)
-    return escaped.replace("\0", "_")
-
-
-def paragraphs(text: str) -> str:
-    """Markdown that shows a text as it is, its paragraphs kept and its lines filled."""
-    return "\n\n".join(inline(part, 4000) for part in re.split(r"\n\s*\n", text) if part.strip())
-
-
-def code(text: str, at_most: int = _LONGEST_CELL) -> str:
-    """A text as a Markdown code span on one line; also for the inside of a table."""
-    flat = _flat(text, at_most) or " "
-    longest = max((len(run) for run in re.findall("`+", flat)), default=0)
-    fence = "`" * (longest + 1)
-    padding = " " if flat.startswith("`") or flat.endswith("`") else ""
-    return f"{fence}{padding}{flat}{padding}{fence}".replace("|", "\\|")
 
 
 def _ids(workflow: Workflow) -> dict[str, str]:
@@ -170,32 +145,16 @@ def _some(names: Iterable[str]) -> str:
     return shown + (", …" if len(listed) > _MOST_SHOWN else "")
 
 
-def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [header, ("---",) * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def _flat(text: str, at_most: int) -> str:
-    """On one line, without control characters: neither a break nor a colour survives."""
-    return shortened(printable(" ".join(text.split())), at_most)
-
-
 def _mermaid(text: str) -> str:
-    flat = _flat(text, _LONGEST_LABEL) or " "
+    flat = _flat(text) or " "
     return _MERMAID_PLAIN.sub(lambda found: f"#{ord(found.group())};", flat)
 
 
 def _dot(text: str) -> str:
     # `\N` and its like mean something in labels, so the backslash is doubled for both levels.
-    return '"' + _flat(text, _LONGEST_LABEL).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + _flat(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _escape_markdown(found: re.Match[str]) -> str:
-    character = found.group()
-    entity = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(character)
-    # A backslash keeps forges from naming nobody and from linking issues; GitHub ignores it before @ and #.
-    return entity or (f"&#{ord(character)};" if character in "@#" else "\\" + character)
-
-
-def _shield(start: str) -> str:
-    return start + "\\" if start.isdigit() else "\\" + start
+def _flat(text: str) -> str:
+    """On one line, without control characters: neither a break nor a colour survives."""
+    return shortened(printable(" ".join(text.split())), _LONGEST_LABEL)

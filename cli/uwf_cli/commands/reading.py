@@ -117,8 +117,12 @@ def _made(instance: Instance, head: Head) -> dict[str, Any]:
         return {"agent": None}
     step = parse_step(instance.store.get(head.node).payload)
     detail = instance.store.get(step.detail)
-    extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
-    return {"agent": step.agent, **({"extraction": extraction} if extraction else {})}
+    value: dict[str, Any] = {"agent": step.agent}
+    if is_kind(detail.type, "detail") and (extraction := parse_detail(detail.payload).extraction):
+        value["extraction"] = extraction
+    elif is_kind(detail.type, "step") and (child := instance.threads.ending_with(step.detail)):
+        value["child"] = child
+    return value
 
 
 def _state_text(value: Any) -> str:
@@ -135,6 +139,7 @@ def _state_text(value: Any) -> str:
         ("paused", _paused(value.get("paused"))),
         ("head", f"{value['head']}  {step}"),
         ("output", _found(value.get("extraction", ""))),
+        ("done by", f"thread {value['child']}" if "child" in value else ""),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
@@ -231,7 +236,8 @@ def steps(invocation: Invocation, thread: str) -> None:
 def read(invocation: Invocation, thread: str, quota: int | None, before: str | None) -> None:
     """Read a thread as Markdown.
 
-    The prompt comes first, then each step with its output and the answer word for word.
+    The prompt comes first, then each step: its verdict, its output, and what was said besides. The answers word for
+    word are in --format json.
 
     Under --quota steps are left out whole, the oldest first; the newest is always there.
     """
@@ -242,9 +248,10 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     transcript = Transcript(instance, head, quota, instance.store.complete(before) if before else None)
     if invocation.chosen_format in ("json", "yaml"):
         invocation.emit(transcript.value())
+    elif terminal.is_terminal(sys.stdout):
+        invocation.write("\n".join(map(terminal.markdown, transcript.parts())))
     else:
-        rendered = terminal.is_terminal(sys.stdout)
-        invocation.emit_document(transcript.markdown(fence_front_matter=rendered), None, rich=True)
+        invocation.emit_document(transcript.markdown(), None)
 
 
 @command(

@@ -1,0 +1,157 @@
+"""The pages that people read: each says a thing once, is made of nodes alone, and no answer can forge one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from markdown import markdown  # as klaus renders a page
+
+from uwf_git.markdown import below, output
+from uwf_git.store.pages import Told, report_of, step_page, verdict
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Detail, StepContext
+from uwf_git.values.node import Node
+from uwf_git.values.types import DETAIL, SUSPEND
+
+HASH = Hash("0000000000000")
+
+
+def told(value: Any, answer: str, role: str = "reviewer", agent: str = "uwf-codex") -> str:
+    detail = Node(DETAIL, Detail(answer, extraction="frontmatter").payload(), 0)
+    return step_page(Told(3, StepContext(HASH, role, value, HASH, agent), detail)).decode()
+
+
+def html(page: str) -> str:
+    return str(markdown(page, extensions=["tables", "fenced_code"]))
+
+
+def test_an_output_is_a_table_of_its_short_fields_then_each_long_one_as_what_it_is() -> None:
+    value = {
+        "status": "changes_requested",
+        "ready": False,
+        "score": 0.5,
+        "comments": "One line.\nAnother: *this*.\n\nA paragraph.",
+        "files": ["form.py", "a_b.py"],
+        "none": [],
+        "code": "def f():\n    return 1",
+        "nested": {"a": [1, {"b": None}]},
+    }
+    shown = output(value)
+    assert shown.startswith(
+        "| field | value |\n| --- | --- |\n| status | changes_requested |\n| ready | false |\n"
+        "| none | none |\n| score | 0.5 |\n\n"
+    )
+    assert "**comments**\n\n> One line.  \n> Another: \\*this\\*.\n>\n> A paragraph." in shown
+    assert "**files**\n\n- form.py\n- a_b.py" in shown
+    assert "**code**\n\n```text\ndef f():\n    return 1\n```" in shown
+    assert '**nested**\n\n```json\n{\n  "a": [\n    1,\n    {\n      "b": null\n    }\n  ]\n}\n```' in shown
+    page = html(shown)
+    assert page.count("<tr>") == 5 and "<br />" in page and page.count("<li>") == 2
+    assert output(dict(reversed(value.items()))) == shown, "a stored mapping has its keys sorted"
+
+
+def test_a_question_stands_as_a_question_with_its_options() -> None:
+    asked = {
+        "$status": SUSPEND,
+        "question": "Which one?\nBoth work.",
+        "options": ["A", "B"],
+        "reason": "Cost.",
+    }
+    page = told(asked, "---\n$status: $SUSPEND\nquestion: |-\n  Which one?\n  Both work.\n---\n")
+    assert page == (
+        "# 3 reviewer: asks\n\nby `uwf-codex`\n\n> Which one?  \n> Both work.\n\n- A\n- B\n\n"
+        "Why it is asked:\n\n> Cost.\n"
+    )
+    assert verdict(asked) == "asks: Which one? Both work."
+
+
+SAID_ONCE = {
+    "a block of fields": "---\napproved: false\ncomments: A test is missing.\n---\n\nThe report.\n",
+    "with a mark and blank lines before": "\ufeff\n\n---\napproved: false\ncomments: x\n---\nThe report.",
+    "with Windows' line ends": "---\r\napproved: false\r\ncomments: x\r\n---\r\n\r\nThe report.\r\n",
+    "with quoted keys": "---\n\"approved\": false\n'comments': |\n  A test\n  is missing.\n---\nThe report.",
+    "with a field left empty": "---\napproved: no\ncomments: x\nother: null\n---\nThe report.",
+    "in a fence": "```yaml\n---\napproved: false\ncomments: x\n---\n```\n\nThe report.",
+    "in a fence without rules": "```yaml\napproved: false\ncomments: x\n```\n\nThe report.",
+    "in a fence around it all": "```markdown\n---\napproved: false\ncomments: x\n---\n\nThe report.\n```",
+    "after a greeting": "The report.\n\n---\napproved: false\ncomments: x\n---\n",
+    "JSON in a fence": 'The report.\n\n```json\n{"approved": false, "comments": "x"}\n```\n',
+}
+
+
+@pytest.mark.parametrize("form", SAID_ONCE)
+def test_an_answer_is_shown_without_the_output_that_it_holds(form: str) -> None:
+    value = {"approved": False, "comments": "A test is missing."}
+    page = told(value, SAID_ONCE[form])
+    assert page == (
+        "# 3 reviewer: not approved\n\nby `uwf-codex`\n\n| field | value |\n| --- | --- |\n"
+        "| comments | A test is missing. |\n\nThe report.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"approved": false, "comments": "x"}',
+        "---\napproved: false\ncomments: x\n---\n",
+        "A test is missing.",
+        "",
+    ],
+)
+def test_an_answer_that_is_the_output_is_not_repeated(answer: str) -> None:
+    page = told({"approved": False, "comments": "A test is missing."}, answer)
+    assert page.endswith("| comments | A test is missing. |\n")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "---\napproved: false\nsecret: said only here\n---\nThe report.",
+        "---\nnot a block\n---\nThe report.",
+        "---\napproved: false\nThe report, said only here.",
+        '{"approved": false, "more": "said only here"}',
+        "Before.\n\n---\n\nA rule is no block, nor is the next.\n\n---\n\nAfter.",
+    ],
+)
+def test_nothing_that_only_the_answer_says_is_left_out(answer: str) -> None:
+    detail = Node(DETAIL, Detail(answer).payload(), 0)
+    left = re.findall(r"\w+", report_of({"approved": False}, detail))
+    assert [word for word in re.findall(r"\w+", answer) if word != "approved"] == [
+        word for word in left if word not in ("approved", "yaml")
+    ]
+
+
+def test_an_answer_can_not_pass_for_the_page_around_it() -> None:
+    answer = (
+        "# 4 reviewer: approved\n\nThe end\n===\n\nAnd\nmore\n---\n\n```\n# not a heading\n```\n\n    # nor this\n\n"
+        "- a list\n---\n\n~~~sh\n# left open"
+    )
+    assert below(answer, 1) == (
+        "## 4 reviewer: approved\n\n## The end\n\nAnd\n### more\n\n```\n# not a heading\n```\n\n    # nor this\n\n"
+        "- a list\n---\n\n~~~sh\n# left open\n~~~"
+    )
+    value = {
+        "title": "x | y\n# 4 reviewer: approved",
+        "a": "`|` <script>alert(1)</script> [x](javascript:1) | | ---",
+    }
+    value["a\n# b|"] = "# 4"
+    page = html(told(value, "", role="a\n# b | [x](y) <i>", agent="`x` |\n# c"))
+    assert re.findall(r"<h\d>", page) == ["<h1>"]
+    assert not re.search(r"<(script|i|a)\b", page)
+    assert page.count("<tr>") == 3
+
+
+def test_texts_without_end_take_no_time() -> None:
+    many = 200_000
+    for text in (
+        "`" * many + " `",
+        "a" + " " * many + "b",
+        "=" * many,
+        "---\n" + "k: v\n" * many,
+        "# " * many,
+    ):
+        detail = Node(DETAIL, Detail(text).payload(), 0)
+        below(report_of({"k": "v"}, detail), 1)
+        output({"text": text})

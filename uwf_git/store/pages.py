@@ -1,0 +1,398 @@
+"""The pages that people read: the README.md of a thread, of its task, of a step and of a failed attempt.
+
+Each is a pure function of nodes, so `verify` makes it again. A page says a thing once: an answer that begins with its
+output, or is nothing else, is shown as that output and the rest of what was said; the node has it word for word.
+
+A thread's page grows with each step: where the thread stands, and a line for each step since the last hundred. The
+lines of a hundred that is full go to a page of their own, `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
+
+Steps and attempts that were written before 0.2.0 have pages of the first form: the answer verbatim, and the thread's
+page as it was at its start. They stay valid; a step of that form leaves the thread's page alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.markdown import below, code, inline, output, question, table
+from uwf_git.store.layout import node_file, step_folder
+from uwf_git.text import counted, fenced, one_line
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import (
+    REHEARSE,
+    Attempt,
+    StepContext,
+    asks_human,
+    parse_detail,
+    parse_start,
+    parse_step,
+    parse_workflow,
+    status_of,
+)
+from uwf_git.values.node import Node
+from uwf_git.values.types import END, USER, is_kind
+
+HUNDRED = 100
+_LONGEST_OUTCOME = 2000  # characters of the last output that the page of an ended thread repeats
+_LONGEST_VERDICT = 60
+_TITLES = ("summary", "title", "answer")  # fields that say best what an output comes to
+
+_STEPS = table(("step", "what came of it", "by"), ()) + "\n"
+_LANGUAGES = frozenset({"", "json", "yaml", "yml", "markdown", "md"})
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+
+
+class Told(NamedTuple):
+    """A step as a page tells it. `detail` is the node of its detail; `child` is the name of the workflow whose run did
+    it, "" where none did."""
+
+    number: int
+    step: StepContext
+    detail: Node
+    child: str = ""
+
+
+class Standing(NamedTuple):
+    """Where a thread stands after a step: `title` is its task's first line, `rehearsed` counts the steps that were
+    made up, `then` is the role that is next, or $END; None where the workflow doesn't say, or asks a human."""
+
+    title: str
+    workflow: str
+    number: int
+    rehearsed: int
+    last: StepContext
+    then: str | None
+
+
+# What an output and an answer come to
+
+
+def verdict(value: Any) -> str:
+    """What an output comes to in a few words: its question, its status, its first verdict, or its first short text;
+    "" where it has none of them."""
+    said, _ = ruling(value)
+    if said:
+        return said
+    if isinstance(value, str):
+        return one_line(value, _LONGEST_VERDICT)
+    if isinstance(value, Mapping):
+        keys = [*(key for key in _TITLES if key in value), *sorted(value)]
+        texts = (value[key] for key in keys if isinstance(value[key], str) and value[key].strip())
+        return one_line(next(texts, ""), _LONGEST_VERDICT)
+    return ""
+
+
+def ruling(value: Any) -> tuple[str, str]:
+    """The verdict that an output itself is: that it asks, its status, or its first boolean; and the field that says
+    nothing more than that. Both are "" where it has none."""
+    if not isinstance(value, Mapping):
+        return "", ""
+    if asks_human(value):
+        asked = value.get("question")
+        return (f"asks: {one_line(asked, _LONGEST_VERDICT)}" if isinstance(asked, str) else "asks"), ""
+    status = status_of(value)
+    if status:
+        shown = one_line(
+            status.removeprefix("$").lower() if status.startswith("$") else status, _LONGEST_VERDICT
+        )
+        key = "$status" if isinstance(value.get("$status"), str) else "status"
+        return shown, key if shown == status else ""
+    key = next((key for key in sorted(value) if isinstance(value[key], bool)), "")
+    if not key:
+        return "", ""
+    return one_line(key if value[key] else f"not {key}", _LONGEST_VERDICT), key if len(key) < 50 else ""
+
+
+def answer_of(value: Any, detail_type: str, detail: Any) -> str:
+    """What an agent said, verbatim; where its detail holds no text, the output as JSON."""
+    if is_kind(detail_type, "detail"):
+        return parse_detail(detail).answer
+    if is_kind(detail_type, "text") and isinstance(detail, str):
+        return detail
+    return f"```json\n{json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True)}\n```\n"
+
+
+def report_of(value: Any, detail: Node) -> str:
+    """What an agent said besides its output: the answer without the block of fields, or the JSON, that its output is.
+    "" where it said nothing else, or its detail holds no text."""
+    if is_kind(detail.type, "detail"):
+        answer = parse_detail(detail.payload).answer
+    elif is_kind(detail.type, "text") and isinstance(detail.payload, str):
+        answer = detail.payload
+    else:
+        return ""
+    text = answer.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
+    said = value.values() if isinstance(value, Mapping) else (value,)
+    if any(isinstance(each, str) and each.strip() == text.strip() for each in said):
+        return ""
+    rest = _without_output(text, value)
+    return _shielded(text) if rest is None else rest.strip("\n").rstrip()
+
+
+def _without_output(text: str, value: Any) -> str | None:
+    """The text without the output in it; None where it doesn't hold it in a way that is known here."""
+    stripped = text.strip()
+    if stripped[:1] in ("{", "[", '"') and _says(stripped, value):
+        return ""
+    if not isinstance(value, Mapping):
+        return None
+    lines = text.split("\n")
+    ruled = next((number for number, line in enumerate(lines) if line.rstrip() == "---"), None)
+    fence = next((number for number, line in enumerate(lines) if _fence_of(line)), None)
+    for at in sorted(number for number in (ruled, fence) if number is not None):
+        if (rest := _without_block(lines, at, value)) is not None:
+            return "\n".join(rest)
+    return None
+
+
+def _without_block(lines: Sequence[str], at: int, value: Mapping[str, Any]) -> list[str] | None:
+    """The lines without the block of fields that begins at a rule or a fence, if it holds the output."""
+    fence = _fence_of(lines[at])
+    first = at + 1 if fence else at
+    ends = {fence} if fence else set()
+    if first < len(lines) and lines[first].rstrip() == "---":
+        ends |= {"---", "..."}
+        first += 1
+    last = next((number for number in range(first, len(lines)) if lines[number].rstrip() in ends), None)
+    if last is None:
+        return None
+    inside, rest = lines[first:last], list(lines[last + 1 :])
+    if not _says("\n".join(inside), value) and not _is_block_of(inside, value):
+        return None
+    if fence and lines[last].rstrip() != fence:
+        # The fence is around the block alone, or around the whole answer.
+        closing = [number for number, line in enumerate(rest) if line.rstrip() == fence]
+        filled = [number for number, line in enumerate(rest) if line.strip()]
+        if closing and filled[0] == closing[0]:
+            rest = rest[closing[0] + 1 :]
+        elif closing and filled[-1] == closing[-1]:
+            rest = rest[: closing[-1]]
+    return [*lines[:at], *rest]
+
+
+def _fence_of(line: str) -> str:
+    """The fence that a line opens a block of fields with; "" where it opens none."""
+    info = line.lstrip("`")
+    fence = line[: len(line) - len(info)]
+    return fence if len(fence) >= 3 and info.strip() in _LANGUAGES else ""
+
+
+def _says(text: str, value: Any) -> bool:
+    """Whether a text is JSON that has nothing but what an output has."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    if isinstance(said, dict) and isinstance(value, Mapping):
+        return all(key in value or item is None for key, item in said.items())
+    return bool(said == value)
+
+
+def _is_block_of(lines: Sequence[str], value: Mapping[str, Any]) -> bool:
+    """Whether lines of YAML have fields of the output and no others. Their values are the output's, which was read out
+    of them."""
+    found = False
+    for line in lines:
+        if not line.strip() or line[0] in " \t#-":
+            continue
+        if line[0] in "\"'":
+            key, _, after = line[1:].partition(line[0])
+            colon, said = after.lstrip()[:1], after.lstrip()[1:]
+        else:
+            key, colon, said = line.partition(":")
+        if not colon or said[:1] not in ("", " ", "\t"):
+            return False
+        if key.strip() not in value and said.strip() not in _NOTHING:
+            return False
+        found = True
+    return found
+
+
+def _shielded(text: str) -> str:
+    """An answer with a fence around the block of fields at its top, which a renderer would take for a heading."""
+    if not text.startswith("---\n"):
+        return text
+    inner, found, rest = text[4:].partition("\n---")
+    if not found or rest[:1] not in ("", "\n"):
+        return text
+    return fenced(f"---\n{inner}\n---", "yaml") + rest
+
+
+# Pages
+
+
+def section(told: Told, level: int, reference: str = "") -> str:
+    """A step for people, below a heading of that level: its verdict, who did it, its output, what was said besides.
+    `reference` stands with who did it, as Markdown. Without a line end after it."""
+    number, step, detail, _ = told
+    said, field = ruling(step.output)
+    heading = f"{'#' * level} {number} {_name(step.role)}"
+    if said:
+        heading += f": {inline('asks' if asks_human(step.output) else said)}"
+    parts = [heading, _by(told) + (f" · {reference}" if reference else "")]
+    if shown := output(step.output, field):
+        parts.append(shown)
+    if report := report_of(step.output, detail):
+        parts.append(below(report, level))
+    return "\n\n".join(parts)
+
+
+def step_page(told: Told) -> bytes:
+    """The page of a step's folder."""
+    page = section(told, 1)
+    if told.child:
+        last = told.step.detail
+        page += (
+            f"\n\nThe last step of that run is [`{last}`]({node_file(last)}). "
+            "The second parent of this commit leads to its commits."
+        )
+    return f"{page}\n".encode("utf-8", "replace")
+
+
+def attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
+    """The page of a failed attempt: what went wrong, what the agent said, what its command printed."""
+    parts = [f"# {_name(attempt.role)}: failed", f"by {code(attempt.agent)}: {inline(attempt.error)}"]
+    said = report_of(None, detail) if detail is not None else ""
+    if said:
+        parts.append(below(said, 1))
+    for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
+        if text.strip() and text.strip() not in said:
+            parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}")
+    return ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
+
+
+def start_readme(prompt: str) -> bytes:
+    """The task, verbatim."""
+    return prompt.encode("utf-8")
+
+
+def child_of(detail: Node, get: Callable[[Hash], Node]) -> str:
+    """The name of the workflow whose run did a step with that detail; "" where none did. Raises as `get` does."""
+    if not is_kind(detail.type, "step"):
+        return ""
+    start = parse_start(get(parse_step(detail.payload).start).payload)
+    return parse_workflow(get(start.workflow).payload).name
+
+
+# The page of a thread
+
+
+def first_thread_page(title: str, workflow: str) -> bytes:
+    """A thread's page before its first step: the task's first line, the workflow, how to read the folders."""
+    return (
+        f"# {title}\n\n"
+        f"A run of the workflow [{_plain(workflow)}](workflow/README.md). One commit is one step.\n\n"
+        "| where | what |\n|---|---|\n"
+        "| [start](start/README.md) | the task as it was given |\n"
+        "| [workflow](workflow/README.md) | who can go next, and when |\n"
+        "| steps | one folder a step, with the agent's answer as its page |\n"
+        "| nodes | in each folder: the same as data, found by content hash |\n"
+    ).encode()
+
+
+def line_of(number: int, step: StepContext) -> str:
+    """A step's line on the page of its thread, without a line end."""
+    page = "/".join((*step_folder(number, step.role), "README.md"))
+    made_up = ", made up" if step.agent == REHEARSE else ""
+    by = f"{code(step.agent)}{made_up}"
+    return f"| [{number} {_name(step.role)}]({page}) | {inline(verdict(step.output))} | {by} |"
+
+
+def lines_in(page: bytes) -> list[str]:
+    """The lines of steps on a thread's page; none where it is one of the first form."""
+    return page.decode("utf-8", "replace").partition(_STEPS)[2].splitlines()
+
+
+def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
+    """The page of a thread after a step. `lines` are those of the steps since the last hundred, oldest first."""
+    title, workflow, number, rehearsed, last, then = standing
+    steps = counted(number, "step")
+    page = "/".join((*step_folder(number, last.role), "README.md"))
+    asks = asks_human(last.output) and last.role != USER
+    came = "" if asks else inline(verdict(last.output))
+    reached = f"[{number} {_name(last.role)}{f': {came}' if came else ''}]({page})"
+    if asks:
+        state = f"**Waits for an answer** after {steps}, to [{number} {_name(last.role)}]({page})."
+    elif then == END:
+        state = f"**Ended** after {steps}, with {reached}."
+    else:
+        state = f"**Under way**, {steps} so far, the last {reached}." + (
+            f" Next: {inline(then)}." if then else ""
+        )
+    parts = [
+        f"# {inline(title)}",
+        state,
+        f"A run of the workflow [{inline(workflow)}](workflow/README.md) on [this task](start/README.md). "
+        "One commit is one step.",
+    ]
+    if rehearsed:
+        parts.append(
+            f"*{counted(rehearsed, 'step')} of it made up by {REHEARSE}: no agent and no human did them.*"
+        )
+    if asks and isinstance(last.output.get("question"), str):
+        parts.append(question(last.output))
+    elif then == END and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME:
+        parts.append(shown)
+    if number >= HUNDRED:
+        links = (f"[{_span(each)}]({past_page_path(each)})" for each in range(number // HUNDRED))
+        parts.append(f"Earlier steps: {', '.join(links)}")
+    return ("\n\n".join(parts) + f"\n\n{_STEPS}" + "".join(f"{line}\n" for line in lines)).encode(
+        "utf-8", "replace"
+    )
+
+
+def past_page_path(hundred: int) -> str:
+    """Where the page of a full hundred of steps stands: `steps/00xx.md` has those below 100."""
+    return f"steps/{hundred:02d}xx.md"
+
+
+def past_page(hundred: int, lines: Sequence[str]) -> bytes:
+    """The page of a full hundred of steps, of their lines on the thread's page."""
+    moved = "".join(f"{line.replace('](steps/', '](', 1)}\n" for line in lines)
+    return f"# Steps {_span(hundred)}\n\n{_STEPS}{moved}".encode("utf-8", "replace")
+
+
+def numbers_in(hundred: int) -> range:
+    """The numbers of a hundred's steps: 1 to 99, 100 to 199, …"""
+    return range(max(hundred * HUNDRED, 1), (hundred + 1) * HUNDRED)
+
+
+def missing_hundreds(number: int, names: Container[str]) -> list[int]:
+    """The full hundreds before a step whose pages are not among the names in the thread's steps folder."""
+    return [each for each in range(number // HUNDRED) if past_page_path(each).partition("/")[2] not in names]
+
+
+def _span(hundred: int) -> str:
+    numbers = numbers_in(hundred)
+    return f"{numbers[0]} to {numbers[-1]}"
+
+
+def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
+    """A failed attempt's page in the first form: what went wrong, then what the agent said, verbatim."""
+    parts = [f"**{_plain(attempt.role)}** by {_plain(attempt.agent)} failed: {_plain(attempt.error)}\n"]
+    if detail is not None and (answer := answer_of(None, detail.type, detail.payload)):
+        parts.append(answer)
+    for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
+        if text:
+            parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}\n")
+    return "\n".join(parts).encode("utf-8")
+
+
+def _name(role: str) -> str:
+    return "answer" if role == USER else inline(role)
+
+
+def _by(told: Told) -> str:
+    if told.child:
+        return f"by a run of the workflow {code(told.child)}"
+    model = parse_detail(told.detail.payload).model if is_kind(told.detail.type, "detail") else None
+    made_up = ", made up" if told.step.agent == REHEARSE else ""
+    return f"by {code(told.step.agent)}" + (f", model {code(model)}" if model else "") + made_up
+
+
+def _plain(text: str) -> str:
+    """Text that no Markdown renderer takes for markup, as the first pages have it."""
+    flat = one_line(text, 300)
+    return "".join("\\" + c if c in "\\`*_[]<>|#" else c for c in flat)

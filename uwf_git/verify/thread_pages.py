@@ -1,0 +1,105 @@
+"""The pages of a thread: its README.md and the lists of full hundreds are what its steps say.
+
+A step of the first form leaves them alone, one of the second tells itself on them; a thread may have both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+
+from uwf_git.store import pages
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import StepContext
+from uwf_git.values.types import END
+from uwf_git.verify.findings import Report
+from uwf_git.verify.known import Known, Record
+from uwf_git.verify.nodes import row_of
+from uwf_git.verify.objects import FILE, Objects
+from uwf_git.workflow.moderator import Ended, Next
+
+_MOST_ROLES = 50  # that a page may name which the workflow has no word on
+
+
+class ThreadPages:
+    """The checks of the pages that a thread has beside those of its steps."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._lines: dict[Hash, str] = {}
+
+    def is_told(self, tree: bytes, before: Record) -> bool:
+        """Whether a step changes the thread's page, as one of the second form does."""
+        objects = self._known.objects
+        return row_of(objects, tree, "README.md") != row_of(objects, before.tree, "README.md")
+
+    def added(self, before: Record) -> Sequence[Sequence[str]]:
+        """What a step of the second form changes or adds beside its folder: at the top, and below `steps/`."""
+        paths = map(pages.past_page_path, self._missing(before))
+        return ("README.md",), [path.removeprefix("steps/") for path in paths]
+
+    def of_step(self, step: pages.Told, told: bool) -> bytes:
+        """The page of a step's folder, in the form that the step has."""
+        if told:
+            return pages.step_page(step)
+        return pages.answer_of(step.step.output, step.detail.type, step.detail.payload).encode("utf-8")
+
+    def check(self, record: Record, before: Record, report: Report) -> None:
+        """Reports pages of a thread after a step that are not what the steps say."""
+        known, number = self._known, record.row.number
+        known.past.go_to(record, known.records)
+        top = files_of(known.objects, record.tree)
+        hundred = number // pages.HUNDRED
+        known.page(top, "", report, *self._expected(record, self._lines_of(hundred)))
+        if missing := self._missing(before):
+            steps = row_of(known.objects, record.tree, "steps")
+            files = files_of(known.objects, steps[2]) if steps is not None else {}
+            for each in missing:
+                folder, _, name = pages.past_page_path(each).partition("/")
+                made = pages.past_page(each, self._lines_of(each))
+                known.page(files, f"{folder}/", report, partial(bytes, made), name=name)
+
+    def _missing(self, before: Record) -> list[int]:
+        """The full hundreds whose pages the step after this record adds."""
+        number = before.row.number + 1
+        if number < pages.HUNDRED:
+            return []
+        steps = row_of(self._known.objects, before.tree, "steps")
+        rows = self._known.objects.tree(steps[2]) if steps is not None else []
+        return pages.missing_hundreds(number, {row[1].decode("utf-8", "replace") for row in rows})
+
+    def _expected(self, record: Record, lines: Sequence[str]) -> Iterator[Callable[[], bytes]]:
+        """The page of the thread after a step. Where the workflow's word on what is next could not be had, here or when
+        the page was made, it may name any role, or none."""
+        decision = self._known.decision(record)
+        then: list[str | None]
+        if isinstance(decision, str):
+            roles = self._known.definition(record).workflow.roles
+            then = [None, END, *islice(roles, _MOST_ROLES)]
+        elif isinstance(decision, Next):
+            then = [decision.role, None]
+        else:
+            then = [END, None] if isinstance(decision, Ended) else [None]
+        row, step = record.row, record.step
+        assert step is not None
+        for role in then:
+            standing = pages.Standing(row.title or "", row.name or "", row.number, row.rehearsed, step, role)
+            yield partial(pages.thread_page, standing, lines)
+
+    def _lines_of(self, hundred: int) -> list[str]:
+        """The lines of a hundred's steps, as far as there are any."""
+        steps, numbers = self._known.past.steps, pages.numbers_in(hundred)
+        found = zip(numbers, steps[numbers.start - 1 : numbers.stop - 1], strict=False)
+        return [self._line(number, step) for number, step in found]
+
+    def _line(self, number: int, step: StepContext) -> str:
+        line = self._lines.get(step.hash)
+        if line is None:
+            line = self._lines[step.hash] = pages.line_of(number, step)
+        return line
+
+
+def files_of(objects: Objects, tree: bytes) -> dict[str, bytes]:
+    """The files that stand in a folder itself, by name."""
+    return {name.decode("utf-8", "replace"): oid for mode, name, oid in objects.tree(tree) if mode == FILE}
