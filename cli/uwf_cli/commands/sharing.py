@@ -14,7 +14,6 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.exchanged import pulled, pushed
 from uwf_cli.invocation import Invocation
-from uwf_cli.meter import Meter
 from uwf_git.errors import NotFound, RemoteFailed, Usage
 from uwf_git.store import layout
 from uwf_git.store.remotes import Remote, without_password
@@ -169,7 +168,7 @@ def _pull(invocation: Invocation, instance: Instance, remote: Remote, verbose: b
     from uwf_git.sharing.pull import pull as do
     from uwf_git.sharing.pull import raise_if_incomplete
 
-    meter = Meter()
+    meter = exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None
         found = do(instance, exchange.git_for(instance, meter), remote, on_verified=tell)
