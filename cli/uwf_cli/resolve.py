@@ -142,14 +142,21 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
 
 
 def compile_file(invocation: Invocation, file: Path) -> Compiled:
-    """A workflow's file, compiled; its warnings are told. Raises NotFound, InvalidWorkflow."""
-    from uwf_git.workflow.compile import compile_source
+    """A workflow's file, compiled and rehearsed; its warnings are told. Raises NotFound, InvalidWorkflow."""
+    from uwf_git.workflow.compile import compile_source, foresee
     from uwf_git.workflow.source import read_source
 
     compiled = compile_source(read_source(file))
+    compiled = compiled._replace(warnings=foresee(compiled))
     for finding in compiled.warnings:
-        invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}")
+        hint = f" — {finding.hint}" if finding.hint else ""
+        invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}{hint}")
     return compiled
+
+
+def warnings_of(compiled: Compiled) -> dict[str, Any]:
+    """The warnings about a workflow as a part of a result: nothing where there are none."""
+    return {"warnings": [each._asdict() for each in compiled.warnings]} if compiled.warnings else {}
 
 
 def workflow_file(text: str) -> Path | None:

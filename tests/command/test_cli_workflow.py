@@ -258,8 +258,34 @@ def test_rehearse_tells_what_no_run_ever_does(uwf: Uwf, root: Path) -> None:
     assert {problem["code"] for problem in report["problems"]} >= {"condition-never-true", "edge-never-taken"}
     text = uwf("workflow", "rehearse", "never.yaml", "--format", "text", check=1).out
     assert "critic → writer" in text and "never" in text
-    assert all(problem["message"] in text for problem in report["problems"])
+    roots = [problem for problem in report["problems"] if not problem["follows"]]
+    assert 0 < len(roots) < len(report["problems"])
+    assert all(problem["message"] in text for problem in roots)
+    assert "only follow" in text
     assert not root.exists()
+
+
+def test_what_rehearse_finds_validate_finds_with_its_line_and_put_warns(uwf: Uwf) -> None:
+    never = PAIR.replace("approved = false", "approved = 7")
+    line = never[: never.index("expression:")].count("\n") + 1
+    file = write("never.yaml", never)
+    report = uwf("workflow", "validate", file).json
+    assert report["valid"] is True
+    (finding,) = report["findings"]
+    assert (finding["line"], finding["severity"], finding["code"]) == (line, "warning", "never-equal")
+    assert 'output.approved of "critic" is never 7' in finding["message"]
+    uwf("workflow", "validate", file, "--strict", check=1)
+    assert uwf("workflow", "put", file).json["warnings"] == [finding]
+    told = uwf("workflow", "put", file, "--format", "text").err
+    assert f"never.yaml:{line}:" in told and finding["message"] in told and finding["hint"] in told
+    assert uwf("workflow", "propose", file, "--branch", "b").json["warnings"] == [finding]
+
+    # What only the made-up answers show.
+    late = PAIR.replace("approved = false", "approved = false and $count(steps) > 1000")
+    found = uwf("workflow", "validate", write("late.yaml", late)).json["findings"]
+    assert [(each["line"], each["code"]) for each in found] == [(line, "condition-never-true")]
+    assert found[0]["message"].startswith("rehearsed: ")
+    uwf("workflow", "validate", write("pair.yaml", PAIR), "--strict")
 
 
 def test_a_workflow_that_holds_a_secret_is_refused_with_its_line(

@@ -243,6 +243,7 @@ def test_one_misspelling_is_one_finding() -> None:
     assert len(changed(("conditions:\n", "conditions: []\nx-conditions:\n"))) == 1
     assert len(changed(("conditions:", "condition:"))) == 1
     assert len(changed(("    good: $END", "    god: $END"), ("    _: writer", "    ugly: writer"))) == 1
+    assert len(changed(("    good: $END", "    perfect: $END"), ("    _: writer", "    ugly: writer"))) == 2
     without_status = ("status: { enum: [good, bad, ugly] }", "grade: { enum: [good, bad, ugly] }")
     assert len(changed(without_status, ("required: [status]", "required: [grade]"))) == 1, "for all its edges"
     assert len(changed(("systemPrompt: Write.", "prompt: Write."), ("outputSchema:", "schema:"))) == 2

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
-from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.compile import compile_source, foresee
 from uwf_git.workflow.rehearsal import Report, rehearse
-from uwf_git.workflow.source import read_source
+from uwf_git.workflow.source import parse_source, read_source
 
 JUDGE = {
     "type": "object",
@@ -71,7 +71,7 @@ def codes(report: Report) -> list[tuple[str, str]]:
 def test_every_edge_of_the_examples_is_taken(path: Any) -> None:
     compiled = compile_source(read_source(path))
     report = rehearse(compiled.workflow, compiled.schemas)
-    assert report.problems == ()
+    assert report.problems == () and foresee(compiled) == ()
     assert report.ok and report.percent == 100
     assert all(use.true and use.false for use in report.conditions)
 
@@ -116,6 +116,11 @@ SOUND: dict[str, Any] = {
             "good": '$contains(steps[-1].output.text, "LGTM")',
             "again": 'steps[role="$USER"][-1].output.answer = "redo"',
         },
+        {"a": fields(text={"type": "string"})},
+    ),
+    "a text that a pattern finds": (
+        {"$START": [to("a")], "a": [to("b", "good"), to("$END")], "b": [to("$END")]},
+        {"good": "$contains(steps[-1].output.text, /^LG[T]M+$/i)"},
         {"a": fields(text={"type": "string"})},
     ),
     "what another role said long ago": (
@@ -266,6 +271,67 @@ def test_a_message_names_output_condition_and_reason() -> None:
     assert '{"ok": false}' in messages["dead-end"]
     assert "maybe" in messages["condition-never-true"]
     assert "condition odd was never true" in messages["edge-never-taken"]
+
+
+def test_what_only_follows_from_another_problem_says_so() -> None:
+    def roots(name: str) -> list[str]:
+        graph, conditions, schemas, _ = UNSOUND[name]
+        return [each.code for each in rehearsed(graph, conditions, **schemas).problems if not each.follows]
+
+    assert roots("a loop whose way out is never open") == ["condition-never-false"]
+    assert roots("a condition that fails") == ["fails"]
+    assert roots("a schema that nothing obeys") == ["no-output"]
+    assert roots("a role that only asks") == ["dead-end"]
+    assert roots("a loop that nothing ends") == ["no-way-out"]
+    for name in UNSOUND:
+        assert roots(name), name
+
+
+FORESEEN = """\
+name: r
+description: d
+roles:
+  a: &a
+    description: d
+    systemPrompt: s
+    outputSchema:
+      type: object
+      properties: { ok: { type: boolean }, why: { type: string }, n: { type: integer, maximum: 3 } }
+      required: [ok]
+  b: *a
+  c: *a
+conditions:
+  high: { expression: "steps[-1].output.n > 5" }
+  okay: { expression: "steps[-1].output.ok = 'yes'" }
+graph:
+  $START: { _: a }
+  a:
+    - { role: c, condition: high }
+    - { role: b, condition: okay }
+    - { role: b, prompt: "Because {{ why }}" }
+  b: [{ role: $END }]
+  c: [{ role: $END }]
+"""
+
+
+def foreseen(text: str, seconds: float = 30) -> list[tuple[int, str]]:
+    compiled = compile_source(parse_source(text.encode(), "w.yaml"))
+    return [(finding.line, finding.code) for finding in foresee(compiled, seconds)]
+
+
+def test_what_a_rehearsal_finds_is_told_at_its_line_once() -> None:
+    # The condition that can never hold is seen in its text, the edges and the role behind them follow.
+    assert foreseen(FORESEEN) == [(14, "condition-never-true"), (15, "never-equal"), (21, "fails")]
+    sound = FORESEEN.replace("> 5", "> 2").replace("'yes'", "true").replace("{{ why }}", "{{ ok }}")
+    assert foreseen(sound) == []
+    by_status = sound.replace("  b: [{ role: $END }]", "  b:\n    _: a\n    done: $END\n    more: c").replace(
+        "ok: { type: boolean }", "ok: { type: boolean }, status: { enum: [done, more, stuck] }"
+    )
+    assert foreseen(by_status) == []
+    # In the order of the file, though by status the default is tried last.
+    wrong = by_status.replace("more: c", 'more: { role: c, prompt: "{{ why }}" }')
+    assert foreseen(wrong) == [(25, "fails")]
+    assert foreseen(FORESEEN, seconds=0) == [(15, "never-equal")], "what was not seen yet may still come"
 
 
 def test_a_runaway_condition_is_tried_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -344,8 +344,10 @@ class _Checker:
         hint = self._findings.nearest(str(status), answers.statuses)
         message = f'"{source}" never answers "{status}"'
         self._findings.key_error(edge.path, "edge-without-status", message, hint)
+        if meant is None:
+            return False
         named.add(meant)
-        return meant is not None
+        return True
 
     def _conditions(self) -> None:
         for name, condition in self._draft.conditions.items():

@@ -1,24 +1,46 @@
-"""A source made into the nodes it is registered as: one Workflow node, and a schema node per role.
+"""A source made into the nodes it is registered as: one Workflow node, and a schema node per role; and all that can be
+said of it before it runs.
 
-The same definition always gives the same hashes, whatever its layout, comments and anchors.
+The same definition always gives the same hashes, whatever its layout, comments and anchors. What can be made into nodes
+is rehearsed, and what the rehearsal finds is told at its line, as warnings: made-up answers show what may happen, and
+not all of it.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values import cbor
+from uwf_git.values.documents import ValuePath
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import DEFAULT_STATUS, META, workflow_type
-from uwf_git.workflow.check import EFFECTS, Finding, examine
-from uwf_git.workflow.draft import Draft, DraftEdge
-from uwf_git.workflow.source import Source
+from uwf_git.values.types import DEFAULT_STATUS, END, META, workflow_type
+from uwf_git.workflow.check import EFFECTS, Finding, check_path, examine
+from uwf_git.workflow.draft import Draft, DraftEdge, read_draft
+from uwf_git.workflow.findings import Findings
+from uwf_git.workflow.source import Source, read_source
+
+if TYPE_CHECKING:
+    from uwf_git.workflow.rehearsal import Problem
+
+
+SECONDS = 5.0
+MAX_STEPS = 1_000
+_SEEN = ("dead-end", "fails", "no-output")
+"""What a rehearsal sees happen, rather than sees not happen."""
+_HINTS = {
+    "condition-never-true": "no answer that the schemas allow makes it true",
+    "condition-never-false": "no answer that the schemas allow makes it false",
+    "dead-end": "end its edges with one without a condition, or with _ for every other status",
+    "no-way-out": f"let one of the edges lead to {END} on something that can come",
+    "no-output": "is there any answer that its schema allows?",
+}
 
 
 class Compiled(NamedTuple):
@@ -64,6 +86,63 @@ def compile_source(source: Source) -> Compiled:
         source,
         tuple(findings),
     )
+
+
+def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]:
+    """The warnings about a workflow, in the order of its lines: those of the check, and what a rehearsal of at most so
+    many seconds finds besides."""
+    from uwf_git.workflow.rehearsal import rehearse
+
+    report = rehearse(compiled.workflow, compiled.schemas, MAX_STEPS, seconds)
+    findings = Findings(compiled.source.marks)
+    draft = read_draft(compiled.source.data, Findings(compiled.source.marks))
+    gave_up = any(problem.code == "gave-up" for problem in report.problems)
+    for problem in report.problems:
+        # What was never seen by then may still come.
+        if not problem.follows and not (gave_up and problem.code not in _SEEN):
+            path = _place_of(problem, draft)
+            message = problem.message.removeprefix(f"workflow {compiled.workflow.name}: ")
+            findings.warning(path, problem.code, f"rehearsed: {message}", _hint_for(problem))
+    told = {(finding.line, finding.column) for finding in compiled.warnings}
+    found = [each for each in findings.sorted() if (each.line, each.column) not in told]
+    return tuple(sorted((*compiled.warnings, *found)))
+
+
+def validate(path: Path) -> list[Finding]:
+    """All findings about a file in the order of its lines: its errors and warnings; and where it has no errors, what a
+    rehearsal finds. Raises NotFound, or Invalid for what isn't readable text at all."""
+    findings = check_path(path)
+    if any(finding.severity == "error" for finding in findings):
+        return findings
+    return list(foresee(compile_source(read_source(path))))
+
+
+def _hint_for(problem: Problem) -> str:
+    if problem.code == "fails" and problem.position is not None and "not defined" in problem.message:
+        return "an answer may leave it out: make it required, or test it with {% if … %}"
+    return _HINTS.get(problem.code, "")
+
+
+def _place_of(problem: Problem, draft: Draft) -> ValuePath:
+    """Where in a definition a problem is."""
+    if problem.condition is not None:
+        return ("conditions", problem.condition, "expression")
+    source = problem.source if problem.source is not None else problem.where
+    if problem.position is not None and source in draft.graph:
+        written = draft.graph[source]
+        # By status the default is tried last, wherever it stands.
+        edges = (
+            sorted(written.edges, key=lambda edge: edge.status is None)
+            if written.by_status
+            else written.edges
+        )
+        edge = edges[problem.position]
+        if problem.code == "fails":
+            return (*edge.path, "location" if "the location of the edge" in problem.message else "prompt")
+        return edge.path
+    if problem.code in ("no-output", "unreachable-role"):
+        return ("roles", source)
+    return ("graph", source)
 
 
 def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:

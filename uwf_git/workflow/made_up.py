@@ -22,7 +22,7 @@ from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.schema import REFERENCE_FORMATS, Schema, property_schemas
 from uwf_git.values.shape import resolve
-from uwf_git.workflow.pattern import matching
+from uwf_git.workflow.pattern import matched_in, matching
 
 MOST_VARIANTS = 48
 SECONDS = 5.0
@@ -79,6 +79,7 @@ def hints_of(workflow: Workflow, role: str) -> Hints:
     for condition in workflow.conditions.values():
         for one, other in _TEXT_IN_EXPRESSION.findall(condition.expression):
             texts.append(one or other)
+        texts += matched_in(condition.expression)
         rest = _TEXT_IN_EXPRESSION.sub('""', condition.expression)
         numbers += [float(each) for each in _NUMBER_IN_EXPRESSION.findall(rest)]
     known = {"", *workflow.roles}

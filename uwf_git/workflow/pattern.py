@@ -9,11 +9,13 @@ returned.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 MOST = 10_000
 
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@ ,!#\n\té中"
+_IN_EXPRESSION = re.compile(r"[(,]\s*/((?:[^/\\\n]|\\.)+)/[im]*(?=\s*[,)])")
 _CATEGORIES = {
     "CATEGORY_DIGIT": "0123456789",
     "CATEGORY_SPACE": " \n\t",
@@ -36,6 +38,16 @@ def matching(pattern: str, least: int = 0, most: int = MOST) -> str | None:
             if least <= len(padded) <= min(most, MOST) and compiled.search(padded):
                 return padded
     return None
+
+
+def matched_in(expression: str) -> list[str]:
+    """For each regular expression in a JSONata expression a text that it matches, where this way of looking finds
+    one."""
+    found = []
+    for pattern in _IN_EXPRESSION.findall(expression):
+        with suppress(re.error):
+            found.append(matching(pattern))
+    return [text for text in found if text]
 
 
 def _parse(pattern: str) -> Any:

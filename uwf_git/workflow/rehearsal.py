@@ -31,11 +31,16 @@ _FAR = 1_000_000
 class Problem(NamedTuple):
     """Something wrong. `code` is one of dead-end, unreachable-role, no-way-out, edge-never-taken,
     condition-never-true, condition-never-false, no-output, fails, gave-up; `where` is a role, an edge or
-    a condition."""
+    a condition. `source` is the role, or $START, that it is about, `position` that of one of its edges, `condition` a
+    condition's name. What `follows` is only the effect of another problem."""
 
     code: str
     where: str
     message: str
+    source: str | None = None
+    position: int | None = None
+    condition: str | None = None
+    follows: bool = False
 
 
 class EdgeUse(NamedTuple):
@@ -148,6 +153,7 @@ class _Walk:
             {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
         )
         self._problems: dict[tuple[str, str], Problem] = {}
+        self._caught: list[str] = []
         self._runs = 0
         self._steps = 0
         hints = hints_of(workflow, START)
@@ -256,13 +262,15 @@ class _Walk:
             chosen = choose(self._workflow, start, steps, self._observe)
         except NoTransition as error:
             status = status_of(output)
-            self._add("dead-end", f"{source} (status {status})" if status else source, error.message)
+            where = f"{source} (status {status})" if status else source
+            self._add("dead-end", where, error.message, source)
             self._stuck.add(source)
             return
         except Invalid as error:
             # A condition that failed twice and never led anywhere would cost its whole time limit again.
             failed = ("fails", source) in self._problems
-            self._add("fails", source, error.message)
+            condition = self._named_in(source, error.message)
+            self._add("fails", source, error.message, source, condition=condition)
             self._stuck.add(source)
             if failed and not any(self._taken[key] for key in self._taken if key[0] == source):
                 self._broken.add(source)
@@ -270,9 +278,14 @@ class _Walk:
         try:
             follow(self._workflow, chosen, start, steps)
         except Invalid as error:
-            self._add("fails", describe(chosen), error.message)
+            self._add("fails", describe(chosen), error.message, source, chosen.position)
         self._known.setdefault((source, chosen.position), output)
         ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(output)
+
+    def _named_in(self, source: str, message: str) -> str | None:
+        """The condition of a source that a message of the moderator is about."""
+        names = (edge.condition for edge in self._workflow.graph.get(source, ()))
+        return next((name for name in names if name is not None and f": condition {name}: " in message), None)
 
     def _observe(self, condition: str, outcome: bool) -> None:
         (self._true if outcome else self._false)[condition] += 1
@@ -297,17 +310,17 @@ class _Walk:
     def _made(self, role: str) -> list[Any]:
         name = self._workflow.roles[role].schema
         if name not in self._schemas:
-            self._add("no-output", role, f"role {role}: its schema {name} is missing")
+            self._add("no-output", role, f"role {role}: its schema {name} is missing", role)
             return []
         try:
             schema = Schema(self._schemas[name])
             hints = hints_of(self._workflow, role)
             made = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
         except Invalid as error:
-            self._add("no-output", role, f"role {role}: {error.message}")
+            self._add("no-output", role, f"role {role}: {error.message}", role)
             return []
         if all(asks_human(output) for output in made):
-            self._add("dead-end", role, f"role {role} can do nothing but ask a human")
+            self._add("dead-end", role, f"role {role} can do nothing but ask a human", role)
         return made
 
     def _best(self, ways: Mapping[int, _Way]) -> _Way | None:
@@ -341,8 +354,16 @@ class _Walk:
                     waiting.append(source)
         return distances
 
-    def _add(self, code: str, where: str, message: str) -> None:
-        self._problems.setdefault((code, where), Problem(code, where, message))
+    def _add(
+        self,
+        code: str,
+        where: str,
+        message: str,
+        source: str | None = None,
+        position: int | None = None,
+        condition: str | None = None,
+    ) -> None:
+        self._problems.setdefault((code, where), Problem(code, where, message, source, position, condition))
 
     def report(self) -> Report:
         """What was found."""
@@ -362,8 +383,43 @@ class _Walk:
             {role: self._visits[role] for role in self._workflow.roles},
             edges,
             tuple(ConditionUse(name, self._true[name], self._false[name]) for name in names if name),
-            tuple(self._problems.values()),
+            tuple(each._replace(follows=self._follows(each)) for each in self._problems.values()),
         )
+
+    def _follows(self, problem: Problem) -> bool:
+        """Whether a problem is only the effect of another one."""
+        source, position = problem.source, problem.position
+        if problem.code == "unreachable-role":
+            return problem.where in self._linked  # an edge on the way there was never taken
+        if source is None or problem.code not in ("edge-never-taken", "dead-end", "no-way-out"):
+            return False
+        edges = range(len(self._workflow.graph.get(source, ())))
+        if problem.code == "edge-never-taken" and position is not None:
+            others = {each.code for each in self._problems.values() if each.source == source}
+            is_mute = not any(self._taken[source, each] for each in edges)
+            return self._is_closed(source, position) or (
+                is_mute and bool(others & {"dead-end", "no-output", "fails"})
+            )
+        if problem.code == "dead-end":
+            return any(self._is_closed(source, each) for each in edges)
+        return any(
+            not self._taken[role, place]
+            for role in self._caught
+            for place in range(len(self._workflow.graph.get(role, ())))
+        )
+
+    def _is_closed(self, source: str, position: int) -> bool:
+        """Whether an edge can't be taken because of a condition: its own, or that of an edge before it."""
+        edges = self._workflow.graph[source]
+
+        def has(code: str, condition: str | None) -> bool:
+            return any(each.code == code and each.condition == condition for each in self._problems.values())
+
+        own = edges[position].condition
+        if own is not None and (has("condition-never-true", own) or has("fails", own)):
+            return True
+        before = [edge.condition for edge in edges[:position] if edge.condition is not None]
+        return any(has("condition-never-false", each) or has("fails", each) for each in before)
 
     def _check_roles(self) -> None:
         for role in self._workflow.roles:
@@ -382,12 +438,15 @@ class _Walk:
         for source in self._stuck:
             graph.setdefault(source, []).append(END)  # reported as a dead end already
         ended = can_end(graph)
-        caught = [role for role in self._workflow.roles if self._visits[role] and role not in ended]
+        self._caught = caught = [
+            role for role in self._workflow.roles if self._visits[role] and role not in ended
+        ]
         if caught:
             self._add(
                 "no-way-out",
                 caught[0],
                 f"no run came from {', '.join(caught)} to {END}: a loop that nothing ends",
+                caught[0],
             )
 
     def _check_edges(self) -> None:
@@ -399,17 +458,18 @@ class _Walk:
                     self._check_condition(edge.condition)
                 if not self._taken[source, position]:
                     name = describe(Chosen(source, position, edge))
-                    self._add(
-                        "edge-never-taken", name, f"{name} was never taken: {self._why(source, position)}"
-                    )
+                    message = f"{name} was never taken: {self._why(source, position)}"
+                    self._add("edge-never-taken", name, message, source, position)
 
     def _check_condition(self, name: str) -> None:
         expression = self._workflow.conditions[name].expression
         shown = " ".join(expression.split())
         if not self._true[name] and self._false[name]:
-            self._add("condition-never-true", name, f"condition {name} was never true: {brief(shown)}")
+            message = f"condition {name} was never true: {brief(shown)}"
+            self._add("condition-never-true", name, message, condition=name)
         if self._true[name] and not self._false[name]:
-            self._add("condition-never-false", name, f"condition {name} was never false: {brief(shown)}")
+            message = f"condition {name} was never false: {brief(shown)}"
+            self._add("condition-never-false", name, message, condition=name)
 
     def _why(self, source: str, position: int) -> str:
         edge = self._workflow.graph[source][position]

@@ -125,7 +125,7 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
 
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.resolve import compile_file, refuse_secrets
+    from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
     from uwf_git.sharing.proposals import propose as make
     from uwf_git.sharing.proposals import publish_proposal
 
@@ -134,7 +134,7 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
     refuse_secrets(instance, compiled)
     chosen = instance.remotes.get(remote) if remote else None
     proposal = make(instance, compiled, branch)
-    value = proposal._asdict()
+    value = {**proposal._asdict(), **warnings_of(compiled)}
     if chosen is not None and not proposal.is_registered:
         published = publish_proposal(instance, git_for(instance), chosen, proposal)
         tell_large(invocation, published.large)

@@ -28,14 +28,17 @@ if TYPE_CHECKING:
 @command("uwf workflow put solve-issue.yaml")
 @click.argument("file", type=click.Path(path_type=Path))
 def put(invocation: Invocation, file: Path) -> None:
-    """Register a workflow under its name. Unchanged content makes no new version."""
-    from uwf_cli.resolve import compile_file, refuse_secrets
+    """Register a workflow under its name. Unchanged content makes no new version.
+
+    What validate warns of is told; errors are refused.
+    """
+    from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
 
     compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
     refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
-    invocation.emit(_version(version), _version_text)
+    invocation.emit({**_version(version), **warnings_of(compiled)}, _version_text)
 
 
 @command(
@@ -155,15 +158,19 @@ def graph(invocation: Invocation, workflow: str, language: str) -> None:
     "uwf workflow validate flow.yaml --format text    as file:line:column: message",
 )
 @click.argument("file", type=click.Path(path_type=Path))
-def validate(invocation: Invocation, file: Path) -> None:
-    """Report every problem of a workflow at once. Exit 1 where there are errors."""
-    from uwf_git.workflow.check import check_path
+@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
+def validate(invocation: Invocation, file: Path, strict: bool) -> None:
+    """Report every problem of a workflow at once. Exit 1 where there are errors.
 
-    findings = check_path(file)
+    Where there are none it is rehearsed, and what that finds is among the warnings.
+    """
+    from uwf_git.workflow.compile import validate as find
+
+    findings = find(file)
     wrong = any(finding.severity == "error" for finding in findings)
     report = {"file": str(file), "valid": not wrong, "findings": [each._asdict() for each in findings]}
     invocation.emit(report, _findings_text)
-    if wrong:
+    if wrong or (strict and findings):
         raise Exit(1)
 
 
@@ -288,7 +295,13 @@ def _rehearsal_text(value: Any) -> str:
     if value["conditions"]:
         rows = [(each["condition"], str(each["true"]), str(each["false"])) for each in value["conditions"]]
         lines.append(terminal.table(rows, ("condition", "true", "false")))
-    problems = [f"{terminal.status('error')}: {each['message']}" for each in value["problems"]]
+    problems = [
+        f"{terminal.status('error')}: {each['message']}" for each in value["problems"] if not each["follows"]
+    ]
+    if more := sum(each["follows"] for each in value["problems"]):
+        problems.append(
+            f"and {counted(more, 'problem')} that only {'follows' if more == 1 else 'follow'} from that"
+        )
     return "\n".join([*lines, *(problems or [terminal.style("no problems", "green")])])
 
 
