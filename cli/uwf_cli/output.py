@@ -52,6 +52,14 @@ def as_yaml(value: Any) -> str:
     return dump(value)
 
 
+def dollars(cost: float | None, unpriced: int = 0) -> str:
+    """US dollars; – where nothing is known of them, ≥ where there are tokens that they don't cover."""
+    if cost is None:
+        return "–"
+    digits = 2 if cost >= 1 or not cost else 4
+    return f"{'≥ ' if unpriced else ''}${cost:,.{digits}f}"
+
+
 def iso(seconds: float) -> str:
     """Unix seconds as ISO 8601 in UTC."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

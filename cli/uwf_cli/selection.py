@@ -201,6 +201,24 @@ def _require_known(instance: Instance, workflow: str) -> None:
         raise NotFound(f"no workflow {workflow!r}", hint)
 
 
+def short_ids(instance: Instance, whole: bool = False) -> Callable[[str], str]:
+    """How threads are named on a terminal: by so much of the end of an id as tells it from every other's beginning
+    and end. Elsewhere, and where `whole` is asked for, by all of it."""
+    if whole or terminal.width() is None:
+        return str
+    ids = instance.threads.ids()
+    size = 6
+    while size < 26 and not _tells_apart(ids, size):
+        size += 1
+    return lambda thread: thread[-size:]
+
+
+def _tells_apart(ids: Collection[str], size: int) -> bool:
+    """Whether the last characters of ids, so many, differ from each other and from all first ones."""
+    ends = {each[-size:] for each in ids}
+    return len(ends) == len(ids) and ends.isdisjoint(each[:size] for each in ids)
+
+
 def chosen_threads(
     invocation: Invocation,
     chosen: Chosen,

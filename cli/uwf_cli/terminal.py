@@ -121,16 +121,20 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
     if free is not None:
         least[free] = min(widths[free], _LEAST)
     least[-1] = max(least[-1], min(widths[-1], _LEAST))
-    widths = _narrowed(widths, least, room, free)
+    narrowed = _narrowed(widths, least, room, free)
+    if sum(narrowed) + 2 * (len(widths) - 1) <= room:
+        widths = narrowed
     fitting = sum(end <= room for end in accumulate(widths, lambda end, size: end + 2 + size))
     shown = []
     for place, line in enumerate(lines):
-        cells = [cut(cell, widths[i]) if i == free else cell for i, cell in enumerate(line)]
+        cells = list(line)
+        if free is not None:
+            cells[free] = cut(cells[free], widths[free] if free < fitting else room - 4)
         beside = [_wrapped(cell, size) for cell, size in zip(cells[:fitting], widths, strict=False)]
         for number in range(max(map(len, beside), default=0)):
             shown.append(_beside([cell[number] if number < len(cell) else "" for cell in beside], widths))
         below = [] if header and not place else cells[fitting:]
-        shown += [f"    {each}" for cell in below if cell for each in _wrapped(cell, room - 4)]
+        shown += [f"    {each}" for cell in _packed(below, room - 4) for each in _wrapped(cell, room - 4)]
     return "\n".join(shown) + "\n"
 
 
@@ -155,6 +159,17 @@ def _beside(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(padded).rstrip()
 
 
+def _packed(cells: Iterable[str], room: int) -> list[str]:
+    """Cells that don't fit beside the others, as many on a line as there is room for."""
+    lines: list[str] = []
+    for cell in filter(None, cells):
+        if lines and columns(lines[-1]) + 2 + columns(cell) <= room:
+            lines[-1] += f"  {cell}"
+        else:
+            lines.append(cell)
+    return lines
+
+
 def _longest_word(text: str) -> int:
     return max(map(columns, text.split()), default=0)
 
@@ -164,7 +179,7 @@ def _wrapped(text: str, room: int) -> list[str]:
     every line."""
     if columns(text) <= room:
         return [text]
-    styled = re.fullmatch(f"({_ANSI})(.*?)({_ANSI})", text)
+    styled = re.fullmatch(f"({_ANSI})([^\x1b]*)({_ANSI})", text)
     begin, plain, end = styled.groups() if styled else ("", text, "")
     lines: list[str] = []
     taken = 0

@@ -104,6 +104,34 @@ def world(uwf: Uwf, hermetic: Path, root: Path) -> World:
     return World(uwf, hermetic, root)
 
 
+def test_a_list_shows_a_child_below_its_parent_while_it_runs_afterwards_and_elsewhere(
+    world: World, hermetic: Path
+) -> None:
+    world.play("- {role: worker, output: {status: needs_input, question: Which way?}}\n" + WORKED + REPORTED)
+    thread = world.start()
+    world.uwf("thread", "step", thread)
+    [child] = world.children(but=thread)
+    assert child["parent"] == thread
+    assert world.uwf("thread", "show", "@").json["thread"] == thread
+    world.uwf("thread", "answer", thread, "-m", "left")
+    world.uwf("thread", "run", thread)
+    fork = world.uwf("thread", "fork", thread).json["thread"]
+    for there in (None, "bundle"):
+        if there:
+            world.uwf("bundle", thread, child["thread"], fork, "-o", hermetic / "threads.bundle")
+            world.uwf("init", "--root", "there")
+            world.uwf("unbundle", hermetic / "threads.bundle", "--root", "there")
+        root = ("--root", "there") if there else ()
+        found = {each["thread"]: each["parent"] for each in world.uwf("thread", "list", "--all", *root).json}
+        assert found == {thread: None, child["thread"]: thread, fork: None}
+        text = world.uwf("thread", "list", "--all", "--format", "text", *root).out.splitlines()
+        assert [line.rstrip().split("  completed")[0].split("  idle")[0].rstrip() for line in text[1:]] == [
+            fork,
+            thread,
+            f"  {child['thread']}",
+        ]
+
+
 def test_a_role_is_done_by_a_thread_whose_last_commit_becomes_the_second_parent(
     world: World, root: Path
 ) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
-from cli_samples import ASKS, PAIR, scripted, write
+from cli_samples import ASKS, PAIR, on_terminal, scripted, write
 from conftest import Uwf
+from spent_threads import assistant, attempt, start, step
 
 from uwf_git.store.opened import Instance
 
@@ -47,7 +51,12 @@ def test_threads_are_listed_newest_first_and_in_pages(uwf: Uwf, thread: str) -> 
 
     items = uwf("thread", "list", "--all").json
     assert listed("--workflow", items[0]["workflow"][:6], "--all") == [other]
-    assert items[0].keys() == {"thread", "workflow", "head", "status", "name", "steps", "role", "updated"}
+    assert [*items[0]] == [
+        *("thread", "workflow", "head", "status", "name", "title", "author", "steps", "role", "agent"),
+        *("rehearsed", "cost", "updated", "parent"),
+    ]
+    assert (items[-1]["title"], items[-1]["author"]) == ("Task", "Ada Example <ada@example.invalid>")
+    assert (items[-1]["agent"], items[-1]["rehearsed"], items[-1]["cost"]) == ("uwf-rehearse", 4, None)
     assert (items[-1]["name"], items[-1]["steps"], items[-1]["role"]) == ("pair", 4, "critic")
     text = uwf("thread", "list", "--format", "text").out.splitlines()
     assert [line.split()[0] for line in text[1:]] == active
@@ -131,3 +140,50 @@ def test_filters_say_what_they_would_take_and_take_it_with_yes(uwf: Uwf, thread:
     killed = uwf("thread", "kill", "--all", "--yes").json
     assert [each["thread"] for each in killed] == [idle, waiting]
     assert listed() == []
+
+
+def test_a_terminal_of_80_columns_shows_what_identifies_a_thread_whole(uwf: Uwf, thread: str) -> None:
+    prompt = "The CSV export does not quote commas, and nobody noticed before it went out to customers"
+    other = uwf("thread", "start", "pair.yaml", "-p", f"{prompt}\n\nMore of it.").json["thread"]
+    status, shown = on_terminal("thread", "list", "--all", env={"NO_COLOR": "1"}, columns=80)
+    header, *lines = shown.splitlines()
+    assert (status, len(lines)) == (0, 2)
+    assert header.split() == ["thread", "status", "updated", "last", "step", "cost", "task"]
+    assert all(len(line) <= 80 for line in lines)
+    for line, whole in zip(lines, (other, thread), strict=True):
+        short = line.split()[0]
+        assert len(short) == 6
+        assert uwf("thread", "show", short).json["thread"] == whole
+    assert "–" in lines[0] and lines[0].rstrip().endswith("…")
+    assert prompt[:20] in lines[0] and "More" not in shown
+    assert lines[1].split()[1] == "completed"
+    assert lines[1].split()[-4:] == ["4", "critic", "rehearsed", "Task"]
+    wide = on_terminal("thread", "list", "--all", "-l", env={"NO_COLOR": "1"}, columns=80)[1]
+    assert {other, thread, "pair", "uwf-rehearse"} <= set(wide.split())
+    assert "…" not in on_terminal("thread", "list", "-l", columns=300)[1]
+
+
+def test_a_list_is_sorted_by_what_counts_and_a_cost_that_nobody_told_is_not_nothing(
+    uwf: Uwf, instance: Instance, config: Callable[[str], Path]
+) -> None:
+    price = "models: {m: {provider: p, name: model-1, price: {input: 2, output: 10}}}\n"
+    config(f"providers: {{p: {{baseUrl: http://localhost/v1}}}}\n{price}")
+    silent, cheap, dear = start(instance), start(instance), start(instance)
+    step(instance, silent)
+    step(instance, cheap, [assistant(100, 10, "model-1")])
+    step(instance, dear, [assistant(100, 10, "model-1")])
+    attempt(instance, dear, [assistant(500_000, 0, "model-1")])
+    step(instance, cheap, [assistant(100, 10, "model-1")])
+
+    def listed(*arguments: str) -> list[tuple[str, float | None]]:
+        return [(each["thread"], each["cost"]) for each in uwf("thread", "list", *arguments).json]
+
+    assert listed("--sort", "cost") == [(dear, 1.0003), (cheap, 0.0006), (silent, None)]
+    assert listed("--sort", "cost", "--limit", "1", "--offset", "1") == [(cheap, 0.0006)]
+    assert listed("--sort", "steps")[0][0] == cheap
+    assert [each for each, _ in listed()] == [dear, cheap, silent]
+    text = uwf("thread", "list", "--format", "text").out
+    assert "$1.00 " in text and "$0.0006 " in text and "– " in text and "$0.00 " not in text
+    doubled = price.replace("input: 2", "input: 4").replace("output: 10", "output: 20")
+    config(f"providers: {{p: {{baseUrl: http://localhost/v1}}}}\n{doubled}")
+    assert listed("--sort", "cost") == [(dear, 2.0006), (cheap, 0.0012), (silent, None)]

@@ -21,13 +21,14 @@ from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.values.kinds import SUBWORKFLOW
 from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head, History
 
-NAME = "uwf-workflow"
+NAME = SUBWORKFLOW
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"
 DEEPEST = 8
 _WITHIN = "UWF_WITHIN"

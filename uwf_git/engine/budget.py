@@ -27,7 +27,7 @@ from uwf_git.store.private import write_private
 from uwf_git.store.threads import Head, PastStep
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_start
+from uwf_git.values.kinds import SUBWORKFLOW, parse_start
 from uwf_git.values.types import LIMITED_START, LIMITED_WORKFLOW, USER, is_kind
 
 if TYPE_CHECKING:
@@ -49,9 +49,6 @@ _RAISED = "raised"
 
 _RECORDED = "recorded"
 """In the file of what was raised: those limits that a step has recorded."""
-
-_BY_OTHERS = "uwf-workflow"
-"""The agent whose details tell what failed in another thread. That thread's steps tell the rest."""
 
 _WANTED = {
     "maxSteps": "a number of steps, such as 50",
@@ -177,13 +174,36 @@ def _spent(instance: Instance, node: Hash | None, agent: str, attempt: bool = Fa
         return Spent(steps=int(not attempt), attempts=int(attempt))
     detail = instance.store.detail(node) if node else None
     spent = spending.spent(detail, instance.store.turns(detail) if detail else (), attempt)
-    return spent._replace(seconds=0.0, unmetered=0) if detail and agent == _BY_OTHERS else spent
+    return (
+        spent._replace(seconds=0.0, unmetered=0) if detail and agent == SUBWORKFLOW else spent
+    )  # that thread tells
 
 
 def account(instance: Instance, head: Head) -> Account:
     """What a thread has spent, with its failed attempts and sub-workflows. The index remembers it."""
     steps = _account_at(instance, head.node, 0)
     return steps._replace(spent=together((steps.spent, _spent_on_attempts(instance, head.thread))))
+
+
+def spent_by_all(instance: Instance, heads: Iterable[Head]) -> dict[ThreadId, Spent]:
+    """What each of many threads has spent, as `account` says, of those where that can be read. What the index
+    remembers is asked for at once."""
+    index = instance.store.index
+    heads = list(heads)
+    tips = index.attempt_tips()
+    places = [head.node for head in heads if head.row.number]
+    known = index.spent_at([*places, *(tips[head.thread].hex() for head in heads if head.thread in tips)])
+    found: dict[ThreadId, Spent] = {}
+    for head in heads:
+        tip = tips.get(head.thread)
+        told = _read(known.get(head.node)) if head.row.number else Account(Spent(), {})
+        tried = _read(known.get(tip.hex())) if tip else Account(Spent(), {})
+        with contextlib.suppress(UwfError):
+            if told is None or tried is None:
+                found[head.thread] = account(instance, head).spent
+            else:
+                found[head.thread] = together((told.spent, tried.spent)) if tip else told.spent
+    return found
 
 
 def _account_at(instance: Instance, node: Hash, depth: int) -> Account:

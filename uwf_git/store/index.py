@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.git.repository import Oid
+from uwf_git.store import layout
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 
-VERSION = 5
+VERSION = 6
 BUSY_SECONDS = 30
 _VARIABLES = 900  # what every SQLite takes in one statement
 
@@ -39,8 +40,8 @@ CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NUL
 CREATE INDEX nodes_by_type ON nodes (type);
 CREATE TABLE commits (
     oid BLOB PRIMARY KEY, kind TEXT NOT NULL, node TEXT NOT NULL, parent BLOB, start TEXT, workflow TEXT,
-    name TEXT, title TEXT, author TEXT, role TEXT, number INTEGER NOT NULL, rehearsed INTEGER NOT NULL,
-    asks INTEGER NOT NULL, time INTEGER NOT NULL
+    name TEXT, title TEXT, author TEXT, role TEXT, agent TEXT, number INTEGER NOT NULL,
+    rehearsed INTEGER NOT NULL, asks INTEGER NOT NULL, time INTEGER NOT NULL, merged BLOB, nested BLOB
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
@@ -57,8 +58,9 @@ class CommitRow(NamedTuple):
     """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is
     about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human;
     `time` Unix seconds. `title` is the task's first line, `author` who started the thread, as a name and an
-    address, `rehearsed` how many of its steps up to here were made up. For a workflow version only `node`
-    and `name` are filled."""
+    address, `rehearsed` how many of its steps up to here were made up, `merged` a step's second parent: the last
+    commit of the sub-workflow that did it; `nested` the last such step up to here. For a workflow version only
+    `node` and `name` are filled."""
 
     oid: bytes
     kind: str
@@ -70,16 +72,21 @@ class CommitRow(NamedTuple):
     title: str | None
     author: str | None
     role: str | None
+    agent: str | None
     number: int
     rehearsed: int
     asks: bool
     time: int
+    merged: bytes | None = None
+    nested: bytes | None = None
 
 
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
     """What is kept of a commit of any kind; the caller fills in what its node says."""
     parent = parents[0].raw if parents else None
-    return CommitRow(oid.raw, kind, node, parent, None, None, None, None, None, None, 0, 0, False, time)
+    merged = parents[1].raw if kind == "step" and len(parents) > 1 else None
+    nothing = None, None, None, None, None, None, None
+    return CommitRow(oid.raw, kind, node, parent, *nothing, 0, 0, False, time, merged)
 
 
 def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow:
@@ -97,9 +104,11 @@ def step_row(row: CommitRow, before: CommitRow, step: Step, output: Any) -> Comm
         title=before.title,
         author=before.author,
         role=step.role,
+        agent=step.agent,
         number=before.number + 1,
         rehearsed=before.rehearsed + (step.agent == REHEARSE),
         asks=asks_human(output),
+        nested=row.oid if row.merged else before.nested,
     )
 
 
@@ -319,7 +328,7 @@ class Index:
 
     def add_commit(self, row: CommitRow) -> None:
         """Takes in a commit."""
-        self._run("INSERT OR REPLACE INTO commits VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", row)
+        self._run("INSERT OR REPLACE INTO commits VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", row)
 
     def archive(self, oid: bytes) -> ArchiveRow | None:
         """What an archive tag says, if it was taken in."""
@@ -362,6 +371,32 @@ class Index:
             (node, node),
         )
         return [name for (name,) in rows]
+
+    def attempt_tips(self) -> dict[ThreadId, bytes]:
+        """The newest failed attempt of each thread that has one, folded threads included."""
+        sql = "SELECT thread, attempts FROM folded WHERE attempts IS NOT NULL ORDER BY ref DESC"
+        found: dict[ThreadId, bytes] = dict(self._run(sql))
+        for name, tip in self.tips(layout.ATTEMPTS).items():
+            if tip.tip is not None:
+                found[ThreadId(name.removeprefix(layout.ATTEMPTS))] = tip.tip
+        return found
+
+    def nested_tips(self) -> dict[ThreadId, bytes]:
+        """Of each thread that a sub-workflow did a step of, the `nested` of its head. Of a thread that is active and
+        archived, that of the archive."""
+        heads = self._run(
+            "SELECT tips.name, commits.nested FROM tips JOIN commits ON commits.oid = tips.tip"
+            " WHERE commits.nested IS NOT NULL ORDER BY tips.name DESC"
+        ).fetchall()
+        folded = self._run(
+            "SELECT folded.thread, commits.nested FROM folded JOIN archives ON archives.oid = folded.tag"
+            " JOIN commits ON commits.oid = archives.target WHERE commits.nested IS NOT NULL"
+        )
+        found: dict[ThreadId, bytes] = dict(folded)
+        for name, nested in heads:
+            if name.startswith((layout.THREADS, layout.ARCHIVE)):
+                found[ThreadId(name.rpartition("/")[2])] = nested
+        return found
 
     def archives(self) -> dict[bytes, ArchiveRow]:
         """Every archive tag taken in, by its id."""
@@ -419,6 +454,15 @@ class Index:
         """What was spent up to a StepNode or an attempt's commit, as JSON, if it was remembered."""
         row = self._run("SELECT spent FROM spending WHERE hash = ?", (at,)).fetchone()
         return row[0] if row else None
+
+    def spent_at(self, places: Sequence[str]) -> dict[str, str]:
+        """The sums of `spent` at many places, of those that are remembered."""
+        found: dict[str, str] = {}
+        for begin in range(0, len(places), _VARIABLES):
+            part = places[begin : begin + _VARIABLES]
+            marks = ",".join("?" * len(part))
+            found.update(self._run(f"SELECT hash, spent FROM spending WHERE hash IN ({marks})", part))
+        return found
 
     def set_spent(self, at: str, spent: str) -> None:
         """Remembers a sum."""

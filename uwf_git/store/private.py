@@ -248,13 +248,14 @@ class Sessions:
 
     def is_anothers(self, agent: str, session: str, thread: ThreadId) -> bool:
         """Whether a session belongs to another thread; False for one that was never seen here."""
-        return self._owner(agent, session) not in ("", thread)
+        return self.owner(agent, session) not in ("", thread)
 
     def is_own(self, agent: str, session: str, thread: ThreadId) -> bool:
         """Whether it was opened for this thread on this machine."""
-        return self._owner(agent, session) == thread
+        return self.owner(agent, session) == thread
 
-    def _owner(self, agent: str, session: str) -> str:
+    def owner(self, agent: str, session: str) -> str:
+        """The thread that a session was opened for on this machine; "" where that isn't known."""
         try:
             return self._path(agent, session).read_text(encoding="ascii", errors="replace")
         except OSError:

@@ -24,11 +24,13 @@ from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow
+from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import (
     REHEARSE,
+    SUBWORKFLOW,
     Start,
     Step,
     StepContext,
@@ -131,8 +133,8 @@ class Threads:
 
     def find(self, text: str) -> ThreadId:
         """The one thread that a text stands for, active or ended: its whole id; four characters and more with which
-        only its id begins or ends, in any case; `@` for the newest of all, `@2` for the one before it. Raises
-        NotFound, Usage."""
+        only its id begins or ends, in any case; `@` for the newest of all, `@2` for the one before it, those
+        that other threads started here left out. Raises NotFound, Usage."""
         wanted = text.strip()
         if wanted.startswith(NEWEST):
             return self._newest(wanted)
@@ -152,10 +154,12 @@ class Threads:
         number = text.removeprefix(NEWEST) or "1"
         if not (number.isascii() and number.isdigit()) or int(number[:9]) < 1:
             raise Usage(f"{text!r} is no thread", "@ is the newest, @2 the one before it")
-        ids = sorted(self.ids(), reverse=True)
-        if int(number[:9]) > len(ids):
-            raise NotFound(f"no thread {text}: there are {len(ids)}", "see: uwf thread list --all")
-        return ids[int(number[:9]) - 1]
+        sessions, wanted, count = Sessions(self._repository.private), int(number[:9]), 0
+        for thread in sorted(self.ids(), reverse=True):
+            count += not sessions.owner(SUBWORKFLOW, thread)
+            if count == wanted:
+                return thread
+        raise NotFound(f"no thread {text}: there are {count}", "see: uwf thread list --all")
 
     def exists(self, thread: ThreadId) -> bool:
         """Whether there is a thread of that id, whatever its state."""

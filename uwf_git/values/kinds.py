@@ -11,6 +11,7 @@ from uwf_git.values.ids import Hash, is_hash
 from uwf_git.values.types import DEFAULT_STATUS, SUSPEND
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
+SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
 
 
 class Role(NamedTuple):

@@ -1,7 +1,8 @@
-"""Finding threads: `uwf thread list`."""
+"""Finding threads: `uwf thread list`, and what was said in any of them: `uwf grep`."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,75 +11,175 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import iso
-from uwf_cli.selection import Filters, Listed, filters, listed
+from uwf_cli.output import ago, dollars, iso
+from uwf_cli.selection import Filters, Listed, filters, listed, short_ids
 
 if TYPE_CHECKING:
-    from uwf_git.store.threads import Damaged
+    from collections.abc import Mapping
+
+    from uwf_git.engine.spending import Spent
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import ThreadId
+
+SORTS = ("created", "updated", "cost", "steps")
 
 
 @command(
     "uwf thread list",
     "uwf thread list --all --workflow solve-issue",
     "uwf thread list --status failed --status waiting --since 2d",
-    "uwf thread list --search csv --author ada --limit 20",
+    "uwf thread list --search csv --author ada --sort updated --limit 20",
 )
 @filters("Also the completed and killed.")
+@click.option("--sort", type=click.Choice(SORTS), default=SORTS[0], help="Newest, latest or most first.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most so many.")
 @click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the first N.")
-def list_(invocation: Invocation, filters: Filters, limit: int | None, offset: int) -> None:
-    """List threads, newest first. A damaged one is listed as corrupt and keeps nothing from you."""
+@click.option("-l", "--wide", is_flag=True, help="Whole ids, workflows, agents and authors too.")
+def list_(
+    invocation: Invocation, filters: Filters, sort: str, limit: int | None, offset: int, wide: bool
+) -> None:
+    """List threads, newest first; those of sub-workflows stand below their own.
+
+    A damaged thread is listed as corrupt and keeps nothing from you. A cost that nobody told is –.
+    """
     adopt_news(invocation)
     found = listed(invocation.instance, filters)
     end = None if limit is None else offset + limit
-    invocation.emit([_item(each) for each in found[offset:end]], _list_text)
+    page = slice(offset, end)
+    if sort == "created":
+        items = _items(invocation.instance, found[page])
+    else:
+        items = sorted(_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
+    invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
 
 
-def _item(each: Listed) -> dict[str, Any]:
-    from uwf_git.store.threads import Damaged
-
-    head = each.head
-    if isinstance(head, Damaged):
-        return _damaged(head)
-    return {
-        "thread": head.thread,
-        "workflow": head.row.workflow,
-        "head": head.node,
-        "status": each.status,
-        "name": head.row.name,
-        "steps": head.row.number,
-        "role": head.row.role,
-        "updated": iso(head.updated),
-    }
+def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
+    """What sorts an item: the greatest first, what isn't known last."""
+    value = item[sort]
+    if isinstance(value, str):
+        return False, [-ord(character) for character in value]
+    return value is None, -(value or 0)
 
 
-def _damaged(head: Damaged) -> dict[str, Any]:
-    return {
-        "thread": head.thread,
+def _items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
+    from uwf_git.engine.budget import spent_by_all
+    from uwf_git.engine.lineage import parents
+    from uwf_git.engine.spending import money
+    from uwf_git.store.threads import Head
+
+    heads = [each.head for each in found if isinstance(each.head, Head)]
+    above = parents(instance, heads)
+    spent = spent_by_all(instance, heads)
+    known = _prices(instance, spent)
+    nothing = {
+        "thread": None,
         "workflow": None,
         "head": None,
         "status": "corrupt",
         "name": None,
-        "steps": None,
-        "role": None,
-        "updated": None,
-        "problem": head.problem,
+        "title": None,
     }
-
-
-def _list_text(value: Any) -> str:
-    rows = [
-        (
-            each["thread"],
-            terminal.status(each["status"]),
-            str(each["steps"]) if each["steps"] is not None else "",
-            each["updated"] or "",
-            f"{each['name']}{': ' + each['role'] if each['role'] else ''}"
-            if each["name"]
-            else each["problem"],
+    nothing |= {"author": None, "steps": None, "role": None, "agent": None, "rehearsed": None, "cost": None}
+    items: list[dict[str, Any]] = []
+    for each in found:
+        head = each.head
+        if not isinstance(head, Head):
+            ending = {"updated": None, "parent": None, "problem": head.problem}
+            items.append({**nothing, "thread": head.thread, **ending})
+            continue
+        row = head.row
+        used = spent.get(head.thread)
+        cost = money(used, known).cost if used and used.lines else None
+        items.append(
+            {
+                "thread": head.thread,
+                "workflow": row.workflow,
+                "head": row.node,
+                "status": each.status,
+                "name": row.name,
+                "title": row.title,
+                "author": row.author,
+                "steps": row.number,
+                "role": row.role,
+                "agent": row.agent,
+                "rehearsed": row.rehearsed,
+                "cost": None if cost is None else round(cost, 6),
+                "updated": iso(head.updated),
+                "parent": above.get(head.thread),
+            }
         )
-        for each in value
-    ]
-    if not rows:
+    return items
+
+
+def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
+    """The configured prices, where there is anything that they could be of."""
+    from uwf_git.engine.budget import prices
+    from uwf_git.errors import UwfError
+
+    if not any(each.lines for each in spent.values()):
+        return {}
+    try:
+        return prices(instance)
+    except UwfError:  # whoever needs the configuration says what is wrong with it
+        return {}
+
+
+def _list_text(instance: Instance, value: Any, wide: bool) -> str:
+    if not value:
         return "no such threads; uwf thread list --all shows every one"
-    return terminal.table(rows, ("thread", "status", "steps", "updated", "workflow: last role"))
+    names = short_ids(instance, wide)
+    several = wide or len({each["name"] for each in value if each["name"]}) > 1
+    now = time.time()
+    rows = [
+        _row(each, "  " * depth + names(each["thread"]), wide, several, now) for depth, each in _nested(value)
+    ]
+    header = ["thread", "status", "updated", "last step", "cost", "task"]
+    if wide:
+        header[4:4] = ["agent", "author"]
+    if several:
+        header.insert(-1, "workflow")
+    problems = [f"{each['thread']}: {each['problem']}" for each in value if each["status"] == "corrupt"]
+    return terminal.table(rows, header, free=len(header) - 1) + "\n".join(problems)
+
+
+def _row(each: dict[str, Any], name: str, wide: bool, several: bool, now: float) -> tuple[str, ...]:
+    status = terminal.status(each["status"])
+    if each["status"] == "corrupt":
+        return (name, status, *[""] * (4 + 2 * wide + several))
+    cells = [name, status, ago(_seconds(each["updated"]), now)]
+    cells.append(f"{each['steps']:2d} {each['role']}" if each["role"] else "")
+    if wide:
+        cells += [each["agent"] or "", each["author"] or ""]
+    cells.append(_cost(each))
+    if several:
+        cells.append(each["name"])
+    return (*cells, each["title"])
+
+
+def _cost(each: dict[str, Any]) -> str:
+    """What a thread cost; where all or some of it was made up, that."""
+    if not each["rehearsed"]:
+        return dollars(each["cost"])
+    mark = terminal.style("rehearsed", "yellow")
+    return mark if each["cost"] is None else f"{dollars(each['cost'])} {mark}"
+
+
+def _seconds(text: str) -> float:
+    import calendar
+
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+def _nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """The items with how deep each stands: children after their parents, where those are listed too."""
+    listed_here = {each["thread"] for each in items}
+    below: dict[str, list[dict[str, Any]]] = {}
+    for each in items:
+        below.setdefault(each["parent"] if each["parent"] in listed_here else "", []).append(each)
+    found: list[tuple[int, dict[str, Any]]] = []
+    waiting = [(0, each) for each in reversed(below.get("", ()))]
+    while waiting:
+        depth, each = waiting.pop()
+        found.append((depth, each))
+        waiting += [(depth + 1, child) for child in reversed(below.get(each["thread"], ()))]
+    return found

@@ -12,7 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_json
+from uwf_cli.output import as_json, dollars
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
 from uwf_git.errors import Invalid, Usage, UwfError
 
@@ -168,14 +168,7 @@ def _right_aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _cells(each: Any) -> tuple[str, ...]:
     counts = [f"{each[key]:,}" if each[key] is not None else "–" for key in ("input", "cached", "output")]
-    return (str(each["steps"]), str(each["attempts"] or ""), *counts, _cost(each))
-
-
-def _cost(each: Any) -> str:
-    if each["cost"] is None:
-        return "–"
-    digits = 2 if each["cost"] >= 1 or not each["cost"] else 4
-    return f"{'≥ ' if each['unpriced'] else ''}${each['cost']:,.{digits}f}"
+    return (str(each["steps"]), str(each["attempts"] or ""), *counts, dollars(each["cost"], each["unpriced"]))
 
 
 def _labels(groups: list[dict[str, Any]], by: str) -> list[str]:
@@ -196,7 +189,7 @@ def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any],
     for name, each in zip(_labels(groups, by), groups, strict=True):
         tokens = _tokens(each)
         if total["cost"] is not None:
-            what, value, text = "US dollars", each["cost"], _cost(each)
+            what, value, text = "US dollars", each["cost"], dollars(each["cost"], each["unpriced"])
         elif total["input"] is not None:
             what, value, text = "Tokens", tokens, "–" if tokens is None else f"{tokens:,}"
         else:
