@@ -162,6 +162,7 @@ uwf = Group(
         "unbundle": "sharing:unbundle",
         "publish": publish,
         "unpublish": "review:unpublish",
+        "export": "review:export",
         "agent": agent,
         "setup": "config:setup",
         "config": config,

@@ -149,6 +149,32 @@ class Browser:
             self._events.append(self._next())
         return str(self.evaluate("document.body.innerText"))
 
+    def watch(self) -> None:
+        """From now on `requests` and `complaints` are kept, of one page at a time."""
+        for domain in ("Network", "Log", "Runtime"):
+            self._ask(f"{domain}.enable")
+
+    def requests(self) -> list[str]:
+        """The addresses that the page asked for, its own included."""
+        self._ask("Page.getFrameTree")  # what was underway has been told by then
+        sent = [event for event in self._events if event["method"] == "Network.requestWillBeSent"]
+        return [str(event["params"]["request"]["url"]) for event in sent]
+
+    def complaints(self) -> list[Any]:
+        """What the browser wrote to its console: errors, and whatever the page's policy forbade."""
+        kinds = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
+        kinds += ("Page.javascriptDialogOpening",)
+        return [event for event in self._events if event["method"] in kinds]
+
+    def looks(self, width: int, height: int, dark: bool = False) -> None:
+        """How large the window is, and whether its user prefers dark pages."""
+        self._ask(
+            "Emulation.setDeviceMetricsOverride",
+            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._ask("Emulation.setEmulatedMedia", media="", features=[scheme])
+
     def evaluate(self, expression: str) -> Any:
         """The value of some JavaScript on the page."""
         found = self._ask("Runtime.evaluate", expression=expression, returnByValue=True)

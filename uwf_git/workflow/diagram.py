@@ -36,7 +36,7 @@ def mermaid(workflow: Workflow) -> str:
             lines.append(f'    {id_}(["{name}"])')
         else:
             lines.append(f'    {id_}["{_mermaid(name)}"]')
-    for source, edge, label in _edges(workflow):
+    for source, edge, label in edges(workflow):
         arrow = f'-->|"{_mermaid(label)}"|' if label else "-->"
         lines.append(f"    {ids[source]} {arrow} {ids[edge.role]}")
     return "\n".join(lines) + "\n"
@@ -49,7 +49,7 @@ def dot(workflow: Workflow) -> str:
     for name, id_ in ids.items():
         shape = ", shape=oval" if name in (START, END) else ""
         lines.append(f"    {id_} [label={_dot(name)}{shape}];")
-    for source, edge, label in _edges(workflow):
+    for source, edge, label in edges(workflow):
         lines.append(
             f"    {ids[source]} -> {ids[edge.role]}" + (f" [label={_dot(label)}];" if label else ";")
         )
@@ -65,7 +65,7 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
     parts.append(f"```mermaid\n{mermaid(workflow)}```")
     rows = [
         (code(role.name), inline(_purpose(role)), _answer(schemas.get(role.schema)))
-        for name in _order(workflow)
+        for name in order(workflow)
         if (role := workflow.roles.get(name)) is not None
     ]
     parts.append("## Roles\n\n" + table(("role", "what it does", "answers"), rows))
@@ -80,25 +80,25 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
 
 def _ids(workflow: Workflow) -> dict[str, str]:
     """Every node of the drawing with an id that no name can break: $START, the roles, $END."""
-    roles = [name for name in _order(workflow) if name not in (START, END)]
+    roles = [name for name in order(workflow) if name not in (START, END)]
     return {START: "start", **{name: f"role{number}" for number, name in enumerate(roles, 1)}, END: "finish"}
 
 
-def _order(workflow: Workflow) -> list[str]:
+def order(workflow: Workflow) -> list[str]:
     """All names of the graph: breadth first from $START, then by name what it doesn't reach."""
-    order = [START]
+    found = [START]
     rest = sorted({*workflow.roles, *workflow.graph})
     while True:
-        seen = set(order)
-        for name in order:  # grows while it is walked
+        seen = set(found)
+        for name in found:  # grows while it is walked
             for edge in _leaving(workflow, name):
                 if edge.role not in seen:
                     seen.add(edge.role)
-                    order.append(edge.role)
+                    found.append(edge.role)
         left = next((name for name in rest if name not in seen), None)
         if left is None:
-            return order
-        order.append(left)
+            return found
+        found.append(left)
 
 
 def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
@@ -109,11 +109,12 @@ def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
     return tuple(sorted(edges, key=lambda edge: (edge.status is None, edge.status or "")))
 
 
-def _edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
-    for source in _order(workflow):
-        edges = _leaving(workflow, source)
-        for edge in edges:
-            yield source, edge, edge.status or edge.condition or (OTHERWISE if len(edges) > 1 else "")
+def edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
+    """The edges of the graph, each with the name it leaves and its label."""
+    for source in order(workflow):
+        leaving = _leaving(workflow, source)
+        for edge in leaving:
+            yield source, edge, edge.status or edge.condition or (OTHERWISE if len(leaving) > 1 else "")
 
 
 def _purpose(role: Role) -> str:

@@ -1,8 +1,9 @@
 """`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows and changes of workflows on
-branches that a forge shows, for review."""
+branches that a forge shows, for review; and `uwf export`, a thread as a page for who has no forge."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.workflow import version_rows
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
-from uwf_cli.exchange import git_for, tell_large
+from uwf_cli.exchange import find_thread, git_for, tell_large
 from uwf_cli.invocation import Invocation
+from uwf_git.errors import Invalid
 
 _REMOTE = click.option(
     "--remote",
@@ -109,6 +111,56 @@ def _unpublished_text(value: Any) -> str:
         f"deleted {each['branch']} from {value['remote']}; it was at {each['commit']}"
         for each in value["unpublished"]
     )
+
+
+@command(
+    "uwf export 01JK7M --html login.html",
+    "uwf export 01JK7M --html login.html --force    write over what is there",
+    "uwf export 01JK7M --html - | less              to standard output",
+)
+@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.option(
+    "--html",
+    "file",
+    metavar="FILE",
+    required=True,
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="The file to write; - is standard output.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that is there.")
+def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
+    """Write a thread as one HTML file, to mail and to keep.
+
+    Everything is in it: the task, the graph, each step with its answer, cost and turns, failed attempts
+    and sub-workflows. It holds no script and fetches nothing, so it can be opened anywhere.
+    """
+    from uwf_cli.page.thread import page
+
+    instance = invocation.instance
+    head = instance.threads.head(find_thread(invocation, thread))
+    data = page(instance, head).encode("utf-8", "replace")
+    if str(file) == "-":
+        invocation.write(data.decode("utf-8"))
+        return
+    _write(file, data, force)
+    invocation.emit(
+        {"thread": head.thread, "file": str(file), "bytes": len(data)},
+        lambda value: f"{value['file']}: {value['bytes']:,} bytes",
+    )
+
+
+def _write(path: Path, data: bytes, force: bool) -> None:
+    """Writes a file that is whole or not there. Raises Invalid."""
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        if not force and os.path.lexists(path):
+            raise Invalid(f"{path} is there already", "write over it with --force, or name another file")
+        aside.write_bytes(data)
+        aside.replace(path)
+    except OSError as error:
+        raise Invalid(f"can't write {path}: {error.strerror}", "name another file") from None
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 @command(

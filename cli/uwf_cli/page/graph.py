@@ -1,0 +1,181 @@
+"""A workflow's graph as an SVG drawing: the roles below each other in the order the graph meets them, ways down to the
+right of them, ways back to their left. How often each role and each way was taken stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from uwf_cli.page.markup import tag, text
+from uwf_git.text import counted, shortened
+from uwf_git.values.kinds import Workflow
+from uwf_git.values.types import END, START
+from uwf_git.workflow.diagram import edges, order
+
+_WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
+_LANE = 34  # between two ways beside the nodes
+_LETTER = 6.6  # the width of one in a label
+_LONGEST = 26
+_INSET = 45  # by which the ends are narrower, at each side
+
+
+class _Way(NamedTuple):
+    source: int
+    target: int
+    label: str
+
+
+def drawing(workflow: Workflow, taken: Sequence[str]) -> str:
+    """The graph. `taken` are the roles that went, oldest first, $START before them and $END behind where it was
+    reached."""
+    names = [name for name in order(workflow) if name != END] + [END]
+    places = {name: number for number, name in enumerate(names)}
+    passed = Counter(pairwise(taken))
+    ways: dict[tuple[int, int], list[str]] = {}
+    for source, edge, label in edges(workflow):
+        if edge.role in places:
+            ways.setdefault((places[source], places[edge.role]), []).append(label)
+    drawn = [_Way(*ends, " / ".join(filter(None, labels))) for ends, labels in ways.items()]
+    lanes = _lanes([way for way in drawn if way.target != way.source + 1])
+    left = max((_out(lanes, way) for way in drawn if way.target <= way.source), default=0.0)
+    right = max((_out(lanes, way) for way in drawn if way.target > way.source + 1), default=0.0)
+    straight = max(
+        (len(_label(way.label)) * _LETTER for way in drawn if way.target == way.source + 1), default=0
+    )
+    right = max(right, straight - _WIDTH / 2 + 30, 10)
+    left += 10
+    height = len(names) * (_HEIGHT + _GAP) - _GAP + 16
+    counts = Counter(taken)
+    ends = [places[name] for name in names if name in (START, END)]
+    labels: list[tuple[float, float, float]] = []
+    shown = [
+        _way(way, lanes, left, ends, labels, was=bool(passed[names[way.source], names[way.target]]))
+        for way in drawn
+    ]
+    parts = [path for path, _ in shown]
+    parts += [_node(name, number, left, counts[name]) for name, number in places.items()]
+    parts += [label for _, label in shown]
+    said = "; ".join(
+        f"{names[way.source]} to {names[way.target]}" + (f" ({way.label})" if way.label else "")
+        for way in drawn
+    )
+    inside = tag("title", text(f"The graph of {workflow.name}")) + tag("desc", text(said)) + _ARROWS
+    size = f"0 0 {left + _WIDTH + right:.0f} {height:.0f}"
+    wide = f"{left + _WIDTH + right:.0f}"
+    return tag(
+        "div",
+        f'<svg class="graph" viewBox="{size}" width="{wide}" height="{height:.0f}" role="img">'
+        + inside
+        + "".join(parts)
+        + "</svg>",
+        "scrolls",
+        tabindex="0",
+    )
+
+
+_ARROWS = "".join(
+    f'<marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    f'<path class="{name}" d="M0 0L8 4L0 8z"/></marker>'
+    for name in ("tip", "tip-was")
+)
+
+
+def _lanes(ways: Sequence[_Way]) -> Mapping[_Way, int]:
+    """Which lane beside the nodes a way runs in: the shortest next to them, none crossing another of its side's."""
+    lanes: dict[_Way, int] = {}
+    for way in sorted(ways, key=lambda way: abs(way.target - way.source)):
+        back = way.target <= way.source
+        low, high = sorted((way.source, way.target))
+        used = {
+            lane
+            for other, lane in lanes.items()
+            if (other.target <= other.source) == back
+            and low <= max(other.source, other.target)
+            and high >= min(other.source, other.target)
+        }
+        lanes[way] = next(lane for lane in range(len(ways) + 1) if lane not in used)
+    return lanes
+
+
+def _out(lanes: Mapping[_Way, int], way: _Way) -> float:
+    """How far a way and its label reach out from the nodes."""
+    return (lanes[way] + 1) * _LANE + len(_label(way.label)) * _LETTER + 14
+
+
+def _top(place: int) -> float:
+    return 8 + place * (_HEIGHT + _GAP)
+
+
+def _way(
+    way: _Way,
+    lanes: Mapping[_Way, int],
+    left: float,
+    ends: Sequence[int],
+    labels: list[tuple[float, float, float]],
+    was: bool,
+) -> tuple[str, str]:
+    """A way, and its label. `ends` are the places of the narrower nodes; `labels` what the labels before cover."""
+    kind = "way was" if was else "way"
+    tip = "tip-was" if was else "tip"
+    if way.target == way.source + 1:
+        x, begin, end = left + _WIDTH / 2, _top(way.source) + _HEIGHT, _top(way.target)
+        path = f"M{x:.0f} {begin:.0f}V{end - 2:.0f}"
+        at, middle, back = x + 8, (begin + end) / 2 + 4, False
+    else:
+        back = way.target <= way.source
+        sign = -1 if back else 1
+        side = left if back else left + _WIDTH
+        out = side + sign * (lanes[way] + 1) * _LANE
+        begin_x, end_x = (side - sign * (_INSET if place in ends else 0) for place in way[:2])
+        # Ways of one node leave and reach it at different heights.
+        shift = 6 + 5 * (lanes[way] % 3)
+        begin, end = _top(way.source) + _HEIGHT - shift, _top(way.target) + shift
+        if way.target == way.source:
+            begin, end = _top(way.source) + 30, _top(way.source) + 10
+        path = f"M{begin_x:.0f} {begin:.0f}C{out:.0f} {begin:.0f} {out:.0f} {end:.0f}"
+        path += f" {end_x + 2 * sign:.0f} {end:.0f}"
+        at, middle = side + (out - side) * 0.78, (begin + end) / 2 + 4
+    shown = f'<path class="{kind}" d="{path}" marker-end="url(#{tip})"/>'
+    return shown, _labelled(way.label, at, middle, back, labels)
+
+
+def _labelled(
+    label: str, at: float, middle: float, back: bool, labels: list[tuple[float, float, float]]
+) -> str:
+    """A label that begins, or where it stands to the left ends, at a place; moved down where another one is."""
+    short = _label(label)
+    if not short:
+        return ""
+    size = len(short) * _LETTER
+    begin, end = (at - size, at) if back else (at, at + size)
+    while any(begin < right and end > left and abs(middle - y) < 14 for left, right, y in labels):
+        middle += 14
+    labels.append((begin, end, middle))
+    title = tag("title", text(label)) if short != label else ""
+    place = f'x="{at:.0f}" y="{middle:.0f}" text-anchor="{"end" if back else "start"}"'
+    return f'<text class="label" {place}>{text(short)}{title}</text>'
+
+
+def _node(name: str, place: int, left: float, count: int) -> str:
+    y = _top(place)
+    ends = name in (START, END)
+    shown = {START: "start", END: "end"}.get(name, name)
+    inset = _INSET if ends else 0
+    box = (
+        f'<rect class="node{" was" if count else ""}" x="{left + inset:.0f}" y="{y:.0f}"'
+        f' width="{_WIDTH - 2 * inset}" height="{_HEIGHT}" rx="{20 if ends else 6}"/>'
+    )
+    middle = left + _WIDTH / 2
+    label = shortened(shown, 22) + (f" · {count}×" if count and not ends else "")
+    title = tag("title", text(f"{shown}: {counted(count, 'step')}" if not ends else shown))
+    return tag(
+        "g",
+        title + box + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{text(label)}</text>',
+    )
+
+
+def _label(label: str) -> str:
+    return shortened(label, _LONGEST)

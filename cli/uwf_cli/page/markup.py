@@ -1,0 +1,157 @@
+"""Text, Markdown and values as HTML. Whoever wrote them can neither run anything in the page nor make it fetch
+anything: all is escaped, HTML within Markdown is text, pictures from elsewhere are links, and a link leads to a web or
+mail address or nowhere.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli.terminal import escape
+from uwf_git.text import cut
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+LONGEST = 20_000  # characters of one tool's result, or one turn
+_LEADS_OUT = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_DEEPEST = 5  # tables within tables; what is deeper is JSON
+
+
+def text(value: object) -> str:
+    """A text as HTML shows it: control and direction characters are written out."""
+    return html.escape(escape(str(value)))
+
+
+def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
+    """An element around HTML."""
+    given = {
+        "class": classes,
+        **{key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()},
+    }
+    shown = "".join(f' {key}="{html.escape(value)}"' for key, value in given.items() if value)
+    return f"<{name}{shown}>{inside}</{name}>"
+
+
+def pre(content: str, language: str = "") -> str:
+    """A text in the type of a machine; what is very long is cut."""
+    return tag("pre", tag("code", text(cut(content, LONGEST))), language)
+
+
+def fold(title: str, inside: str, classes: str = "") -> str:
+    """Something that is shown when its title, which is HTML, is opened."""
+    return tag("details", tag("summary", title) + inside, classes)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], classes: str = "") -> str:
+    """Rows of HTML cells."""
+    head = tag("thead", tag("tr", "".join(tag("th", cell, scope="col") for cell in header))) if header else ""
+    body = "".join(tag("tr", "".join(tag("td", cell) for cell in row)) for row in rows)
+    return tag("div", tag("table", head + tag("tbody", body), classes), "scrolls", tabindex="0")
+
+
+def value(content: Any, depth: int = 0) -> str:
+    """A JSON value: a table of names and values, a list, or what it is."""
+    if content is None or isinstance(content, bool):
+        shown = {True: "yes", False: "no", None: "none"}[content]
+        return tag("span", shown, f"is-{shown}")
+    if isinstance(content, str):
+        return _paragraphs(content)
+    if isinstance(content, int | float):
+        return text(json.dumps(content))
+    if not content:
+        return tag("span", "none", "is-none")
+    if depth >= _DEEPEST:
+        return pre(json.dumps(content, ensure_ascii=False, indent=2))
+    if isinstance(content, Mapping):
+        rows = "".join(
+            tag("tr", tag("th", text(key), scope="row") + tag("td", value(each, depth + 1)))
+            for key, each in content.items()
+        )
+        inside = tag("table", tag("tbody", rows), "values")
+        return inside if depth else tag("div", inside, "scrolls", tabindex="0")
+    return tag("ul", "".join(tag("li", value(each, depth + 1)) for each in content))
+
+
+def _paragraphs(content: str) -> str:
+    """A text whose line breaks are line breaks."""
+    return tag("div", text(content.strip("\n")), "as-is") if "\n" in content else text(content)
+
+
+def markdown(source: str, below: int = 3) -> str:
+    """Markdown rendered; its headings begin below those of that level."""
+    parser = _parser()
+    tokens = parser.parse(escape(source))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + below)}"
+    return tag("div", parser.renderer.render(tokens, parser.options, {}), "prose")
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    renderer: Any = parser.renderer
+    rules = renderer.rules
+    rules["image"] = _image
+    rules["link_open"] = _link_open
+    rules["link_close"] = _link_close
+    rules["fence"] = rules["code_block"] = _code
+    rules["table_open"] = lambda *_: '<div class="scrolls" tabindex="0"><table>'
+    rules["table_close"] = lambda *_: "</table></div>"
+    return parser
+
+
+def _image(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    token = tokens[at]
+    source = str(token.attrs.get("src", ""))
+    what = token.content or "picture"
+    if source.startswith("data:image/"):  # of these the parser lets only pictures through
+        return f'<img src="{html.escape(source)}" alt="{html.escape(what)}">'
+    return _link(source, f"picture: {html.escape(what)}")
+
+
+def _link_open(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    target = str(tokens[at].attrs.get("href", ""))
+    return (
+        f'<a href="{html.escape(target)}" rel="noreferrer noopener">'
+        if _LEADS_OUT.match(target)
+        else "<span>"
+    )
+
+
+def _link_close(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    opened = at - 1
+    depth = 1
+    while opened > 0:
+        depth += {"link_close": 1, "link_open": -1}.get(tokens[opened].type, 0)
+        if not depth:
+            break
+        opened -= 1
+    target = str(tokens[opened].attrs.get("href", ""))
+    said = "".join(each.content for each in tokens[opened + 1 : at])
+    # An address that differs from its text has to be seen.
+    shown = "" if said.strip() == target.removeprefix("mailto:") else f" {_address(target)}"
+    return ("</a>" if _LEADS_OUT.match(target) else "</span>") + shown
+
+
+def _link(target: str, inside: str) -> str:
+    if not _LEADS_OUT.match(target):
+        return f"<span>{inside}</span> {_address(target)}"
+    return f'<a href="{html.escape(target)}" rel="noreferrer noopener">{inside}</a> {_address(target)}'
+
+
+def _address(target: str) -> str:
+    return tag("span", f"({html.escape(target)})", "address")
+
+
+def _code(tokens: Sequence[Token], at: int, *_: Any) -> str:
+    return f'<pre tabindex="0"><code>{html.escape(tokens[at].content)}</code></pre>\n'
