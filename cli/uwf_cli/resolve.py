@@ -3,7 +3,7 @@ thread and a step by the beginning of an id.
 
 A workflow is looked for in this order, and the first that fits is taken:
 
-    1  a registered name
+    1  a registered name, and with ~2 after it the version two before the newest
     2  the hash of a Workflow node, or the unique beginning of one (four characters and more)
     3  a file
     4  `.workflows/NAME.yaml` (or .yml) in the current folder and those above it, up to the edge of the
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import terminal
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
-from uwf_git.text import nearest
+from uwf_git.text import counted, nearest
 from uwf_git.values.ids import Hash, ThreadId, complete
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.node import parse_json
@@ -232,8 +232,18 @@ def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
 
 def _in_store(instance: Instance, text: str) -> Found | None:
     registry = instance.registry
+    name, tilde, back = text.rpartition("~")
     if text in registry.names():
         version = registry.current(text)
+        return _stored(instance, version.hash, version.commit)
+    if tilde and back.isdecimal() and name in registry.names():
+        history = registry.history(name)
+        if int(back) >= len(history):
+            hint = f"see: uwf workflow history {name}"
+            raise NotFound(
+                f"workflow {name!r} has {counted(len(history), 'version')}, so none is {text}", hint
+            )
+        version = history[int(back)].version
         return _stored(instance, version.hash, version.commit)
     prefix = text.strip().upper()
     if not 4 <= len(prefix) <= 13 or not prefix.isalnum():

@@ -32,6 +32,7 @@ workflow = Group(
         "show": "workflow:show",
         "list": "workflow:list_",
         "history": "workflow:history",
+        "diff": "workflow:diff",
         "rollback": "workflow:rollback",
         "propose": "review:propose",
         "accept": "review:accept",

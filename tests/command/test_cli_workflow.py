@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import PAIR, write
+from cli_samples import PAIR, on_terminal, write
 from conftest import EXAMPLES, Uwf
 
 from uwf_git.values.ids import is_hash
@@ -79,6 +79,78 @@ def test_each_rollback_goes_one_version_further_back_and_history_tells_it(
     assert put("Three.") == three
     assert back() == one
     uwf("verify")
+
+
+def test_two_versions_are_compared_in_what_they_mean_and_how_they_are_written(
+    uwf: Uwf, pair: dict[str, str]
+) -> None:
+    new = OTHER.replace("approved = false", "approved != true").replace(
+        "  critic: [", "  critic: [{ role: $END, condition: long }, "
+    )
+    new = new.replace("conditions:\n", "conditions:\n  long: { expression: $count(steps) > 9 }\n")
+    file = write("new.yaml", new)
+    found = uwf("workflow", "diff", file).json
+    assert found["from"] == {"name": "pair", "hash": pair["hash"], "commit": pair["commit"], "file": None}
+    assert (found["to"]["commit"], found["to"]["file"], found["same"]) == (None, "new.yaml", False)
+    changes = [(each["what"], each["name"], each["change"], each["fields"]) for each in found["changes"]]
+    assert changes == [
+        ("setting", "description", "changed", []),
+        ("condition", "rejected", "changed", ["expression"]),
+        ("condition", "long", "added", []),
+        ("edge", "critic → $END on long", "added", []),
+    ]
+    assert "\n-description: One writes, one reviews.\n+description: Another version.\n" in found["diff"]
+
+    # Registered, it is what the newest version changed; the other way round it is turned round.
+    second = uwf("workflow", "put", file).json
+    assert uwf("workflow", "diff", "pair").json["changes"] == found["changes"]
+    assert (
+        uwf("workflow", "diff", second["hash"]).json["diff"] == uwf("workflow", "diff", "pair").json["diff"]
+    )
+    back = uwf("workflow", "diff", "pair", "pair~1").json
+    assert {(each["name"], each["change"]) for each in back["changes"]} == {
+        ("description", "changed"),
+        ("rejected", "changed"),
+        ("long", "removed"),
+        ("critic → $END on long", "removed"),
+    }
+    assert back["to"]["commit"] == pair["commit"]
+    assert uwf("workflow", "show", "pair~1").json["hash"] == pair["hash"]
+
+    same = uwf("workflow", "diff", write("same.yaml", "# a note\n" + new)).json
+    assert (same["same"], same["changes"]) == (True, []) and "+# a note" in same["diff"]
+    text = uwf("workflow", "diff", "same.yaml", "--format", "text").out
+    assert text.startswith("the same definition, written otherwise\n\n--- workflow.yaml (pair ")
+    assert uwf("workflow", "diff", "new.yaml", "pair", "--format", "text").out == "no difference\n"
+    assert "first version" in uwf("workflow", "diff", pair["hash"], check=3).error["message"]
+    assert "2 versions" in uwf("workflow", "diff", "pair~2", check=3).error["message"]
+    assert (
+        "no workflow 'x'"
+        in uwf("workflow", "diff", write("x.yaml", PAIR.replace("name: pair", "name: x")), check=3).error[
+            "message"
+        ]
+    )
+    status, screen = on_terminal("workflow", "diff", "pair")
+    assert status == 0 and "\x1b[32m+description: Another version.\x1b[0m" in screen
+
+
+def test_a_change_of_order_and_of_an_included_file_is_told(uwf: Uwf) -> None:
+    text = (
+        PAIR.replace("name: pair", "name: inc")
+        .replace("description: One writes, one reviews.", "description: !include about.md")
+        .replace("conditions:\n", "conditions:\n  late: { expression: $count(steps) > 9 }\n")
+        .replace("  critic: [", "  critic: [{ role: $END, condition: late }, ")
+    )
+    write("about.md", "Before.\n")
+    uwf("workflow", "put", write("inc.yaml", text))
+    write("about.md", "After.\n")
+    found = uwf("workflow", "diff", "inc.yaml").json
+    assert [each["name"] for each in found["changes"]] == ["description"]
+    late, rejected = "{ role: $END, condition: late }", "{ role: writer, condition: rejected }"
+    turned = text.replace(late, "LATE").replace(rejected, late).replace("LATE", rejected)
+    order = uwf("workflow", "diff", write("turned.yaml", turned)).json["changes"]
+    assert [(each["name"], each["fields"]) for each in order[1:]] == [("critic → …", ["order"])]
+    assert "--- about.md (inc " in found["diff"] and "-Before.\n+After.\n" in found["diff"]
 
 
 def test_a_workflow_is_shown_by_name_by_hash_and_from_a_file(uwf: Uwf, pair: dict[str, str]) -> None:

@@ -8,8 +8,8 @@ the same history, the one that was gone back to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.git.repository import Entry, Oid, Repository
@@ -23,6 +23,9 @@ from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
 if TYPE_CHECKING:
     from uwf_git.git.objects import Commit
     from uwf_git.workflow.compile import Compiled
+
+
+INCLUDED = "workflow/include/"
 
 
 class Version(NamedTuple):
@@ -43,6 +46,68 @@ class PastVersion(NamedTuple):
     author: str
     back_to: str | None = None
     taken_from: str | None = None
+
+
+class Change(NamedTuple):
+    """A difference between two definitions: a `role`, `condition`, `edge` or `setting` of that name was `added`,
+    `removed` or `changed`, and then in which of its `fields`."""
+
+    what: str
+    name: str
+    change: str
+    fields: tuple[str, ...] = ()
+
+
+def compare(old: Workflow, new: Workflow) -> list[Change]:
+    """What is different in what two definitions mean: settings first, then roles, conditions and edges."""
+    fields = ("name", "description", "budget")
+    changes = [
+        Change("setting", each, "changed") for each in fields if getattr(old, each) != getattr(new, each)
+    ]
+    changes += _compared("role", old.roles, new.roles, _ROLE_FIELDS)
+    changes += _compared("condition", old.conditions, new.conditions, {})
+    before, after = _edges(old), _edges(new)
+    changes += _compared("edge", before, after, {})
+    for source in old.graph:
+        kept = [[name for name in edges if edges[name][0] == source and name in other]
+                for edges, other in ((before, after), (after, before))]  # fmt: skip
+        if kept[0] != kept[1]:
+            changes.append(Change("edge", f"{source} → …", "changed", ("order",)))
+    return changes
+
+
+_ROLE_FIELDS = {"system_prompt": "systemPrompt", "schema": "schema of its answer"}
+
+
+def _compared(
+    what: str, old: Mapping[str, Any], new: Mapping[str, Any], words: Mapping[str, str]
+) -> Iterator[Change]:
+    for name in dict.fromkeys((*old, *new)):
+        if name not in old or name not in new:
+            yield Change(what, name, "added" if name in new else "removed")
+        elif old[name] != new[name]:
+            one, other = old[name], new[name]
+            fields = [words.get(key, key) for key in one._fields if getattr(one, key) != getattr(other, key)]
+            yield Change(what, name, "changed", tuple(fields))
+
+
+class _Edge(NamedTuple):
+    """What may change of an edge that goes the same way on the same ground."""
+
+    source: str
+    prompt: str | None
+    location: str | None
+
+
+def _edges(workflow: Workflow) -> dict[str, _Edge]:
+    """The edges of a workflow by what people call them, in their order."""
+    found: dict[str, _Edge] = {}
+    for source, edges in workflow.graph.items():
+        for edge in edges:
+            ground = edge.status or edge.condition
+            name = f"{source} → {edge.role}" + (f" on {ground}" if ground else "")
+            found.setdefault(name, _Edge(source, edge.prompt, edge.location))
+    return found
 
 
 class Registry:
@@ -163,6 +228,20 @@ class Registry:
             raise NotFound(f"commit {commit} holds no workflow.yaml")
         return self._repository.blob(blob)
 
+    def files(self, commit: Oid) -> dict[str, bytes]:
+        """The definition as its author wrote it and the files that it includes, by path from its folder. Raises
+        NotFound."""
+        files = {"workflow.yaml": self.source(commit)}
+        for path, entry in walk_tree(self._repository, self._repository.commit(commit).tree):
+            if path.startswith(INCLUDED):
+                files[path.removeprefix(INCLUDED)] = self._repository.blob(entry.oid)
+        return files
+
+    def before(self, commit: Oid) -> Version | None:
+        """The version before another; None before the first."""
+        parents = self._repository.commit(commit).parents
+        return self._version(parents[0]) if parents else None
+
     def commit_for(self, node: Hash) -> Oid:
         """A version commit of a workflow node. Raises NotFound."""
         self._store.sync()
@@ -206,7 +285,7 @@ class Registry:
             "workflow/README.md": readme(compiled.workflow, compiled.schemas).encode("utf-8"),
         }
         for path, data in compiled.source.includes.items():
-            files[f"workflow/include/{path}"] = data
+            files[INCLUDED + path] = data
         for node in (*nodes, compiled.hash):
             files[f"workflow/{layout.node_file(node)}"] = self._store.blob_of(node)
         return self._repository.write_folder(files)

@@ -14,11 +14,11 @@ from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
-from uwf_git.errors import Usage, UwfError
+from uwf_git.errors import NotFound, Usage, UwfError
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from uwf_cli.resolve import Found
     from uwf_git.store.opened import Instance
@@ -118,6 +118,100 @@ def _history_note(each: Any) -> str:
     if each["takenFrom"]:
         notes.append(f"accepted from {each['takenFrom'][:10]}")
     return ", ".join(notes)
+
+
+@command(
+    "uwf workflow diff solve-issue                what the newest version changed",
+    "uwf workflow diff ./solve-issue.yaml         what registering it would change",
+    "uwf workflow diff solve-issue~2 solve-issue  the last two changes together",
+)
+@click.argument("one", metavar="NAME[~N]|HASH|FILE", shell_complete=complete_workflow)
+@click.argument("other", metavar="[NAME[~N]|HASH|FILE]", required=False, shell_complete=complete_workflow)
+def diff(invocation: Invocation, one: str, other: str | None) -> None:
+    """Show what is different between two versions of a workflow.
+
+    With one argument: of a file and what is registered under its name, else of a version and the one before.
+    """
+    from uwf_cli.resolve import find_workflow
+    from uwf_git.store.versions import compare
+
+    new = find_workflow(invocation, other or one)
+    old = find_workflow(invocation, one) if other else _compared_with(invocation, new, one)
+    before, after = _text_of(invocation, old), _text_of(invocation, new)
+    labels = [f"{found.workflow.name} {found.hash}" for found in (old, new)]
+    value = {
+        "from": _side(old),
+        "to": _side(new),
+        "same": old.hash == new.hash,
+        "changes": [each._asdict() for each in compare(old.workflow, new.workflow)],
+        "diff": "".join(_unified(before, after, labels)),
+    }
+    invocation.emit(value, _diff_text)
+
+
+def _compared_with(invocation: Invocation, found: Found, text: str) -> Found:
+    """What a workflow is compared with where nothing else is named. Raises NotFound."""
+    from uwf_cli.resolve import find_workflow
+    from uwf_git.git.repository import Oid
+
+    name = found.workflow.name
+    if found.commit is None:
+        if not invocation.location.git_dir.exists() or name not in invocation.instance.registry.names():
+            raise NotFound(f"no workflow {name!r} is registered to compare {text} with", "name both sides")
+        return find_workflow(invocation, name)
+    before = invocation.instance.registry.before(Oid(hex=found.commit))
+    if before is None:
+        raise NotFound(f"{text} is the first version of workflow {name!r}", "name both sides")
+    return find_workflow(invocation, before.hash)._replace(commit=before.commit)
+
+
+def _text_of(invocation: Invocation, found: Found) -> dict[str, bytes]:
+    """The files of a definition as they were written."""
+    if found.compiled is not None:
+        return {"workflow.yaml": found.compiled.source.text, **found.compiled.source.includes}
+    from uwf_git.git.repository import Oid
+
+    assert found.commit is not None
+    return invocation.instance.registry.files(Oid(hex=found.commit))
+
+
+def _unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str]) -> Iterator[str]:
+    from difflib import unified_diff
+
+    def lines_of(files: dict[str, bytes], path: str) -> list[str]:
+        return [f"{line}\n" for line in files.get(path, b"").decode("utf-8", "replace").splitlines()]
+
+    for path in dict.fromkeys((*old, *new)):
+        names = [f"{path} ({label})" for label in labels]
+        yield from unified_diff(lines_of(old, path), lines_of(new, path), names[0], names[1])
+
+
+def _side(found: Found) -> dict[str, Any]:
+    path = found.compiled.source.path if found.compiled is not None else None
+    return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, "file": path}
+
+
+_CHANGED = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+
+def _diff_text(value: Any) -> str:
+    lines = []
+    for each in value["changes"]:
+        sign, colour = _CHANGED[each["change"]]
+        fields = f": {', '.join(each['fields'])}" if each["fields"] else ""
+        what = "" if each["what"] == "setting" else f"{each['what']} "
+        lines.append(terminal.style(f"{sign} {what}{each['name']}", colour) + fields)
+    if not lines:
+        lines = ["no difference" if not value["diff"] else "the same definition, written otherwise"]
+    shown = [_diff_line(line) for line in value["diff"].splitlines()]
+    return "\n".join([*lines, *([""] if shown else []), *shown])
+
+
+def _diff_line(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return terminal.style(line, "bold")
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    return terminal.style(line, colours.get(line[:1], ""))
 
 
 @command(
