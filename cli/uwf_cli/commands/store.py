@@ -53,7 +53,7 @@ def init(invocation: Invocation, here: bool) -> None:
 
 @command(
     "uwf doctor",
-    "uwf doctor --fix                    bring again what is damaged, remove what is left over",
+    "uwf doctor --fix                    repair what is damaged, remove leftovers",
     "uwf doctor --fix --from old.bundle  … also from a bundle, a folder, or a URL",
     "uwf doctor --quick                  without reading every object",
 )
