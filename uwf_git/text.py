@@ -1,9 +1,10 @@
-"""Text that people read: did-you-mean, one line of it, a number of things, a fence around it, Unicode that can be
-encoded."""
+"""Text that people read: did-you-mean, one line of it, a number of things, a moment, a fence around it, Unicode that
+can be encoded."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 
 _CONSIDERED = 2000
@@ -63,6 +64,11 @@ def last_line(text: str) -> str:
     is none. A line that a program writes over, as it does to show progress, counts as it stands."""
     lines = re.split(r"[\r\n]", re.sub(_STEERING, "", text))
     return next((line for each in reversed(lines) if (line := one_line(each, 240))), "")
+
+
+def iso(seconds: float) -> str:
+    """Unix seconds as ISO 8601 in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def counted(number: int, what: str) -> str:

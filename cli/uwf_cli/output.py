@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from uwf_git.engine.pause import Pause
+from uwf_git.text import iso as iso
 
 FORMATS = ("text", "json", "yaml")
 
@@ -60,11 +59,6 @@ def dollars(cost: float | None, unpriced: int = 0) -> str:
     return f"{'≥ ' if unpriced else ''}${cost:,.{digits}f}"
 
 
-def iso(seconds: float) -> str:
-    """Unix seconds as ISO 8601 in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
 def ago(then: float, now: float | None = None) -> str:
     """How long ago a moment was, in its largest unit: `3m ago`; its day where that is over a month ago. Both are
     Unix seconds; what lies ahead, by another machine's clock, is `now`."""
@@ -76,8 +70,3 @@ def ago(then: float, now: float | None = None) -> str:
             return f"{seconds}{unit} ago"
         seconds //= size
     return iso(then)[:10]
-
-
-def pause_value(found: Pause) -> dict[str, Any]:
-    """Who paused a thread, when and why, as every command has it in JSON."""
-    return {"by": found.by, "at": iso(found.time), "reason": found.reason}

@@ -63,7 +63,7 @@ def test_a_run_goes_from_start_to_end_one_line_a_step(
     assert lines[-1]["status"] == "completed"
 
     shown = uwf("thread", "show", started["thread"]).json
-    assert shown == {**lines[-1], "extraction": "native", "next": "$END"}
+    assert shown == {**lines[-1], "rehearsed": 4, "extraction": "native", "next": "$END"}
     assert uwf("thread", "step", started["thread"], check=1).error["code"] == "invalid"
 
 
@@ -98,7 +98,7 @@ def test_a_question_stops_a_run_and_an_answer_lets_it_go_on(uwf: Uwf, thread: st
     assert uwf("thread", "show", thread).json["next"] == "writer"
     for late in ([], ["--for", answered["head"]]):
         assert uwf("thread", "answer", thread, "-m", "again", *late, check=1).error["code"] == "invalid"
-    assert uwf("thread", "run", thread).lines[-1]["status"] == "completed"
+    assert uwf("thread", "run", thread, "--agent", "uwf-rehearse").lines[-1]["status"] == "completed"
     assert [step["role"] for step in uwf("thread", "steps", thread).json][:3] == ["writer", "$USER", "writer"]
 
 

@@ -68,7 +68,8 @@ def test_a_missing_or_empty_file_is_an_empty_configuration(root: Path) -> None:
         config = load_config(root)
         assert (config.agents, config.providers, config.default_agent) == ({}, {}, None)
         assert config.path == root / "config.yaml"
-        assert resolve_agent(config, "any", "role") == AgentConfig("uwf-rehearse", "uwf-rehearse", (), None)
+        stand_in = AgentConfig("uwf-rehearse", "uwf-rehearse", (), None, stands_in=True)
+        assert resolve_agent(config, "any", "role") == stand_in
         assert resolve_model(config, "extract") is None
         assert check_config(root) == []
 

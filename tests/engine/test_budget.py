@@ -209,7 +209,7 @@ def test_a_raise_from_elsewhere_does_not_lift_the_limits_of_this_machine(
 
     assert held() == {"maxSteps": (1, "config.yaml"), "maxTokens": (500, "raised")}
     raise_limits(instance, thread, {"maxSteps": 2})
-    do_step(instance, thread)
+    do_step(instance, thread, "uwf-rehearse")
     assert pending(instance, thread) == {}
     assert held() == {"maxSteps": (2, "raised"), "maxTokens": (500, "raised")}
     with pytest.raises(Waiting, match="raised before"):

@@ -136,7 +136,7 @@ def test_a_paused_thread_can_be_answered_and_stays_paused(uwf: Uwf, thread: str)
     assert uwf("thread", "answer", thread, "-m", "red").json["status"] == "paused"
     uwf("thread", "step", thread, check=5)
     uwf("thread", "resume", thread)
-    assert uwf("thread", "step", thread).json["role"] == "writer"
+    assert uwf("thread", "step", thread, "--agent", "uwf-rehearse").json["role"] == "writer"
 
 
 def test_a_fork_is_not_paused_and_what_ends_a_thread_ends_its_pause(

@@ -66,7 +66,7 @@ def test_an_agent_that(fault: str, uwf: Uwf, thread: str, script: Script) -> Non
     assert is_hash(kept[0]["attempt"])
     if fault == "exits non-zero":
         assert "the reason" in failed.error["message"] and "half an answer" in json.dumps(kept)
-    assert uwf("thread", "step", thread).json["status"] == "idle"
+    assert uwf("thread", "step", thread, "--agent", "uwf-rehearse").json["status"] == "idle"
 
 
 def test_an_agent_that_is_not_on_the_path_is_named_with_a_remedy(uwf: Uwf, thread: str) -> None:

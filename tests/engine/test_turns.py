@@ -177,7 +177,7 @@ def test_a_detail_that_says_what_is_not_so_is_refused_at_the_step(
     assert {"turns": "as a turn, which is none", "context": "as its detail says"}[lie] in failed.err
     assert uwf("thread", "show", thread).json["status"] == "failed"
     uwf("thread", "turns", thread)
-    uwf("thread", "step", thread)
+    uwf("thread", "step", thread, "--agent", "uwf-rehearse")
 
 
 def test_an_error_that_holds_a_token_is_printed_without_it(uwf: Uwf, thread: str) -> None:

@@ -64,13 +64,13 @@ def test_attempts_questions_answers_kills_forks_and_nodes_put_by_hand_are_sound(
     uwf("thread", "step", thread, "--agent", asking)
     uwf("thread", "answer", thread, "-m", f"This one, says {SECRET}")
     uwf("thread", "step", thread, "--agent", broken, check=6)
-    uwf("thread", "step", thread)
+    uwf("thread", "step", thread, "--agent", "uwf-exec false")
     fork = uwf("thread", "fork", thread, "--at", "2").json["thread"]
     uwf("thread", "answer", fork, "-m", "Another.")
-    uwf("thread", "step", fork)
+    uwf("thread", "step", fork, "--agent", "uwf-exec false")
     uwf("thread", "kill", fork, "--reason", "no more: it is over")
     uwf("cas", "put", "Text", json.dumps("hello"))
-    uwf("thread", "run", thread)
+    uwf("thread", "run", thread, "--agent", "uwf-rehearse")
     found = uwf("verify").json
     assert found["findings"] == []
     assert found["verified"]["threads"] == 2

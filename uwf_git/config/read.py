@@ -99,7 +99,7 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
     if named is None:
         named, where = config.default_agent, "defaultAgent"
     if named is None:
-        return AgentConfig(REHEARSE, REHEARSE, (), None)
+        return AgentConfig(REHEARSE, REHEARSE, (), None, stands_in=True)
     agent = _known_agent(config, named)
     if agent is None:
         raise Invalid(
@@ -112,7 +112,8 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
             f'{config.path.name}: agent "{one_line(agent.alias)}" has no command',
             f"uwf config set agents.{agent.alias}.command …",
         )
-    return agent
+    # As a default it is no choice for this role: uwf setup offers it where there is no model.
+    return agent._replace(stands_in=where == "defaultAgent" and agent.command == REHEARSE)
 
 
 def resolve_model(config: Config, scenario: str) -> Model | None:

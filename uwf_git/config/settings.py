@@ -67,13 +67,14 @@ class Model(NamedTuple):
 
 class AgentConfig(NamedTuple):
     """A command that does steps. `timeout` is in seconds, None for no limit. `tools` narrows what the agent may
-    use."""
+    use. `stands_in` where it makes answers up and nobody chose it for the role."""
 
     alias: str
     command: str
     args: tuple[str, ...]
     timeout: float | None
     tools: ToolPolicy | None = None
+    stands_in: bool = False
 
 
 class McpServer(NamedTuple):

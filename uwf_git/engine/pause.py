@@ -18,7 +18,7 @@ from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
-from uwf_git.text import one_line
+from uwf_git.text import iso, one_line
 from uwf_git.values.ids import ThreadId
 
 
@@ -35,6 +35,10 @@ class Pause(NamedTuple):
     def who(self) -> str:
         """The name alone."""
         return self.by.partition(" <")[0]
+
+    def as_json(self) -> dict[str, str]:
+        """The pause as every command has it in JSON."""
+        return {"by": self.by, "at": iso(self.time), "reason": self.reason}
 
 
 def is_paused(instance: Instance, thread: ThreadId) -> bool:

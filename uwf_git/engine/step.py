@@ -260,9 +260,11 @@ class _Run:
     def _ask(self, agent: str | None, cwd: Path | None, lock: int) -> Made:
         """Runs the agent that plays the role, in this process or as a child."""
         from uwf_git.config.read import resolve_agent
+        from uwf_git.engine.stand_in import refuse_to_make_up
 
         instance, history = self._instance, self._at.history
         config = resolve_agent(instance.config, history.workflow.name, self._role, override=agent)
+        refuse_to_make_up(instance, self._at, self._role, config)
         folder = self._folder(cwd)
         performer = embedded(config.command)
         name = _called(performer, config) if performer else Path(config.command).name

@@ -58,9 +58,9 @@ class CommitRow(NamedTuple):
     """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is
     about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human;
     `time` Unix seconds. `title` is the task's first line, `author` who started the thread, as a name and an
-    address, `rehearsed` how many of its steps up to here were made up, `merged` a step's second parent: the last
-    commit of the sub-workflow that did it; `nested` the last such step up to here. For a workflow version only
-    `node` and `name` are filled."""
+    address, `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in part by a sub-workflow's;
+    `merged` a step's second parent: the last commit of the sub-workflow that did it; `nested` the last such step up
+    to here. For a workflow version only `node` and `name` are filled."""
 
     oid: bytes
     kind: str
@@ -95,8 +95,16 @@ def start_row(row: CommitRow, start: Start, name: str, author: str) -> CommitRow
     return row._replace(start=row.node, workflow=start.workflow, name=name, title=title, author=author)
 
 
-def step_row(row: CommitRow, before: CommitRow, step: Step, output: Any) -> CommitRow:
-    """The row of a commit that records a step, after that of the commit before."""
+def is_made_up(agent: str, child: CommitRow | None) -> bool:
+    """Whether nobody did a step: its agent made it up, or some of the sub-workflow's thread that did it. `child` is the
+    last commit of that thread."""
+    return agent == REHEARSE or (child is not None and child.rehearsed > 0)
+
+
+def step_row(
+    row: CommitRow, before: CommitRow, step: Step, output: Any, child: CommitRow | None = None
+) -> CommitRow:
+    """The row of a commit that records a step, after that of the commit before; `child` as for `is_made_up`."""
     return row._replace(
         start=step.start,
         workflow=before.workflow,
@@ -106,7 +114,7 @@ def step_row(row: CommitRow, before: CommitRow, step: Step, output: Any) -> Comm
         role=step.role,
         agent=step.agent,
         number=before.number + 1,
-        rehearsed=before.rehearsed + (step.agent == REHEARSE),
+        rehearsed=before.rehearsed + is_made_up(step.agent, child),
         asks=asks_human(output),
         nested=row.oid if row.merged else before.nested,
     )

@@ -278,7 +278,8 @@ class Store(NodeStore):
             before = self.index.commit(row.parent) if row.parent else None
             if before is None:
                 raise StoreDamaged(f"commit {oid} of step {node} has no parent")
-            return step_row(row, before, step, self.get(step.output).payload)
+            child = self.index.commit(parents[1].raw) if len(parents) > 1 else None
+            return step_row(row, before, step, self.get(step.output).payload, child)
         if kind == "attempt":
             attempt = parse_attempt(payload)
             return row._replace(start=attempt.start, role=attempt.role)

@@ -23,13 +23,12 @@ from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
-from uwf_git.store.index import ArchiveRow, CommitRow
+from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import (
-    REHEARSE,
     SUBWORKFLOW,
     Start,
     Step,
@@ -378,7 +377,7 @@ class Threads:
         child = pages.child_of(detail, self._store.get)
         files["README.md"] = pages.step_page(pages.Told(number, made, detail, child))
         folder = self._repository.write_folder(files)
-        tree = self._with_step(tree, head, made, folder, then)
+        tree = self._with_step(tree, head, made, folder, then, merge)
         verdict = layout.summary(output)
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
         author = self._repository.user if step.role == USER else layout.agent_author(step.agent)
@@ -394,7 +393,9 @@ class Threads:
             self._store.moved(layout.THREADS + head.thread, commit, commit)
         return Head(head.thread, commit, row, None)
 
-    def _with_step(self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None) -> Oid:
+    def _with_step(
+        self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None
+    ) -> Oid:
         """A head's tree with the folder of the next step, and the thread's pages grown by that step."""
         repository, row = self._repository, head.row
         number = row.number + 1
@@ -425,7 +426,8 @@ class Threads:
         ]
         if past:
             steps = repository.with_entries(steps, *past)
-        rehearsed = row.rehearsed + (made.agent == REHEARSE)
+        child = self._store.index.commit(merge.raw) if merge else None
+        rehearsed = row.rehearsed + is_made_up(made.agent, child)
         standing = pages.Standing(row.title or "", row.name or "", number, rehearsed, made, then)
         page = repository.write_blob(pages.thread_page(standing, of(hundred)))
         return repository.with_entries(

@@ -47,6 +47,8 @@ CODES = {
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it stands on",
     "too-many": "there is more than is reported",
+    # warnings: nothing is wrong, but somebody should know
+    "rehearsed": "a thread with steps whose answers were made up",
 }
 
 

@@ -151,7 +151,9 @@ class Records:
             self._known.author(commit, made.agent, report)
         self._check_merge(commit, made, detail, report)
         context = StepContext(node, made.role, output.payload, made.detail, made.agent)
-        row = step_row(_row(commit, "step", node), before.row, made, output.payload)
+        last = self._known.records.get(commit.parents[1].raw) if len(commit.parents) == 2 else None
+        of_child = last.row if last is not None else None
+        row = step_row(_row(commit, "step", node), before.row, made, output.payload, of_child)
         record = Record(row, commit.tree, step=context, decided=decided)
         child = pages.child_of(detail, lambda target: self._known.content(here, target))
         page = pages.Told(number, context, detail, child)

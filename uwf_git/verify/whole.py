@@ -13,7 +13,9 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
+from uwf_git.text import counted
 from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import REHEARSE
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.refs import Claim, Verifier
 
@@ -26,12 +28,14 @@ _CLAIMED = {
 
 
 class Verified(NamedTuple):
-    """How much was verified, in different threads, steps and nodes, and what was found."""
+    """How much was verified, in different threads, steps and nodes; what is wrong, and what isn't but should be
+    known."""
 
     threads: int
     steps: int
     nodes: int
     findings: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
@@ -68,18 +72,42 @@ def verify_refs(
             findings.append(Finding("wrong-ref", None, None, "", f"{name} holds no object id", name))
         else:
             findings.extend(verifier.ref(name, oid))
-    findings.extend(_together(verifier))
+    heads = _heads(verifier)
+    findings.extend(_together(verifier, heads))
+    warnings = tuple(_made_up(verifier, heads.values()))
     store.index.close()
-    return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings))
+    return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings)
 
 
-def _together(verifier: Verifier) -> Iterator[Finding]:
-    """What is wrong among refs of one thread, each of which may be sound by itself."""
+def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
+    """What is said of where each thread is."""
     heads: dict[ThreadId, Claim] = {}
     for prefix in (layout.ARCHIVE, layout.THREADS):  # what has ended counts as ended
         for claim in verifier.claims:
             if claim.prefix == prefix:
                 heads.setdefault(claim.thread, claim)
+    return heads
+
+
+def _made_up(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
+    """The threads with made-up steps, each with the last of these."""
+    for claim in heads:
+        record = verifier.record(claim.commit)
+        if record is None or not record.row.rehearsed:
+            continue
+        count, last = record.row.rehearsed, record
+        while last.row.parent is not None:
+            before = verifier.record(Oid(raw=last.row.parent))
+            if before is None or before.row.rehearsed < count:
+                break
+            last = before
+        which = f"{count} of {counted(record.row.number, 'step')} {'was' if count == 1 else 'were'}"
+        message = f"{which} made up by {REHEARSE}, the last for {last.row.role}"
+        yield Finding("rehearsed", claim.thread, last.row.node, str(claim.commit), message, claim.ref)
+
+
+def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:
+    """What is wrong among refs of one thread, each of which may be sound by itself."""
     origins = {claim.thread: claim.origin for claim in verifier.claims if claim.origin is not None}
     for claim in verifier.claims:
 

@@ -12,116 +12,40 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_yaml, iso, pause_value
+from uwf_cli.output import as_yaml, iso
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head
+    from uwf_git.values.ids import ThreadId
 
 
 @command("uwf thread show 01JK7M")
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def show(invocation: Invocation, thread: str) -> None:
     """Show where a thread is and what comes next."""
+    from uwf_git.engine.state import state
+    from uwf_git.engine.status import RUNNING
+
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))
-    value = {**_state(instance, head), **_sides(instance, head)}
+    value = state(instance, head)
+    if value["status"] == RUNNING:
+        value |= _running(instance, head.thread)
     shown = {**value, "name": head.row.name, "number": head.row.number, "updated": iso(head.updated)}
     invocation.emit(value, _state_text, shown)
 
 
-def _sides(instance: Instance, head: Head) -> dict[str, Any]:
-    """How a thread is linked to others by a divergence: the one it is the other side of, with the step they
-    share last, and those that are the other side of it."""
-    from uwf_git.store.threads import parted, parted_from
-
-    value: dict[str, Any] = {}
-    if link := parted_from(instance.store, head.thread):
-        at = instance.store.take_in(link.base).node
-        value["divergedFrom"] = {"thread": link.origin, "at": at}
-    if others := parted(instance.store, head.thread):
-        value["otherSides"] = [link.thread for link in others]
-    return value
-
-
-def _state(instance: Instance, head: Head) -> dict[str, Any]:
-    from uwf_git.engine.pause import pause_of
-    from uwf_git.engine.status import (
-        FAILED,
-        KILLED,
-        PAUSED,
-        RUNNING,
-        WAITING,
-        budget_reached,
-        outlook,
-        resting,
-        status_of,
-        used_up,
-    )
-
-    value: dict[str, Any] = {
-        "workflow": head.row.workflow,
-        "thread": head.thread,
-        "head": head.node,
-        "done": head.archive is not None,
-        "status": status_of(instance, head),
-        "role": head.row.role,
-        **_made(instance, head),
-    }
-    if value["status"] == RUNNING:
-        value |= _running(instance, head)
-    if head.archive and value["status"] == KILLED:
-        return {**value, "next": None, "reason": head.archive.reason}
-    following = outlook(instance, head)
-    value["next"] = following.next
-    status = value["status"]
-    if head.archive is None and (found := pause_of(instance, head.thread)):
-        value["paused"] = pause_value(found)
-    if status == PAUSED:  # what it would do without that
-        status = resting(instance, head, used_up(instance, head), paused=())
-    if status == WAITING and following.question is None:
-        value["reason"] = budget_reached(instance, head)
-    elif status == WAITING:
-        value["asks"] = following.asks
-        value["question"] = following.question
-        value["options"] = list(following.options)
-        if following.reason:
-            value["reason"] = following.reason
-    elif status == FAILED:
-        value["error"] = instance.attempts.all(head.thread)[-1].error
-    if following.problem is not None:
-        value["problem"] = following.problem
-    return value
-
-
-def _running(instance: Instance, head: Head) -> dict[str, Any]:
+def _running(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     """What is going on in the step that is being made, under `running`; nothing where nobody has said so yet."""
     from uwf_cli.live import step_value
     from uwf_git.engine.progress import Watch
 
-    step = Watch(instance.runs).step(head.thread)
+    step = Watch(instance.runs).step(thread)
     value = inner = {"running": step_value(step)} if step else {}
     while step is not None and step.child is not None:
         step, inner = step.child, inner.get("running") or inner["child"]
         inner["child"] = {"thread": step.thread, **step_value(step)}
-    return value
-
-
-def _made(instance: Instance, head: Head) -> dict[str, Any]:
-    """Who did the last step, and how its output was found where its detail says."""
-    from uwf_git.values.kinds import parse_detail, parse_step
-    from uwf_git.values.types import is_kind
-
-    if head.row.kind != "step":
-        return {"agent": None}
-    step = parse_step(instance.store.get(head.node).payload)
-    detail = instance.store.get(step.detail)
-    value: dict[str, Any] = {"agent": step.agent}
-    if is_kind(detail.type, "detail") and (extraction := parse_detail(detail.payload).extraction):
-        value["extraction"] = extraction
-    elif is_kind(detail.type, "step") and (child := instance.threads.ending_with(step.detail)):
-        value["child"] = child
     return value
 
 
@@ -140,6 +64,7 @@ def _state_text(value: Any) -> str:
         ("head", f"{value['head']}  {step}"),
         ("output", _found(value.get("extraction", ""))),
         ("done by", f"thread {value['child']}" if "child" in value else ""),
+        ("made up", _rehearsed(value)),
         ("updated", value["updated"]),
         *_running_text(value.get("running")),
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
@@ -172,6 +97,12 @@ def _running_text(running: Any) -> list[tuple[str, str]]:
     known = spent({**running, "last": ""})
     child = f"thread {running['child']['thread']}" if "child" in running else ""
     return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
+
+
+def _rehearsed(value: Any) -> str:
+    """Only where answers were made up."""
+    made_up = value["rehearsed"]
+    return f"{made_up} of {counted(value['number'], 'step')}, by uwf-rehearse" if made_up else ""
 
 
 def _found(extraction: str) -> str:

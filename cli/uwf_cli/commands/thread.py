@@ -17,7 +17,6 @@ from uwf_cli.completers import (
 )
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import pause_value
 from uwf_cli.selection import ACTIVE, Chosen, on_each, threads
 from uwf_git.errors import NotFound, Usage
 from uwf_git.text import nearest
@@ -214,7 +213,7 @@ def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> No
     def do(thread: ThreadId) -> dict[str, Any]:
         found = keep(instance, thread, why, now)
         status = "running" if instance.locks.is_held(thread) else "paused"
-        return {"thread": thread, "status": status, "paused": pause_value(found)}
+        return {"thread": thread, "status": status, "paused": found.as_json()}
 
     on_each(invocation, chosen, do, _paused_text, ACTIVE)
 

@@ -12,7 +12,8 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import StoreDamaged, Usage
+from uwf_git.errors import StoreDamaged, Usage, UwfError
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
@@ -27,17 +28,25 @@ EVERY = 100  # commits between two signs of life
     "uwf verify 01JK7M            one thread, with all that it stands on",
     "uwf verify --remote origin   what was last fetched from there",
     "uwf verify --signatures      and who signed which step",
+    "uwf verify --strict          a warning is a failure",
 )
 @click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
 @click.option("--all", "everything", is_flag=True, help="Everything in the store, as without an ID.")
 @click.option("--remote", metavar="NAME", help="What was last fetched from a remote.")
 @click.option("--signatures", is_flag=True, help="Who signed each commit and archive tag.")
+@click.option("--strict", is_flag=True, help="Exit 1 where there is nothing but warnings.")
 def verify(
-    invocation: Invocation, threads: tuple[str, ...], everything: bool, remote: str | None, signatures: bool
+    invocation: Invocation,
+    threads: tuple[str, ...],
+    everything: bool,
+    remote: str | None,
+    signatures: bool,
+    strict: bool,
 ) -> None:
     """Check every node, commit, page and decision.
 
-    Nothing that was found out before is believed. Exit 7 where something is wrong.
+    Nothing that was found out before is believed. Exit 7 where something is wrong. Answers that
+    uwf-rehearse made up are a warning.
     """
     from uwf_git.verify.whole import verify_refs
 
@@ -59,12 +68,15 @@ def verify(
     value: dict[str, Any] = {
         "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
         "findings": [finding.as_json() for finding in findings],
+        "warnings": [finding.as_json() for finding in found.warnings],
     }
     if signatures:
         value["signatures"] = [_as_json(each) for each in signed]
     invocation.emit(value, _text)
     if findings:
         raise Exit(StoreDamaged.exit_status)
+    if strict and found.warnings:
+        raise Exit(UwfError.exit_status)
 
 
 def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) -> dict[str, Oid | None]:
@@ -136,14 +148,16 @@ def _signatures(value: Any) -> str:
 def _findings(value: Any) -> str:
     counts = value["verified"]
     done = ", ".join(_count(counts[name], name.removesuffix("s")) for name in ("threads", "steps", "nodes"))
-    if not value["findings"]:
-        return f"{done}: nothing is wrong\n"
     parts = []
     for each in value["findings"]:
         where = [each["ref"] or "", f"step {each['step']}" if each["step"] else "", each["object"]]
         parts.append(f"{terminal.style(each['code'], 'red')}  {each['message']}")
         parts.append("  " + terminal.style("  ".join(filter(None, where)), "dim"))
-    wrong = _count(len(value["findings"]), "finding")
+    for each in value["warnings"]:
+        parts.append(f"{terminal.style(each['code'], 'yellow')}  thread {each['thread']}: {each['message']}")
+    wrong = _count(len(value["findings"]), "finding") if value["findings"] else "nothing is wrong"
+    if value["warnings"]:
+        wrong += f", {counted(len(value['warnings']), 'warning')}"
     return "\n".join([*parts, f"{done}: {wrong}"]) + "\n"
 
 

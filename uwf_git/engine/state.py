@@ -1,0 +1,89 @@
+"""Where a thread is and what comes next, as one JSON object: what `uwf thread show` prints and a hook is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from uwf_git.engine.pause import pause_of
+from uwf_git.engine.status import (
+    FAILED,
+    KILLED,
+    PAUSED,
+    WAITING,
+    budget_reached,
+    outlook,
+    resting,
+    status_of,
+    used_up,
+)
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head, parted, parted_from
+from uwf_git.values.kinds import parse_detail, parse_step
+from uwf_git.values.types import is_kind
+
+
+def state(instance: Instance, head: Head) -> dict[str, Any]:
+    """The thread's workflow, id and head, its status and what belongs to that: the question it asks, why it failed or
+    was killed, who is next; `rehearsed` of its steps were made up. Raises what reading its history raises."""
+    return {**_standing(instance, head), **_sides(instance, head)}
+
+
+def _standing(instance: Instance, head: Head) -> dict[str, Any]:
+    value: dict[str, Any] = {
+        "workflow": head.row.workflow,
+        "thread": head.thread,
+        "head": head.node,
+        "done": head.archive is not None,
+        "status": status_of(instance, head),
+        "role": head.row.role,
+        **_made(instance, head),
+        "rehearsed": head.row.rehearsed,
+    }
+    if head.archive and value["status"] == KILLED:
+        return {**value, "next": None, "reason": head.archive.reason}
+    following = outlook(instance, head)
+    value["next"] = following.next
+    status = value["status"]
+    if head.archive is None and (found := pause_of(instance, head.thread)):
+        value["paused"] = found.as_json()
+    if status == PAUSED:  # what it would do without that
+        status = resting(instance, head, used_up(instance, head), paused=())
+    if status == WAITING and following.question is None:
+        value["reason"] = budget_reached(instance, head)
+    elif status == WAITING:
+        value["asks"] = following.asks
+        value["question"] = following.question
+        value["options"] = list(following.options)
+        if following.reason:
+            value["reason"] = following.reason
+    elif status == FAILED:
+        value["error"] = instance.attempts.all(head.thread)[-1].error
+    if following.problem is not None:
+        value["problem"] = following.problem
+    return value
+
+
+def _sides(instance: Instance, head: Head) -> dict[str, Any]:
+    """How a thread is linked to others by a divergence: the one it is the other side of, with the step they
+    share last, and those that are the other side of it."""
+    value: dict[str, Any] = {}
+    if link := parted_from(instance.store, head.thread):
+        at = instance.store.take_in(link.base).node
+        value["divergedFrom"] = {"thread": link.origin, "at": at}
+    if others := parted(instance.store, head.thread):
+        value["otherSides"] = [link.thread for link in others]
+    return value
+
+
+def _made(instance: Instance, head: Head) -> dict[str, Any]:
+    """Who did the last step: an agent, and how its output was found; or the thread of a sub-workflow."""
+    if head.row.kind != "step":
+        return {"agent": None}
+    step = parse_step(instance.store.get(head.node).payload)
+    detail = instance.store.get(step.detail)
+    value: dict[str, Any] = {"agent": step.agent}
+    if is_kind(detail.type, "detail") and (extraction := parse_detail(detail.payload).extraction):
+        value["extraction"] = extraction
+    elif is_kind(detail.type, "step") and (child := instance.threads.ending_with(step.detail)):
+        value["child"] = child
+    return value
