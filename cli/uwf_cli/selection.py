@@ -64,15 +64,16 @@ class Listed(NamedTuple):
         return self.head.thread
 
 
-def filters(ended: str) -> Callable[[_F], _F]:
-    """Gives a command the options that select threads, as a parameter `filters`. `ended` is what --all says."""
+def filters(ended: str | None) -> Callable[[_F], _F]:
+    """Gives a command the options that select threads, as a parameter `filters`. `ended` is what --all says;
+    with None there is no such option, and threads that have ended are meant too."""
 
     def decorate(function: _F) -> _F:
         def packed(*args: Any, **given: Any) -> Any:
             statuses, since = given.pop("status"), moment(given.pop("since"), "--since")
             rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
             return function(
-                *args, filters=Filters(statuses, since=since, ended=given.pop("all"), **rest), **given
+                *args, filters=Filters(statuses, since=since, ended=given.pop("all", True), **rest), **given
             )
 
         wrapped: Any = update_wrapper(packed, function)  # with what other decorators have declared
@@ -83,9 +84,10 @@ def filters(ended: str) -> Callable[[_F], _F]:
     return decorate
 
 
-def _options(ended: str) -> list[Callable[[Any], Any]]:
+def _options(ended: str | None) -> list[Callable[[Any], Any]]:
+    every = [] if ended is None else [click.option("--all", is_flag=True, help=ended)]
     return [
-        click.option("--all", is_flag=True, help=ended),
+        *every,
         click.option(
             "--status",
             multiple=True,

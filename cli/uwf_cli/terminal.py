@@ -206,6 +206,14 @@ def cut(text: str, room: int) -> str:
     return taken + "…"
 
 
+def around(text: str, place: int, room: int) -> str:
+    """So much of a text as fits into so many columns, with the character at a place in it."""
+    if columns(text) <= room:
+        return text
+    begin = max(0, min(place - room // 4, len(text) - room + 1))
+    return cut(f"…{text[begin + 1 :]}" if begin else text, room)
+
+
 def _flat(text: str) -> str:
     return " ".join(text.split()) if "\n" in text or "\t" in text else text
 

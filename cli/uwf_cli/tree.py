@@ -154,6 +154,7 @@ uwf = Group(
         "run": "thread:start_and_run",
         "thread": thread,
         "ps": "running:ps",
+        "grep": "listing:grep",
         "cas": cas,
         "remote": remote,
         "push": "sharing:push",

@@ -187,3 +187,58 @@ def test_a_list_is_sorted_by_what_counts_and_a_cost_that_nobody_told_is_not_noth
     doubled = price.replace("input: 2", "input: 4").replace("output: 10", "output: 20")
     config(f"providers: {{p: {{baseUrl: http://localhost/v1}}}}\n{doubled}")
     assert listed("--sort", "cost") == [(dear, 2.0006), (cheap, 0.0012), (silent, None)]
+
+
+def test_grep_finds_what_was_asked_answered_and_put_out_once_in_all_threads(
+    uwf: Uwf, instance: Instance
+) -> None:
+    pair = write("pair.yaml", PAIR)
+    asked = uwf("thread", "start", pair, "-p", "# Commas\n\nQuote the ümlaut comma, please").json["thread"]
+    said = "---\\ntext: done\\n---\\n\\nI quoted every comma.\\n"
+    script = f'- {{ role: writer, answer: "{said}" }}\n- {{ role: critic, output: {{ approved: true }} }}\n'
+    uwf("thread", "run", asked, "--agent", scripted(script))
+    forks = [uwf("thread", "fork", asked, "--at", "1").json["thread"] for _ in range(3)]
+    piped = uwf("thread", "start", pair, "-p", "x").json["thread"]
+    uwf("thread", "step", piped, "--agent", scripted("- { role: writer, output: { text: 'a pi|pe' } }"))
+    uwf("thread", "kill", forks[0])
+    for fold in ((), ("gc", "--fold-before", "2999-01-01")):
+        if fold:
+            uwf(*fold)
+        found = uwf("grep", "-i", "COMMA").json
+        assert [(each["thread"], each["number"], each["where"]) for each in found] == [
+            (asked, 0, "prompt"),
+            (asked, 0, "prompt"),
+            (asked, 1, "answer"),
+        ]
+        assert found[1]["text"] == "Quote the ümlaut comma, please"
+        assert found[1]["text"][found[1]["column"] - 1 :].startswith("comma")
+        assert found[2]["step"] == uwf("thread", "steps", asked).json[0]["step"]
+        assert found[2]["role"] == "writer"
+    [output] = uwf("grep", "-F", "pi|p").json  # which a table of its page can't show as it is
+    assert (output["thread"], output["where"], output["text"]) == (piped, "output", '"text": "a pi|pe"')
+    assert [each["role"] for each in uwf("grep", "-E", "comma|appro+ved", "--role", "critic").json] == [
+        "critic"
+    ]
+    assert uwf("grep", "comma", "--status", "idle").json[0]["thread"] == forks[1]
+    for pattern in ("payload", "timestamp", "nobody said that", "a.*[0]"):
+        nothing = uwf("grep", pattern, check=1)
+        assert (nothing.json, nothing.err) == ([], "")
+    assert uwf("grep", "-F", "a.*[0]", "--format", "text", check=1).out == ""
+
+
+def test_a_pattern_that_is_none_is_told_on_one_line(uwf: Uwf, thread: str) -> None:
+    for arguments in (("a\\(",), ("-P", "(?<"), ("-E", "("), ("-x",), ("",), ("-F", "-E", "a"), ("a\nb",)):
+        refused = uwf("grep", *arguments, check=2)
+        assert len(refused.err.splitlines()) == 1 and refused.error["hint"]
+    assert uwf("grep", "--", "-x", check=1).json == []
+    uwf("thread", "start", "pair.yaml", "-p", "run it with --force")
+    assert uwf("grep", "--", "--force").json[0]["text"] == "run it with --force"
+
+
+def test_a_terminal_shows_the_match_of_a_long_line_and_no_control_character(uwf: Uwf) -> None:
+    prompt = f"{'before ' * 40}\x1b[31mneedle {'after ' * 40}"
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", prompt).json["thread"]
+    status, shown = on_terminal("grep", "needle", env={"NO_COLOR": "1"}, columns=80)
+    [line] = shown.splitlines()
+    assert status == 0 and len(line) <= 80
+    assert line.startswith(f"{thread[-6:]}   0 prompt") and "needle" in line and "\x1b" not in line

@@ -13,6 +13,7 @@ from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, dollars, iso
 from uwf_cli.selection import Filters, Listed, filters, listed, short_ids
+from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -183,3 +184,80 @@ def _nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
         found.append((depth, each))
         waiting += [(depth + 1, child) for child in reversed(below.get(each["thread"], ()))]
     return found
+
+
+@command(
+    "uwf grep comma",
+    "uwf grep -i 'utf-?8' -E --role reviewer --since 30d",
+    "uwf grep -F 'a[0]' --workflow solve-issue",
+    "uwf grep -- --force                what begins with a dash",
+)
+@click.argument("pattern")
+@click.option("--role", metavar="ROLE", help="Only what that role said; no prompts.")
+@click.option("-i", "--ignore-case", "insensitive", is_flag=True, help="In any case.")
+@click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="The pattern is a text as it is.")
+@click.option("-E", "--extended-regexp", "extended", is_flag=True, help="It is an extended expression.")
+@click.option("-P", "--perl-regexp", "perl", is_flag=True, help="It is one of Perl's.")
+@filters(None)
+def grep(
+    invocation: Invocation,
+    /,
+    pattern: str,
+    role: str | None,
+    insensitive: bool,
+    filters: Filters,
+    **kinds: bool,
+) -> None:
+    """Search prompts, answers and outputs of all threads, those that have ended too, with git's own grep.
+
+    A step that forks share is searched once, for the oldest. Exit 1 where nothing matches.
+    """
+    from click.exceptions import Exit
+
+    from uwf_git.engine.grep import grep as search
+    from uwf_git.store.threads import Head
+
+    if sum(kinds.values()) > 1:
+        raise Usage("-F, -E and -P exclude each other", "give one of them")
+    if not pattern or "\n" in pattern or "\0" in pattern:
+        raise Usage("the pattern is empty or has several lines", "give a part of one line")
+    options = [
+        letter for name, letter in (("fixed", "-F"), ("extended", "-E"), ("perl", "-P")) if kinds[name]
+    ]
+    adopt_news(invocation)
+    instance = invocation.instance
+    heads = [each.head for each in listed(instance, filters) if isinstance(each.head, Head)]
+    hits = search(instance, heads, pattern, [*options, *["-i"] * insensitive], role)
+    value = [
+        {
+            "thread": hit.place.thread,
+            "step": hit.place.node,
+            "number": hit.place.number,
+            "role": hit.place.role,
+            "where": hit.where,
+            "line": hit.line,
+            "column": hit.column,
+            "text": hit.text,
+        }
+        for hit in hits
+    ]
+    if value or invocation.format != "text":
+        invocation.emit(value, lambda shown: _hits_text(instance, shown))
+    if not value:
+        raise Exit(1)
+
+
+def _hits_text(instance: Instance, value: Any) -> str:
+    """A line each: the thread, the step, the line's number, and so much of the line around the match as fits."""
+    names = short_ids(instance)
+    labels = [f"{each['number']:2d} {each['role'] or each['where']}" for each in value]
+    size = max(map(len, labels))
+    room = terminal.width()
+    lines = []
+    for each, label in zip(value, labels, strict=True):
+        begin = f"{names(each['thread'])}  {label:{size}}  {each['line']:3d}: "
+        text = " ".join(each["text"].split("\t"))
+        if room is not None:
+            text = terminal.around(text, each["column"] - 1, max(room - len(begin), 20))
+        lines.append(begin + text)
+    return "\n".join(lines)

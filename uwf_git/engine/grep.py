@@ -1,0 +1,162 @@
+"""What was said in any thread, found by git's own grep: prompts, answers and outputs.
+
+git is told the files of each step by name, not the cumulative trees that hold them: a step is searched once, however
+many threads and later steps have it in their past.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from uwf_git.errors import Invalid, Usage, UwfError
+from uwf_git.git.program import SETTINGS, Done, environment, telling_line
+from uwf_git.processes import run_command
+from uwf_git.store import layout
+from uwf_git.store.index import CommitRow
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Head
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import parse_step
+
+SECONDS = 60.0
+MOST_BYTES = 64 << 20
+_AT_ONCE = 4000  # names on one command line; each has some eighty characters
+_PROMPT, _ANSWER, _OUTPUT = "prompt", "answer", "output"
+_WHERE = (_PROMPT, _ANSWER, _OUTPUT)
+
+# A node's file is JSON, indented by two: what it says stands in its payload.
+_NOT_PAYLOAD = re.compile(r'(?:[{}]|  "(?:type|timestamp|payload)": ?)')
+
+
+class Place(NamedTuple):
+    """A step, or with the number 0 a prompt, in the oldest of the threads that have it. `node` is its hash."""
+
+    thread: ThreadId
+    node: Hash
+    number: int
+    role: str | None
+
+
+class Hit(NamedTuple):
+    """A line that matches. `where` is prompt, answer or output; `line` is its number in the page or node, and
+    `column` where the first match begins in `text`; both count from 1."""
+
+    place: Place
+    where: str
+    line: int
+    column: int
+    text: str
+
+
+def grep(
+    instance: Instance,
+    heads: Iterable[Head],
+    pattern: str,
+    options: Sequence[str] = (),
+    role: str | None = None,
+) -> list[Hit]:
+    """The lines that a pattern matches, by thread, the newest first, then by step. `options` are git's: -i, -F, -E,
+    -P. An output is only searched where the step's answer doesn't match, since that mostly holds it. Raises
+    Usage for a pattern that is none, Invalid where it takes too long or finds too much."""
+    files = _files(instance, heads, role)
+    deadline = time.monotonic() + SECONDS
+    hits: dict[tuple[Place, str, int], Hit] = {}
+    for name, line, column, text in _matching(instance, list(files), pattern, options, deadline):
+        for place, where in files[name]:
+            shown, at = (text, column) if where != _OUTPUT else _payload(text, column)
+            if at > 0:
+                hits.setdefault((place, where, line), Hit(place, where, line, at, shown))
+    answered = {place for place, where, _ in hits if where == _ANSWER}
+    found = [hit for hit in hits.values() if hit.where != _OUTPUT or hit.place not in answered]
+    found.sort(key=lambda hit: (hit.place.number, _WHERE.index(hit.where), hit.line))
+    found.sort(key=lambda hit: hit.place.thread, reverse=True)
+    return found
+
+
+def _payload(text: str, column: int) -> tuple[str, int]:
+    """A line of a node's file without what isn't its payload, and where the match is in it: below 1 where it is
+    outside."""
+    outside = _NOT_PAYLOAD.match(text)
+    begin = outside.end() if outside else len(text) - len(text.lstrip())
+    if outside and '"payload"' not in outside.group():
+        return text, 0
+    return text[begin:], column - begin
+
+
+def _files(instance: Instance, heads: Iterable[Head], role: str | None) -> dict[str, list[tuple[Place, str]]]:
+    """The files to search, by the names that git knows them under, and whose they are: equal outputs are one."""
+    files: dict[str, list[tuple[Place, str]]] = {}
+    seen: set[Hash] = set()
+    for head in sorted(heads, key=lambda head: head.thread):
+        for row in _unseen(instance, head, seen):
+            place = Place(head.thread, row.node, row.number, row.role if row.kind == "step" else None)
+            if role is not None and place.role != role:
+                continue
+            if row.kind == "start":
+                files.setdefault(f"{row.oid.hex()}:start/README.md", []).append((place, _PROMPT))
+                continue
+            folder = "/".join(layout.step_folder(row.number, row.role or ""))
+            files.setdefault(f"{row.oid.hex()}:{folder}/README.md", []).append((place, _ANSWER))
+            try:
+                output = instance.store.blob_of(parse_step(instance.store.get(row.node).payload).output)
+            except UwfError:  # damaged: doctor says so, and the rest can be searched
+                continue
+            files.setdefault(str(output), []).append((place, _OUTPUT))
+    return files
+
+
+def _unseen(instance: Instance, head: Head, seen: set[Hash]) -> Iterator[CommitRow]:
+    """What a thread's commits record, back to the first that another thread has shown."""
+    row: CommitRow | None = head.row
+    while row is not None and row.kind in ("step", "start") and row.node not in seen:
+        seen.add(row.node)
+        yield row
+        row = instance.store.index.commit(row.parent) if row.parent else None
+
+
+def _matching(
+    instance: Instance, names: Sequence[str], pattern: str, options: Sequence[str], deadline: float
+) -> Iterator[tuple[str, int, int, str]]:
+    """What git grep prints: file, line, column, text."""
+    program = shutil.which("git")
+    if program is None:
+        raise Invalid("the git program is not installed", "install git")
+    repository = [program, f"--git-dir={instance.store.repository.path}", *SETTINGS]
+    plain = [
+        "-c",
+        "grep.fallbackToNoIndex=false",
+        "-c",
+        "grep.patternType=default",
+        "-c",
+        "grep.fullName=true",
+    ]
+    words = ["grep", "-I", "-z", "-n", "--column", "--no-color", *options, "-e", pattern]
+    for begin in range(0, len(names), _AT_ONCE):
+        done = run_command(
+            [*repository, *plain, *words, *names[begin : begin + _AT_ONCE]],
+            env=environment(),
+            timeout=max(deadline - time.monotonic(), 0.1),
+            keep=MOST_BYTES,
+        )
+        if done.timed_out:
+            raise Invalid(f"the search took more than {SECONDS:.0f} seconds", "narrow it down with filters")
+        if done.returncode not in (0, 1):
+            raise _refused(pattern, Done(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace")))
+        if done.stdout_size > MOST_BYTES:
+            raise Invalid(f"more than {MOST_BYTES >> 20} MiB match {pattern!r}", "give a longer pattern")
+        for line in done.stdout_tail.split(b"\n"):
+            name, *numbers, text = [b"", *line.split(b"\0", 3)][-4:]
+            if len(numbers) == 2:  # git counts bytes
+                column = len(text[: int(numbers[1]) - 1].decode("utf-8", "replace")) + 1
+                yield name.decode(), int(numbers[0]), column, text.decode("utf-8", "replace").rstrip("\r")
+
+
+def _refused(pattern: str, done: Done) -> UwfError:
+    reason = telling_line(done.err) or f"git grep exited with {done.code}"
+    if "unable to resolve" in reason or "unable to read" in reason or "bad object" in reason:
+        return Invalid(f"git can't read what is to be searched: {reason}", "see: uwf doctor")
+    return Usage(f"git can't search for {pattern!r}: {reason}", "-F searches for the text as it is")
