@@ -3,6 +3,7 @@ examples, the nearest name for one that isn't known, and subcommands that are im
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
@@ -56,10 +57,19 @@ class Command(click.Command):
 
     def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write("Examples:\n")
-        for line in self.examples:
+        for line in _laid_out(self.examples):
             formatter.write(f"  {line}\n")
         formatter.write_paragraph()
         super().format_help(context, formatter)
+
+
+def _laid_out(examples: Sequence[str]) -> list[str]:
+    """Examples as they are, or where one is too wide for 80 columns, with what is said of them drawn nearer."""
+    if all(len(line) <= 78 for line in examples):
+        return list(examples)
+    parts = [re.split(r"(?<=\S) {2,}", line, maxsplit=1) for line in examples]
+    size = max((len(part[0]) for part in parts if len(part) > 1), default=0)
+    return ["  ".join((part[0].ljust(size), *part[1:])).rstrip() for part in parts]
 
 
 def command(*examples: str) -> Callable[[Callable[..., None]], click.Command]:
