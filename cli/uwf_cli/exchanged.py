@@ -39,6 +39,8 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     if arrived:
         about = {"ended": len(ended)}
         lines.append(f"pushed to {remote}: {_counted(arrived, about, value.get('steps', 0))}")
+    if landing := value.get("landing"):
+        lines.append(f"made branch {landing['branch']} there: a page for whoever clones it with plain git")
     gone = _threads(value["deleted"]) - _threads(arrived)
     folded = _threads(ref for ref in value["deleted"] if ref.startswith(layout.ARCHIVE)) & gone
     if by_name:
@@ -108,6 +110,8 @@ def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
         parts.append(_some("thread", threads)[0] + (f" ({of})" if of else ""))
     if steps:
         parts.append(counted(steps, "step"))
+    paused = {_name(ref) for ref in refs if ref.startswith(layout.PAUSED)}
+    parts += _some("paused thread", paused)
     attempts = {_name(ref) for ref in refs if ref.startswith(layout.ATTEMPTS)} - threads
     if attempts:
         parts.append("failed attempts of " + _some("thread", attempts)[0])

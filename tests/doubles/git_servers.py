@@ -128,10 +128,16 @@ def git(*args: str | Path, env: Mapping[str, str] | None = None, check: bool = T
 
 
 def refs(repository: Path | str, *patterns: str) -> dict[str, str]:
-    """Every ref that a repository, named by a path or a URL, lists: name to object id."""
+    """Every ref that a repository, named by a path or a URL, lists: name to object id; but for the page that a first
+    push leaves there."""
     lines = git("ls-remote", str(repository), *patterns).splitlines()
     found = dict(reversed(line.split("\t")) for line in lines)
-    return {name: oid for name, oid in found.items() if name != "HEAD" and not name.endswith("^{}")}
+    page = [found.get("HEAD")] if list(found.values()).count(found.get("HEAD", "")) == 2 else []
+    return {
+        name: oid
+        for name, oid in found.items()
+        if name != "HEAD" and not name.endswith("^{}") and not (name == "refs/heads/main" and oid in page)
+    }
 
 
 # Programs

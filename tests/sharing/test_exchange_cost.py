@@ -20,6 +20,12 @@ from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 
 
+@pytest.fixture(autouse=True)
+def no_landing(hermetic: Path) -> None:
+    """The page that a first push makes would be one more."""
+    git_servers.git("config", "--global", "uwf.landing", "false")
+
+
 @pytest.fixture
 def many_threads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[str]]:
     """So many threads with ids of one millisecond: what groups of refs there are then follows from their number."""

@@ -326,6 +326,10 @@ class Repository:
         signature, which would be none of it, goes."""
         return self._write(COMMIT, rewritten_commit(self._of_kind(commit, COMMIT), tree, parents, message))
 
+    def write_raw_commit(self, data: bytes) -> Oid:
+        """Stores a commit as it is given, which is nobody's own and not signed."""
+        return self._write(COMMIT, data)
+
     def root(self, commit: Oid) -> Oid:
         """A commit's tree. Raises StoreDamaged."""
         return self._roots.get(commit) or self.commit(commit).tree

@@ -7,7 +7,7 @@ refuses deletions loses nothing by it, since an archive counts for more than an 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid, RemoteFailed
 from uwf_git.git.config import ADVISED_BLOB
@@ -22,6 +22,9 @@ from uwf_git.store.remotes import Remote
 from uwf_git.store.threads import Head, parted_from, tagged_commit
 from uwf_git.values.ids import ThreadId
 
+if TYPE_CHECKING:
+    from uwf_git.sharing.landing import Landing
+
 
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
@@ -33,12 +36,14 @@ class Plan(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What came of a push. `steps` is how many the remote hadn't, as far as was known here."""
+    """What came of a push. `steps` is how many the remote hadn't, as far as was known here. `landing` is the page
+    that was made there."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
     large: tuple[Large, ...] = ()
     steps: int = 0
+    landing: Landing | None = None
 
     def to_json(self, remote: str) -> dict[str, Any]:
         """The form that is printed; `remote` is the remote's name."""
@@ -55,6 +60,8 @@ class Report(NamedTuple):
         }
         if self.steps:
             value["steps"] = self.steps
+        if self.landing:
+            value["landing"] = self.landing._asdict()
         return value
 
 
@@ -132,7 +139,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     results = send(git, remote, what.updates, what.others, _at_most(instance, git, remote, what.updates))
     if not results and not what.deletions:
         return Report((), (), outgoing.large)
-    listed = list_refs(git, repository, remote)
+    listed = list_refs(git, repository, remote, branches=not remote.code)
     gone = _kept_there(instance, git, listed, what.deletions)
     results.update(remove(git, remote, gone, _at_most(instance, git, remote, gone)))
     results.update(_ended_there(instance, listed, results))
@@ -146,7 +153,12 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     rejected += tuple(Rejected(name, "the connection was lost before it") for name in sorted(missing))
     arrived = (_target(instance, each.ref, each.object) for each in taken if each.object is not None)
     steps = _steps(instance, outgoing.commits, arrived, whole=not rejected)
-    return Report(taken, rejected, outgoing.large, steps)
+    landing = None
+    if not listed.branches and any(each.object for each in taken):
+        from uwf_git.sharing.landing import land
+
+        landing = land(instance, git, remote)
+    return Report(taken, rejected, outgoing.large, steps, landing)
 
 
 def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:

@@ -33,10 +33,12 @@ _OTHER_OID = re.compile(r"[0-9a-f]{64}")
 
 class Listed(NamedTuple):
     """What the other side lists, by its names. `refs` are shared refs and branches of workflows with what they point
-    at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control characters."""
+    at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control characters.
+    `branches`: there is a branch, or nobody looked for one."""
 
     refs: Mapping[str, Oid]
     strange: tuple[str, ...]
+    branches: bool = True
 
 
 class Fetched(NamedTuple):
@@ -50,13 +52,23 @@ class Fetched(NamedTuple):
 # Listing
 
 
-def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Listed:
+def list_refs(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    thread: ThreadId | None = None,
+    branches: bool = False,
+) -> Listed:
     """What a remote has under refs/uwf/ and of published workflows; of one thread only, where that is
-    given. Raises RemoteFailed, also for more refs than `uwf.maxRefs` allows."""
+    given. `branches`: whether it has any is looked for too. Raises RemoteFailed, also for more refs than
+    `uwf.maxRefs` allows."""
     patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", f"{layout.WORKFLOW_BRANCHES}*"]
+    if branches:
+        patterns[1:] = ["HEAD", "refs/heads/*"]
+    found: set[str] = set()
     at_most = repository.config.max_refs
-    return sort_out(
-        _of_uwf(git, remote, patterns),
+    listed = sort_out(
+        _of_uwf(git, remote, patterns, found),
         lambda name: layout.is_shared_ref(name) or _is_workflow_branch(name),
         at_most,
         RemoteFailed(
@@ -64,6 +76,7 @@ def list_refs(git: Git, repository: Repository, remote: Remote, thread: ThreadId
             f"fold its archives, or allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
         ),
     )
+    return listed._replace(branches=not branches or bool(found))
 
 
 def sort_out(
@@ -91,8 +104,11 @@ def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[st
         yield oid, name
 
 
-def _of_uwf(git: Git, remote: Remote, patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """What a remote lists under refs/uwf/, and its branches of workflows where it isn't the project's."""
+def _of_uwf(
+    git: Git, remote: Remote, patterns: Iterable[str], branches: set[str]
+) -> Iterator[tuple[str, str]]:
+    """What a remote lists under refs/uwf/, and its branches of workflows where it isn't the project's. The first
+    branch of any kind goes to `branches`."""
     # Not with --refs: it leaves out names that are none without a word.
     for oid, name in listed_lines(git, "ls-remote", "--quiet", "--", remote.name, *patterns):
         if _OTHER_OID.fullmatch(oid):
@@ -102,6 +118,8 @@ def _of_uwf(git: Git, remote: Remote, patterns: Iterable[str]) -> Iterator[tuple
             )
         if name.endswith("^{}") or not _OID.fullmatch(oid):
             continue
+        if not branches and (name == "HEAD" or name.startswith("refs/heads/")):
+            branches.add(name)
         if name.startswith((layout.REMOTES, layout.PROPOSALS)):
             continue  # the remote is a store with remotes and proposals of its own
         if name.startswith(layout.NAMESPACE) or (_is_workflow_branch(name) and not remote.code):
