@@ -138,11 +138,11 @@ def on_many_threads(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def listing(folder: Path, size: Size) -> Iterator[Row]:
-    """`list` of many threads against few."""
+    """`list` of many threads against few, each with a step whose cost is known."""
     turns = []
     for count in (size.many, size.few):
         lab = Lab(folder / str(count))
-        lab.threads(count, 0)
+        lab.threads(count, 1)
         turns.append(process([UWF, "thread", "list"], lab.environ))
     many, few = fastest(size.turns, *turns)
     yield _milliseconds(f"uwf thread list, {size.many:,} threads / {size.few}", many, few, 3)

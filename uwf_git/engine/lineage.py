@@ -15,9 +15,10 @@ def parents(instance: Instance, heads: Sequence[Head]) -> dict[ThreadId, ThreadI
     knows by the session; elsewhere a child is known once its last step is part of the parent. Of forks that share
     that step, the oldest is the parent. Reads no node."""
     merged = _merged(instance)
+    owners = instance.sessions.owners(SUBWORKFLOW, (head.thread for head in heads))
     found: dict[ThreadId, ThreadId] = {}
     for head in heads:
-        owner = instance.sessions.owner(SUBWORKFLOW, head.thread) or merged.get(head.commit.raw, head.thread)
+        owner = owners.get(head.thread) or merged.get(head.commit.raw, head.thread)
         if owner != head.thread:
             found[head.thread] = ThreadId(owner)
     return {child: parent for child, parent in found.items() if not _within(found, child)}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -260,6 +260,15 @@ class Sessions:
             return self._path(agent, session).read_text(encoding="ascii", errors="replace")
         except OSError:
             return ""
+
+    def owners(self, agent: str, sessions: Iterable[str]) -> dict[str, str]:
+        """The threads that sessions were opened for on this machine, of those where that is known."""
+        try:
+            known = {path.name for path in self._folder.iterdir()}
+        except OSError:
+            return {}
+        mine = [each for each in sessions if self._path(agent, each).name in known] if known else []
+        return {each: self.owner(agent, each) for each in mine}
 
     def forget(self, wanted: Callable[[str], bool]) -> None:
         """Drops the sessions of the threads that `wanted` is False for."""
