@@ -21,7 +21,7 @@ from typing import NamedTuple
 import agents
 import exchange
 import pygit2
-from measure import Turn, disk, fastest, peak, process, timed
+from measure import Turn, disk, fastest, peak, process, run, timed
 from stores import BY_CONDITION, BY_STATUS, PAYLOAD, Lab
 
 from uwf_git.store.opened import Instance
@@ -135,6 +135,22 @@ def on_many_threads(folder: Path, size: Size) -> Iterator[Row]:
     lab = Lab(folder / "by-condition", BY_CONDITION)
     step, bare = fastest(size.turns, _uwf(lab, "step", lab.threads(1, 2)[0]), yardstick)
     yield _milliseconds("uwf thread step, routed by a condition / the same", step, bare, 2.5)
+
+
+def running(folder: Path, size: Size) -> Iterator[Row]:
+    """Ten steps by one process, each of them a command."""
+    lab = Lab(folder)
+    answer = '{"status": "done", "note": "it is done"}'
+    options = ["--max-steps", "10", "--agent", f"uwf-exec echo '{answer}'"]
+
+    def ten() -> float:
+        return run([UWF, "thread", "run", lab.start(), *options], lab.environ)
+
+    steps, bare = fastest(
+        size.turns, ten, process([shutil.which("echo") or "/bin/echo", answer], lab.environ)
+    )
+    beyond = (steps / 10 - bare) * 1000
+    yield Row("uwf thread run, ten steps, each beyond its command", beyond, "ms", None, 60)
 
 
 def listing(folder: Path, size: Size) -> Iterator[Row]:
@@ -270,7 +286,7 @@ def agents_with_tools(folder: Path, size: Size) -> Iterator[Row]:
             yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
 
 
-ALONE = (start_up, on_many_threads, listing, appending, walking, sizes, memory, agents_with_tools)
+ALONE = (start_up, on_many_threads, running, listing, appending, walking, sizes, memory, agents_with_tools)
 SHARING = (pushing, pulling, verifying, archived)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from commands import begin as begin_uwf
+from conftest import Uwf
 from model_script import Asked, Script, Turn, by_prompt
 from model_server import Call, Fail, Hang, ModelServer, Say, Several, Tokens, serving
 from workflows import register
@@ -281,6 +282,22 @@ def test_what_was_done_before_an_interrupt_is_kept_and_gone_on_with(
     roles = [message["role"] for message in sent(model)[0]]
     assert roles == ["system", "user", "assistant", "tool"]
     assert sent(model)[0][:3] == before[:3]
+
+
+def test_others_see_what_a_command_prints_while_the_model_waits_for_it(
+    uwf: Uwf, instance: Instance, model: ModelServer, config: Callable[[str], Path]
+) -> None:
+    configure(config, model, "tools: {runCommand: true, allowUnconfined: true}\n")
+    command = "echo halfway there; while ! test -e go; do sleep 0.05; done"
+    model.play([Call("run_command", {"command": command}, "I try it."), Say(DONE)])
+    thread = begin(instance)
+    with begin_uwf("thread", "step", thread, "--agent", "uwf-builtin") as process:
+        while not (seen := uwf("ps").json) or seen[0]["last"] != "halfway there":
+            assert process.poll() is None, process.communicate()
+        assert (seen[0]["model"], seen[0]["turns"]) == ("tiny", 1)
+        assert seen[0]["tokens"] > 0
+        Path("go").touch()
+        assert process.wait(30) == 0
 
 
 def test_a_model_without_a_key_or_a_name_says_what_to_do(

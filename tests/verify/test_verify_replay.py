@@ -100,6 +100,7 @@ SCALARS = st.one_of(
 VALUES = st.recursive(
     SCALARS, lambda v: st.lists(v, max_size=3) | st.dictionaries(NAMES, v, max_size=3), max_leaves=8
 )
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 TYPES = st.sampled_from(["object", "array", "string", "integer", "number", "boolean", "null"])
 
 
@@ -111,8 +112,8 @@ def schemas() -> st.SearchStrategy[Any]:
             "enum": st.lists(SCALARS, min_size=1, max_size=3),
             "const": SCALARS,
             "format": st.sampled_from(["cas_ref", "date"]),
-            "minimum": st.integers(-2, 2),
-            "minLength": st.integers(0, 2),
+            **{name: st.integers(-2, 2) | st.just(0.5) for name in _BOUNDS},
+            **{name: st.integers(0, 2) for name in ("minLength", "maxLength", "minItems", "maxItems")},
             "pattern": st.just("a"),
             "title": st.just("T"),
         },
@@ -139,10 +140,10 @@ def schemas() -> st.SearchStrategy[Any]:
 def test_what_the_quick_check_says_obeys_a_schema_obeys_it(schema: Any, value: Any) -> None:
     check = plain_check(schema)
     if check is not None and check(value):
-        assert not isinstance(schema, dict) or Schema(schema).problems(value) == []
+        assert not isinstance(schema, dict) or Schema(schema).validator().is_valid(value)
 
 
 def test_the_built_in_types_are_plain_so_that_their_nodes_are_checked_quickly() -> None:
     plain = [BUILTIN[node]["title"] for node in BUILTIN if plain_check(BUILTIN[node]) is not None]
-    assert {"Detail", "Turn", "Text", "Answer", "Attempt"} <= set(plain)
+    assert {"Detail", "Detail2", "Turn2", "Text", "Answer", "Attempt"} <= set(plain)
     assert BUILTIN[META]["$ref"] == DIALECT and plain_check(BUILTIN[META]) is None

@@ -6,7 +6,8 @@ value an `Agent` (what `create_agent` returns) or a function that returns one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 from uwf_git.values.kinds import REHEARSE
@@ -38,8 +39,10 @@ SHIPPED = {
 """The module of each. It has an `agent`, or `agent_called(name)` where it is that of several."""
 
 
-def plugins() -> dict[str, EntryPoint]:
-    """The agents that installed packages bring, by name. They can't take the name of one that ships."""
+@cache
+def plugins() -> Mapping[str, EntryPoint]:
+    """The agents that installed packages bring, by name. They can't take the name of one that ships. Every package is
+    looked at for that, once in a process."""
     from importlib.metadata import entry_points
 
     return {each.name: each for each in entry_points(group=GROUP) if each.name not in SHIPPED}

@@ -151,7 +151,9 @@ def _known_agent(config: Config, name: str) -> AgentConfig | None:
         return AgentConfig(name, "uwf-cli", (name,), None)
     if (command := full_name(name)) in SHIPPED:
         return AgentConfig(command, command, (), None)
-    return AgentConfig(name, PLUGIN + name, (), None) if name in plugin_names() else None
+    # A command line is no name, and needs no look at every package.
+    known = not any(map(str.isspace, name)) and name in plugin_names()
+    return AgentConfig(name, PLUGIN + name, (), None) if known else None
 
 
 def command_agent(config: Config, text: str, where: str) -> AgentConfig:

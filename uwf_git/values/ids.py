@@ -14,6 +14,9 @@ from uwf_git.errors import Invalid, NotFound, Usage
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
+REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
+"""The formats by which a schema says that a string is a hash."""
+
 Hash = NewType("Hash", str)
 ThreadId = NewType("ThreadId", str)
 

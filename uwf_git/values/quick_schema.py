@@ -1,5 +1,5 @@
 """Quick checks for plain schemas. Nearly every node obeys a schema of a few plain keywords, and the general
-validator takes fifty times as long to say so.
+validator takes fifty times as long to say so, after an import that takes a fourth of a step.
 
 A check that returns True means that the value obeys the schema. False decides nothing: then the general
 validator is asked, which can also say what is wrong.
@@ -7,11 +7,11 @@ validator is asked, which can also say what is wrong.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
-from uwf_git.values.ids import is_hash
-from uwf_git.values.schema import REFERENCE_FORMATS
+from uwf_git.values.ids import REFERENCE_FORMATS, is_hash
 
 Check = Callable[[Any], bool]
 
@@ -87,16 +87,22 @@ def _format(name: Any, _depth: int) -> Check:
     return lambda value: type(value) is not str or is_hash(value)
 
 
-def _minimum(least: Any, _depth: int) -> Check:
-    if type(least) not in (int, float):
-        raise _NotPlainError
-    return lambda value: type(value) not in (int, float) or value >= least
+def _bound(holds: Callable[[Any, Any], bool]) -> Callable[[Any, int], Check]:
+    def made(limit: Any, _depth: int) -> Check:
+        if type(limit) not in (int, float):
+            raise _NotPlainError
+        return lambda value: type(value) not in (int, float) or holds(value, limit)
+
+    return made
 
 
-def _min_length(least: Any, _depth: int) -> Check:
-    if type(least) is not int:
-        raise _NotPlainError
-    return lambda value: type(value) is not str or len(value) >= least
+def _length(kind: type[Any], holds: Callable[[Any, Any], bool]) -> Callable[[Any, int], Check]:
+    def made(limit: Any, _depth: int) -> Check:
+        if type(limit) is not int:
+            raise _NotPlainError
+        return lambda value: type(value) is not kind or holds(len(value), limit)
+
+    return made
 
 
 def _object(schema: dict[str, Any], depth: int) -> Check:
@@ -129,6 +135,12 @@ _KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
     "anyOf": _any_of,
     "items": _items,
     "format": _format,
-    "minimum": _minimum,
-    "minLength": _min_length,
+    "minimum": _bound(operator.ge),
+    "exclusiveMinimum": _bound(operator.gt),
+    "maximum": _bound(operator.le),
+    "exclusiveMaximum": _bound(operator.lt),
+    "minLength": _length(str, operator.ge),
+    "maxLength": _length(str, operator.le),
+    "minItems": _length(list, operator.ge),
+    "maxItems": _length(list, operator.le),
 }

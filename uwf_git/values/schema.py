@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.ids import Hash, is_hash
+from uwf_git.values.ids import REFERENCE_FORMATS, Hash, is_hash
+from uwf_git.values.quick_schema import Check, plain_check
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
     from uwf_git.values.documents import ValuePath
 
-REFERENCE_FORMATS = ("cas_ref", "ocas_ref")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SECONDS = 5.0
 
@@ -51,11 +51,16 @@ class Problem(NamedTuple):
         return f"{self.path or '(whole value)'}: {self.message}"
 
 
+def _undecided(_value: Any) -> bool:
+    return False
+
+
 class Schema:
     """A compiled schema. Compiling is lazy: most types are only looked through for references."""
 
     def __init__(self, payload: Any) -> None:
         self.payload = payload
+        self._quick: Check | None = None
         self._validator: Validator | None = None
         self._resolver: Any = None
         text = json.dumps(payload)
@@ -64,6 +69,10 @@ class Schema:
     def problems(self, value: Any, at_most: int = 20) -> list[Problem]:
         """What is wrong with a value, most telling first; empty when it is valid. Raises Invalid when
         the schema itself can't be applied (an unknown $ref) or takes longer than five seconds."""
+        if self._quick is None:
+            self._quick = plain_check(self.payload) or _undecided
+        if self._quick(value):
+            return []
         from itertools import islice
 
         from referencing.exceptions import Unresolvable

@@ -140,6 +140,8 @@ class _Ref(NamedTuple):
 def _compose(text: str, name: str) -> _Ref | None:
     """The node graph of the only document. From events and with a stack of its own, because PyYAML's
     composer calls itself for every level and PyYAML's keys may repeat."""
+    if not text:
+        return None
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import REFERENCE_FORMATS, Hash
 from uwf_git.values.kinds import Workflow
-from uwf_git.values.schema import REFERENCE_FORMATS, Schema, property_schemas
+from uwf_git.values.schema import Schema, property_schemas
 from uwf_git.values.shape import resolve
 from uwf_git.workflow.pattern import matched_in, matching
 

@@ -213,6 +213,14 @@ TOOLS = (
         _list_threads,
     ),
     ServedTool(
+        "list_running",
+        "List what runs",
+        "The steps that are being made on this machine: thread, role, agent, since when, the model's turns and "
+        "tokens so far, and the last line that was said or printed.",
+        {},
+        lambda _arguments, _folder: Call(("ps",), wrap="running"),
+    ),
+    ServedTool(
         "show_thread",
         "Show a thread",
         "Where a thread is: its status, whose turn is next, the question it asks, why it failed.",

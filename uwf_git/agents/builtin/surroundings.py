@@ -49,11 +49,13 @@ def standard_tools(
     deadline: float | None = None,
     environ: Mapping[str, str] | None = None,
     clean: Callable[[str], str] = str,
+    show: Callable[[bytes], object] = bytes,
 ) -> Toolbox:
     """A toolbox of the standard tools, for one step in one folder; the caller closes it.
     `hidden` are folders and files in the project that no tool may touch. Neither may a tool touch `root` and `store`,
     uwf's own; where one of these is in the project and isn't the project's own repository, no command runs.
-    `deadline` is on time.monotonic()'s clock; `clean` takes secrets out of a text before it is cut."""
+    `deadline` is on time.monotonic()'s clock; `clean` takes secrets out of a text before it is cut;
+    `show` is handed what commands print, as it comes."""
     outputs = Outputs(clean)
     try:
         real = project.resolve(strict=True)
@@ -64,7 +66,7 @@ def standard_tools(
     except BaseException:
         outputs.close()
         raise
-    context = ToolContext(workspace, policy, outputs, deadline, given, seen, own[0] if own else None)
+    context = ToolContext(workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show)
     return Toolbox(STANDARD, context)
 
 
@@ -116,6 +118,7 @@ def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             deadline=ctx.deadline,
             environ=environ,
             clean=lambda text: ctx.instance.redactor.text(text)[0],
+            show=ctx.show,
         )
         stack.enter_context(toolbox)
         notes: Sequence[str] = ()

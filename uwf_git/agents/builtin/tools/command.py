@@ -44,7 +44,7 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     file, name = context.outputs.new_file()
     began = time.monotonic()
     with file:
-        output = _Output(file)
+        output = _Output(file, context.show)
         if program is None:
             done = _unconfined(command, folder, seconds, output, context)
         else:
@@ -67,10 +67,11 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
 
 
 class _Output:
-    """What a command prints: its beginning for the result, all of it for the file."""
+    """What a command prints: its beginning for the result, all of it for the file, and each piece for who watches."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, show: Callable[[bytes], object]) -> None:
         self._file = file
+        self._show = show
         self._head = b""
         self.size = 0
 
@@ -80,6 +81,7 @@ class _Output:
         if len(self._head) < SHOWN:
             self._head += data[: SHOWN - len(self._head)]
         self.size += len(data)
+        self._show(data)
 
     def text(self, tail: bytes, clean: Callable[[str], str]) -> str:
         """The whole output, or its two ends, which are cut after the secrets are taken out. `tail` is its end."""
