@@ -181,6 +181,7 @@ def test_pages_trees_and_a_commit_are_made_again_from_the_rest_of_the_store(hurt
         f"{hurt.ref}:steps/0002-critic/README.md",
         f"{hurt.ref}:steps/0002-critic",
         f"{hurt.ref}:start/README.md",
+        f"{hurt.ref}~2:README.md",
         f"{hurt.ref}:workflow",
         f"{hurt.ref}:.gitattributes",
         f"{hurt.ref}^{{commit}}",
@@ -212,6 +213,18 @@ def packed(hurt: Hurt) -> Path:
     for path in pack.parent.iterdir():
         path.chmod(0o644)
     return pack
+
+
+def unpacked(hurt: Hurt) -> None:
+    """Every object in a file of its own again."""
+    for pack in hurt.store.glob("objects/pack/*.pack"):
+        aside = hurt.store / "aside.pack"
+        pack.rename(aside)
+        for path in pack.parent.glob(f"{pack.stem}.*"):
+            path.unlink()
+        with aside.open("rb") as file:
+            subprocess.run(["git", "--git-dir", hurt.store, "unpack-objects", "-q"], stdin=file, check=True)
+        aside.unlink()
 
 
 def flip(path: Path, at: int) -> None:
@@ -317,6 +330,41 @@ def test_a_line_of_packed_refs_that_is_no_ref_is_taken_out(hurt: Hurt) -> None:
     said = hurt.fixed()
     assert "took out of packed-refs" in said[0]["message"]
     assert hurt.machine.refs() == refs
+    hurt.is_whole()
+
+
+def test_a_store_whose_head_is_empty_opens_again(hurt: Hurt) -> None:
+    (hurt.store / "HEAD").write_bytes(b"")
+    assert any("HEAD" in each["message"] for each in hurt.machine("doctor", check=7).json)
+    (said,) = hurt.fixed()
+    assert "HEAD" in said["message"]
+    hurt.is_whole()
+
+
+def test_a_fold_is_brought_again_and_without_a_source_its_threads_are_named(
+    hurt: Hurt, tmp_path: Path
+) -> None:
+    other = hurt.machine.starts("Another", "pair")
+    hurt.machine("thread", "kill", other)
+    hurt.machine("gc", "--fold-before", "9999-01-01")
+    unpacked(hurt)
+    copy = tmp_path / "copy"
+    shutil.copytree(hurt.machine.root, copy)
+    (fold,) = [name for name in hurt.machine.refs() if "/folded/" in name]
+    for revision in (fold, f"{fold}^{{tree}}", f"{fold}:archive"):
+        path = hurt.path(revision)
+        kept = path.read_bytes()
+        damage(path, "truncated")
+        found = hurt.machine("doctor", check=7).json
+        assert any(
+            "the threads that ended in" in each["message"] for each in found if each["check"] == "objects"
+        )
+        hurt.fixed("--from", copy)
+        assert zlib.decompress(path.read_bytes()) == zlib.decompress(kept)
+    assert hurt.machine.statuses() == {hurt.thread: "completed", other: "killed"}
+    (hurt.store / fold).parent.mkdir(parents=True, exist_ok=True)
+    (hurt.store / fold).write_bytes(b"")
+    assert "last seen here" in hurt.fixed()[0]["message"]
     hurt.is_whole()
 
 

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from uwf_git.errors import Busy
 from uwf_git.git.durable import make_folders, sync
-from uwf_git.git.repository import Oid, Repository, StoreUnwritable, id_of
+from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable, id_of
 
 FOLDER = "damaged"
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _PACKED_LINE = re.compile(r"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+|\^[0-9a-f]{40}|# pack-refs with:.*")
+_HEAD = re.compile(rb"(?:ref: refs/[!-~]+|[0-9a-f]{40})\s*")
 _BESIDE = (".idx", ".rev", ".bitmap", ".keep", ".mtimes", ".promisor")
 
 
@@ -163,6 +164,38 @@ class Mending:
             yield lock
         finally:
             lock.unlink(missing_ok=True)
+
+
+def has_head(git_dir: Path) -> bool:
+    """Whether HEAD holds a ref or an id."""
+    try:
+        return _HEAD.fullmatch((git_dir / "HEAD").read_bytes()) is not None
+    except OSError:
+        return False
+
+
+def mend_head(git_dir: Path) -> bool:
+    """Writes the HEAD of a bare store anew where it holds neither a ref nor an id: git opens no such repository, and
+    nothing of a store depends on what HEAD says. The old one is kept. Returns whether it was so.
+    Raises StoreUnwritable."""
+    if has_head(git_dir) or not (git_dir / "objects").is_dir() or not (git_dir / "refs").is_dir():
+        return False
+    head = git_dir / "HEAD"
+    new = git_dir / f"HEAD.{os.urandom(4).hex()}"
+    with _writing(git_dir):
+        try:
+            if head.is_file():
+                kept = git_dir / PRIVATE / FOLDER / new.name
+                make_folders(kept.parent)
+                shutil.copy2(head, kept)
+                sync(kept)
+            new.write_bytes(b"ref: refs/heads/main\n")
+            sync(new)
+            new.replace(head)
+            sync(git_dir)
+        finally:
+            new.unlink(missing_ok=True)
+    return True
 
 
 def unreadable_lines(path: Path) -> list[str]:

@@ -520,7 +520,7 @@ def _open_hint(reason: str) -> str:
         return "it needs SHA-1 and the files ref backend: use a store of its own (unset --here)"
     if "owner" in reason:
         return "it belongs to another user: git config --global --add safe.directory PATH"
-    return "check it with: git fsck"
+    return "try: uwf doctor --fix"
 
 
 def _damaged(name: str, reason: str) -> StoreDamaged:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from uwf_git.engine.status import decide_at
 from uwf_git.errors import UwfError
 from uwf_git.git.objects import Person, tag_text
 from uwf_git.git.repository import TAG, Oid, Repository, id_of
@@ -20,7 +21,7 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head, Threads
 from uwf_git.store.versions import Registry
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_detail, parse_start, parse_step
+from uwf_git.values.kinds import StepContext, parse_detail, parse_start, parse_step
 from uwf_git.values.types import is_kind
 from uwf_git.verify.damage import problem_with
 
@@ -113,13 +114,15 @@ def _version(store: Store, commit: Oid, parents: Sequence[Oid]) -> None:
 
 def _step(store: Store, head: Head, node: Hash) -> None:
     threads = Threads(store)
-    detail = store.get(parse_step(store.get(node).payload).detail)
-    past = [step.hash for step in threads.past(head.node)]
-    merge = None
-    if is_kind(detail.type, "step"):
-        merge = threads.commit_of(parse_step(store.get(node).payload).detail)
+    made = parse_step(store.get(node).payload)
+    detail = store.get(made.detail)
+    history = threads.history(head)
+    known = [step.hash for step in history.steps]
+    merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
-    threads.append(head, node, past, merge, extraction)
+    context = StepContext(node, made.role, store.get(made.output).payload, made.detail, made.agent)
+    then = decide_at(history.after(context)).next
+    threads.append(head, node, known, merge, extraction, then)
 
 
 class _Imagined(Repository):

@@ -24,6 +24,7 @@ from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
+from uwf_git.git.mending import has_head, mend_head
 from uwf_git.git.repository import Oid
 from uwf_git.store.ancestry import relate
 from uwf_git.store.index import Index
@@ -175,6 +176,11 @@ class Doctor:
             status = ERROR if location.here else WARNING
             yield Check("store", status, f"no store at {location.git_dir}", "uwf init")
             return
+        if self._fix and not location.here and mend_head(location.git_dir):
+            yield Check("repair", OK, "wrote HEAD of the store anew: it held nothing that git can read")
+        if not has_head(location.git_dir):
+            hint = f"write it again: {location.git_dir / 'HEAD'}" if location.here else FIX
+            yield Check("store", ERROR, "git can't open it: its HEAD holds no ref", hint, True)
         instance = Instance(location)
         opened.append(instance)
         private, path = instance.store.repository.private, instance.store.repository.path
