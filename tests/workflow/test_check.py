@@ -236,6 +236,10 @@ def test_one_misspelling_is_one_finding() -> None:
     assert len(changed(("condition: long", "if: long"))) == 1, "and not also an edge after the fallback"
     assert len(changed(("role: critic", "to: critic"))) == 1, "and not also a role that is missing"
     assert len(changed(("role: critic", "role: somebody-else"))) == 1, "which may be the critic"
+    both = changed(("    - role: $END\n      condition: long", "    - condition: long\n      to: $EMD"))
+    assert [(each.line, each.code) for each in both] == [(32, "unknown-key"), (32, "unknown-role")], (
+        "at its place"
+    )
     assert len(changed(("  critic:\n    good", "  somebody-else:\n    good"))) == 1
     assert len(changed(("$START: [", "start: ["))) == 1, "and not also a graph without a start"
     assert len(changed(("good: $END", "good: done"), ("role: $END", "role: END"))) == 2
@@ -308,6 +312,8 @@ LOOKUPS: dict[str, tuple[str, str, str, str]] = {
     "a misspelt field in a field": ('steps[role="writer"][-1].output.book.titel = "x"', "unknown-field",
         "output.book.titel", '"title"?'),
     "a field of another role": ("steps[-1].output.text", "unknown-field", 'the schema of "critic"', "known: status"),
+    "a field of another role than is chosen": ('steps[role="writer"][-1].output.why', "unknown-field",
+        'the schema of "writer"', "known: book, text"),
     "a field in a filter": ('$count(steps[output.statsu = "bad"]) > 1', "unknown-field", "statsu", '"status"?'),
     "a field in a function": ("$filter(steps, function($s){ $s.output.txt })", "unknown-field", "txt", '"text"?'),
     "a field of a variable": ("($last := steps[-1].output; $last.wy)", "unknown-field", "asks for wy", '"why"?'),

@@ -18,7 +18,7 @@ from uwf_git.values.documents import ValuePath
 from uwf_git.values.ids import name_problem
 from uwf_git.values.types import DEFAULT_STATUS, END, START
 from uwf_git.workflow.findings import Findings
-from uwf_git.workflow.habits import key_hint, meant_key
+from uwf_git.workflow.habits import key_hint, means_start, meant_key
 
 VERSION = 1
 
@@ -292,12 +292,13 @@ class _Reader:
             elif isinstance(value, dict):
                 made = [self._target(item, (*path, status), source, status) for status, item in _own(value)]
             else:
+                named = START if means_start(source) else source
                 self._wrong_type(
                     path,
                     f'graph: "{source}"',
                     "a list of transitions or a mapping of statuses",
                     value,
-                    f"write {source}: [{{role: {one_line(value, 40) if isinstance(value, str) else END}}}]",
+                    f"write {named}: [{{role: {one_line(value, 40) if isinstance(value, str) else END}}}]",
                 )
                 graph[source] = DraftEdges(path, False, [], False)
                 continue
