@@ -9,7 +9,7 @@ from uwf_git.errors import NotFound
 from uwf_git.markdown import below, code, inline
 from uwf_git.store.ancestry import shared_steps
 from uwf_git.store.layout import summary
-from uwf_git.store.pages import Told, child_of, section
+from uwf_git.store.pages import Told, attempt_page, child_of, section
 from uwf_git.text import counted
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step
@@ -146,6 +146,20 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
         "detail": _detail(store, step.detail),
         **child_value(instance, step.detail),
     }
+
+
+def step_page(instance: Instance, node: Hash) -> str:
+    """A step, or a failed attempt, as Markdown."""
+    store = instance.store
+    content = store.get(node)
+    if is_kind(content.type, "attempt"):
+        attempt = parse_attempt(content.payload)
+        return attempt_page(attempt, store.get(attempt.detail) if attempt.detail else None).decode("utf-8")
+    step = parse_step(content.payload)
+    detail = store.get(step.detail)
+    number = instance.store.take_in(instance.threads.commit_of(node)).number
+    context = StepContext(node, step.role, store.get(step.output).payload, step.detail, step.agent)
+    return section(Told(number, context, detail, child_of(detail, store.get)), 1)
 
 
 def _detail(store: Store, node: Hash) -> dict[str, Any]:

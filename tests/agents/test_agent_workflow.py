@@ -161,6 +161,22 @@ def test_a_role_is_done_by_a_thread_whose_last_commit_becomes_the_second_parent(
     assert parents[1:] == [str(other)]
     assert "nothing is wrong" in world.uwf("verify", "--format", "text").out
 
+    # Where the step is read, the child is named; its id is in no commit, so a page links the child's last step.
+    assert world.uwf("thread", "show", thread).json["child"] == child["thread"]
+    assert (
+        f"done by   thread {child['thread']}" in world.uwf("thread", "show", thread, "--format", "text").out
+    )
+    assert world.uwf("thread", "step-details", last.hash, "--format", "json").json["child"] == child["thread"]
+    assert (
+        world.uwf("thread", "read", thread, "--format", "json").json["steps"][-1]["child"] == child["thread"]
+    )
+    section = world.uwf("thread", "read", thread).out.partition("## 2 solver")[2]
+    assert section.startswith(": solved\n\nby a run of the workflow `inner` · ")
+    assert f" · thread `{child['thread']}`\n" in section
+    git = ["git", "--git-dir", str(root / "store.git"), "show", f"{commit}:steps/0002-solver/README.md"]
+    page = subprocess.run(git, capture_output=True, text=True, check=True).stdout
+    assert f"[`{inner.head}`](nodes/{inner.head}.json)" in page and child["thread"] not in page
+
 
 def test_a_question_of_the_child_is_asked_by_the_parent_and_its_answer_handed_on(world: World) -> None:
     asks = '- {role: worker, output: {$status: $SUSPEND, question: "Which key?", options: [left, right]}}\n'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from cli_samples import PAIR, on_terminal, scripted, write
 from commands import git
@@ -99,6 +101,12 @@ def test_steps_and_their_details_say_how_it_came_about(uwf: Uwf, thread: str) ->
     assert uwf("thread", "step-details", steps[0]["detail"], check=1).error["code"] == "invalid"
     text = uwf("thread", "steps", thread, "--format", "text").out
     assert all(step["step"] in text for step in steps)
+
+    status, shown = on_terminal("thread", "step-details", steps[0]["step"])
+    shown = re.sub("\x1b\\[[0-9;]*m", "", shown)
+    assert status == 0
+    assert "1 writer" in shown and "uwf-rehearse, made up" in shown and "turns" in shown
+    assert shown.count("All of it") == 1, "what was said is not repeated as a turn"
 
 
 def test_the_log_is_gits(uwf: Uwf, thread: str, instance: Instance) -> None:

@@ -94,20 +94,28 @@ SUBJECTS = [
 ]
 
 
+STEPS = ["1 planner", "2 developer", "3 reviewer", "4 developer", "5 reviewer"]
+
+
 def test_klaus_shows_a_thread_as_pages(published: Published, browser: Browser, pictures: Path) -> None:
     with klaus(published.repository) as address:
         branch = f"uwf/threads/{published.thread}"
         front = browser.open(f"{address}/tree/{branch}/")
         browser.shoot(pictures / "klaus-thread.png")
         assert browser.texts("h1")[:1] == ["Fix the login bug"]
-        assert "A run of the workflow solve-issue. One commit is one step." in front
+        assert "Ended after 5 steps, with 5 reviewer: approved." in front
+        assert "A run of the workflow solve-issue on this task. One commit is one step." in front
+        steps = [each for each in browser.texts("td a") if each in STEPS]
+        assert steps == STEPS
         at = [front.index(subject) for subject in SUBJECTS]
         assert at == sorted(at)
 
         step = browser.open(f"{address}/tree/{published.head}/steps/0003-reviewer/")
         browser.shoot(pictures / "klaus-step.png")
-        assert "Not yet" in browser.texts("h2")
+        assert browser.texts("h1")[:1] == ["3 reviewer: not approved"]
+        assert "Not yet" in browser.texts("h3")
         assert "no test" in browser.texts("strong")
+        assert step.count("A test is missing.") == 1
         assert step.index("There is no test for it") < step.index("0003 reviewer: not approved")
 
         browser.open(f"{address}/commit/{published.head}/")
@@ -138,7 +146,7 @@ def test_klaus_shows_a_workflow_with_its_graph_and_roles(
         ]
 
 
-def test_cgit_lists_a_step_as_a_commit_and_shows_the_answer_first(
+def test_cgit_lists_a_step_as_a_commit_and_shows_its_page_first(
     published: Published, browser: Browser, pictures: Path
 ) -> None:
     with cgit(published.repository) as address:
@@ -153,11 +161,15 @@ def test_cgit_lists_a_step_as_a_commit_and_shows_the_answer_first(
         browser.open(browser.link("0003 reviewer: not approved"))
         browser.shoot(pictures / "cgit-step.png")
         heads = browser.texts("table.diff div.head")
-        assert heads[0].startswith("diff --git a/steps/0003-reviewer/README.md")
-        assert all("/nodes/" in head for head in heads[1:])
+        assert heads[0].startswith("diff --git a/README.md")
+        assert heads[1].startswith("diff --git a/steps/0003-reviewer/README.md")
+        assert all("/nodes/" in head for head in heads[2:])
         added = browser.texts("table.diff div.add")
-        assert "+## Not yet" in added
-        assert browser.texts("table.diff div.del") == []
+        assert "+### Not yet" in added
+        gone = browser.texts("table.diff div.del")
+        assert [line.split(" ")[0] for line in gone] == ["-**Under", "-*Made"], (
+            "where the thread stood before"
+        )
 
 
 def test_cgit_shows_a_proposed_change_of_a_workflow_as_a_readable_diff(

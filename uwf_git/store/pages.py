@@ -39,7 +39,8 @@ _LONGEST_OUTCOME = 2000  # characters of the last output that the page of an end
 _LONGEST_VERDICT = 60
 _TITLES = ("summary", "title", "answer")  # fields that say best what an output comes to
 
-_STEPS = table(("step", "what came of it", "by"), ()) + "\n"
+_TABLE = table(("step", "what came of it", "by"), ()) + "\n"
+_STEPS = f"## Steps\n\n{_TABLE}"
 _LANGUAGES = frozenset({"", "json", "yaml", "yml", "markdown", "md"})
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
@@ -302,7 +303,8 @@ def line_of(number: int, step: StepContext) -> str:
 
 def lines_in(page: bytes) -> list[str]:
     """The lines of steps on a thread's page; none where it is one of the first form."""
-    return page.decode("utf-8", "replace").partition(_STEPS)[2].splitlines()
+    _, found, lines = page.decode("utf-8", "replace").rpartition(_STEPS)  # a question above may hold the same
+    return lines.splitlines() if found else []
 
 
 def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
@@ -328,9 +330,7 @@ def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
         "One commit is one step.",
     ]
     if rehearsed:
-        parts.append(
-            f"*{counted(rehearsed, 'step')} of it made up by {REHEARSE}: no agent and no human did them.*"
-        )
+        parts.append(f"*Made up by {code(REHEARSE)}: {rehearsed} of {steps}.*")
     if asks and isinstance(last.output.get("question"), str):
         parts.append(question(last.output))
     elif then == END and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME:
@@ -351,7 +351,7 @@ def past_page_path(hundred: int) -> str:
 def past_page(hundred: int, lines: Sequence[str]) -> bytes:
     """The page of a full hundred of steps, of their lines on the thread's page."""
     moved = "".join(f"{line.replace('](steps/', '](', 1)}\n" for line in lines)
-    return f"# Steps {_span(hundred)}\n\n{_STEPS}{moved}".encode("utf-8", "replace")
+    return f"# Steps {_span(hundred)}\n\n{_TABLE}{moved}".encode("utf-8", "replace")
 
 
 def numbers_in(hundred: int) -> range:

@@ -71,7 +71,7 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
         if not instance.locks.is_held(found):
             raise Invalid(f"thread {found} is not running", f"uwf thread turns {found}")
         for turn in follow(instance, found):
-            value = _value(turn)
+            value = turn_value(turn)
             if invocation.format != "text" or _line(value):
                 invocation.emit(value, _line, compact=True)
         return
@@ -84,7 +84,7 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
         seen = turns_so_far(instance, found)
     else:
         seen = turns_of(instance, _last(instance, instance.threads.head(found)))
-    invocation.emit([_value(turn) for turn in seen], _lines)
+    invocation.emit([turn_value(turn) for turn in seen], turn_lines)
 
 
 def _last(instance: Instance, head: Head) -> Hash:
@@ -96,7 +96,8 @@ def _last(instance: Instance, head: Head) -> Hash:
     return head.node
 
 
-def _value(turn: TurnRecord) -> dict[str, Any]:
+def turn_value(turn: TurnRecord) -> dict[str, Any]:
+    """A turn as JSON."""
     value: dict[str, Any] = {"role": turn.role, "text": turn.text}
     if turn.tool is not None:
         value |= {
@@ -111,7 +112,8 @@ def _value(turn: TurnRecord) -> dict[str, Any]:
     return value
 
 
-def _lines(values: Any) -> str:
+def turn_lines(values: Any) -> str:
+    """Turns for people, as `turn_value` gives them."""
     return "\n".join(filter(None, map(_line, values))) or "No turns were recorded."
 
 
@@ -120,14 +122,22 @@ def _line(value: Any) -> str:
     known cost, before a call."""
     if "tool" in value:
         sign = terminal.style("✗", "red") if value["failed"] else terminal.style("→", "dim")
-        return f"  {value['tool']} {_short(value['arguments'])}\n  {sign} {_short(value['result'] or value['text'])}"
-    usage = value["usage"]
-    spent = f" ({usage['input']} in, {usage['output']} out)" if usage else ""
+        called = f"  {value['tool']} {_short(value['arguments'])}{terminal.style(_spent(value), 'dim')}"
+        return f"{called}\n  {sign} {_short(value['result'] or value['text'])}"
+    spent = _spent(value)
     text = value["text"].strip()
     if not text and not spent:
         return ""
     said = f": {text}" if text else ""
     return f"{terminal.style(value['role'], 'bold')}{terminal.style(spent, 'dim')}{said}"
+
+
+def _spent(value: Any) -> str:
+    usage, took = value["usage"], value["durationMs"]
+    parts = [f"{took / 1000:.1f} s"] if took else []
+    if usage:
+        parts.append(f"{usage['input']:,} in, {usage['output']:,} out")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _short(value: Any) -> str:

@@ -17,7 +17,7 @@ from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import ThreadId
+    from uwf_git.values.ids import Hash, ThreadId
 
 
 @command("uwf thread show 01JK7M")
@@ -191,12 +191,52 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
 )
 @click.argument("step", metavar="HASH", shell_complete=complete_step)
 def step_details(invocation: Invocation, step: str) -> None:
-    """Dump a step, or a failed attempt, as YAML. Its node, its output, how it came about, every turn."""
+    """Show a step, or a failed attempt: its output, how it came about, every turn. Off a terminal as YAML."""
     from uwf_cli.resolve import find_step
     from uwf_cli.transcript import details
 
-    value = details(invocation.instance, find_step(invocation.instance, step, attempts=True))
-    invocation.emit_document(as_yaml(value), value)
+    node = find_step(invocation.instance, step, attempts=True)
+    value = details(invocation.instance, node)
+    if terminal.is_terminal(sys.stdout) and invocation.chosen_format not in ("json", "yaml"):
+        invocation.write(_details_text(invocation.instance, node, terminal.escape_value(value)))
+    else:
+        invocation.emit_document(as_yaml(value), value)
+
+
+def _details_text(instance: Instance, node: Hash, value: Any) -> str:
+    """A step or a failed attempt for people. `value` is its JSON, escaped."""
+    from uwf_cli.commands.conversation import turn_lines, turn_value
+    from uwf_cli.transcript import step_page
+    from uwf_git.engine.turns import turns_of
+
+    detail = (value["detail"] or {}).get("value")
+    how = detail if isinstance(detail, dict) and "answer" in detail else {}
+    usage, took, cost = how.get("usage"), how.get("durationMs"), how.get("cost")
+    pairs = [
+        ("step", value.get("step") or ""),
+        ("attempt", value.get("attempt") or ""),
+        ("time", value["time"]),
+        ("role", value["role"]),
+        ("agent", value["agent"]),
+        ("model", how.get("model") or ""),
+        ("took", f"{took / 1000:.1f} s" if took and took >= 50 else ""),
+        ("tokens", f"{usage['input']:,} in, {usage['output']:,} out" if usage else ""),
+        ("cost", f"${cost:.4f}" if cost else ""),
+        ("session", how.get("session") or ""),
+        ("output", _found(how.get("extraction") or "")),
+        ("done by", f"thread {value['child']}" if "child" in value else ""),
+        ("notes", "\n".join(how.get("notes") or ())),
+        ("told", how.get("instruction") or ""),
+    ]
+    parts = [terminal.fields(pairs), terminal.markdown(step_page(instance, node))]
+    if how.get("turns"):
+        # What was said last is the answer above.
+        shown = [terminal.escape_value(turn_value(turn)) for turn in turns_of(instance, node)]
+        for each in shown:
+            if each["role"] == "assistant" and each["text"].strip() == how["answer"].strip():
+                each["text"] = "(the answer above)"
+        parts.append(f"{terminal.style('turns', 'bold')}\n{turn_lines(shown)}\n")
+    return "\n".join(parts)
 
 
 @command("uwf thread attempts 01JK7M")
