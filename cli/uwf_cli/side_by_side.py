@@ -163,11 +163,17 @@ class SideBySide:
         from uwf_cli.live import Lines, step_line
         from uwf_git.engine.progress import Watch
 
-        watch = Watch(self._invocation.instance.runs)
+        watch, locks = Watch(self._invocation.instance.runs), self._invocation.instance.locks
+        began = time.time()
 
         def compose() -> list[str]:
             found = [(thread, watch.step(thread)) for thread in list(self._running)]
-            lines = [f"{thread[-self._size :]}  {step_line(step)}" for thread, step in found if step]
+            lines = [
+                f"{thread[-self._size :]}  {step_line(step)}"
+                for thread, step in found
+                # What a killed engine has left behind isn't going on.
+                if step and (step.since >= began or locks.is_held(thread))
+            ]
             return [*lines, f"{len(self._waiting)} more to come"] if self._waiting else lines
 
         return Lines(compose)

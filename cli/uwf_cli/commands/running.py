@@ -237,11 +237,12 @@ def _lines(invocation: Invocation, thread: ThreadId, quiet: bool, command: str) 
     from uwf_cli.live import Lines, step_line
     from uwf_git.engine.progress import Watch
 
-    watch = Watch(invocation.instance.runs)
+    watch, locks, began = Watch(invocation.instance.runs), invocation.instance.locks, time.time()
 
     def compose() -> list[str]:
         step = watch.step(thread)
-        return [step_line(step)] if step else []
+        # What a killed engine has left behind isn't going on.
+        return [step_line(step)] if step and (step.since >= began or locks.is_held(thread)) else []
 
     return Lines(compose)
 
