@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.program import Git
-from uwf_git.git.repository import StoreUnwritable
+from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sharing import tracking
 from uwf_git.sharing.adopt import Adopted, Adoption, Refused
 from uwf_git.sharing.reconcile import Case
@@ -25,6 +25,7 @@ from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.sharing.proposals import Taken
+    from uwf_git.sharing.tracking import Listed
 
 
 class Pulled(NamedTuple):
@@ -65,25 +66,35 @@ def pull(
     """Fetches and takes over what a remote has; of one thread only, where that is given. Moves
     `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says. Raises RemoteFailed, Busy while another
     process exchanges with the same remote."""
-    from uwf_git.sharing.proposals import take_merged
-
     with instance.locks.exchange(remote.name):
         fetched = tracking.fetch(git, instance.store.repository, remote, thread)
         if thread is not None and fetched.gone:
             # It ended, was folded or deleted there: only the whole list tells which.
             thread = None
             fetched = tracking.fetch(git, instance.store.repository, remote)
-        adopted, refused, steps = _adopt(instance, remote, fetched.listed.refs, on_verified)
+        adopted, refused, steps = _adopt(
+            instance, remote, fetched.listed.refs, on_verified, tracked=fetched.tracked
+        )
         gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
         deleted = [_deleted(name) for name in gone]
-        merged = tuple(take_merged(instance, remote.name)) if thread is None else ()
+        tracked = None if fetched.gone else fetched.tracked
+        merged = _merged(instance, remote, fetched.listed) if thread is None else ()
         if thread is None:
-            _remember(instance, remote)
+            _remember(instance, remote, tracked)
     # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
     strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
     misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
     refused += tuple(Refused(name, (), "that is no name of such a ref") for name in misnamed)
     return Pulled(remote.name, (*adopted, *deleted), refused, tuple(strange), merged, steps)
+
+
+def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
+    """What was merged into published workflows, where any are."""
+    if not any(name.startswith(layout.WORKFLOW_BRANCHES) for name in listed.refs):
+        return ()
+    from uwf_git.sharing.proposals import take_merged
+
+    return tuple(take_merged(instance, remote.name))
 
 
 def adopt_fetched(instance: Instance) -> list[Pulled]:
@@ -105,16 +116,22 @@ def _adopt(
     remote: Remote,
     listed: Collection[str] | None = None,
     on_verified: Callable[[int, int], None] | None = None,
+    tracked: Mapping[str, Oid] | None = None,
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
-    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names. What came of it, and how
-    many steps are new."""
+    """Takes over the tracking refs of a remote, which are read unless they are given as `tracked`; with `listed`, only
+    of refs of these names. What came of it, and how many steps are new."""
     instance.store.sync()
-    # What was fetched is what counts: the remote may have moved on since it was asked.
-    tracked = tracking.tracked_refs(instance.store.repository, remote.name)
+    if tracked is None:
+        # What was fetched is what counts: the remote may have moved on since it was asked.
+        tracked = tracking.tracked_refs(instance.store.repository, remote.name)
     refs = {
         name: oid
         for name, oid in tracked.items()
-        if layout.is_shared_ref(name) and (listed is None or name in listed)
+        if (
+            (name in listed and name.startswith(layout.NAMESPACE))
+            if listed is not None
+            else layout.is_shared_ref(name)
+        )
     }
     adoption = Adoption(instance, refs, on_verified=on_verified)
     adopted, refused = adoption.run()
@@ -133,11 +150,13 @@ def _remotes_with_news(instance: Instance) -> list[str]:
     return [name for name in sorted(names) if _read(instance, name) != _state(instance, name)]
 
 
-def _remember(instance: Instance, remote: Remote) -> None:
+def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | None = None) -> None:
+    state = _state(instance, remote.name, tracked)
+    if _read(instance, remote.name) == state:
+        return
     # Where this can't be written, the remote is looked at once more.
     with contextlib.suppress(StoreUnwritable):
-        path = _pulled(instance, remote.name)
-        write_private(path, f"{_state(instance, remote.name)}\n".encode("ascii"))
+        write_private(_pulled(instance, remote.name), f"{state}\n".encode("ascii"))
 
 
 def _read(instance: Instance, remote: str) -> str:
@@ -152,9 +171,9 @@ def _pulled(instance: Instance, remote: str) -> Path:
     return instance.store.repository.private / "pulled" / remote
 
 
-def _state(instance: Instance, remote: str) -> str:
-    """A digest of a remote's tracking refs."""
-    refs = tracking.tracked_refs(instance.store.repository, remote)
+def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = None) -> str:
+    """A digest of a remote's tracking refs, which are read unless they are given."""
+    refs = tracking.tracked_refs(instance.store.repository, remote) if tracked is None else tracked
     lines = "".join(f"{oid} {name}\n" for name, oid in sorted(refs.items()))
     return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
 

@@ -43,10 +43,11 @@ class Listed(NamedTuple):
 
 class Fetched(NamedTuple):
     """What a remote lists, and the tracking refs of what it no longer has, by the remote's names: where each was last
-    seen."""
+    seen. `tracked` are all of its tracking refs where nothing had to be fetched; None where something was."""
 
     listed: Listed
     gone: Mapping[str, Oid]
+    tracked: Mapping[str, Oid] | None = None
 
 
 # Listing
@@ -158,7 +159,7 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}
     if thread is not None:
         gone = {name: oid for name, oid in gone.items() if name.endswith(f"/{thread}")}
-    return Fetched(listed, gone)
+    return Fetched(listed, gone, None if wanted else known)
 
 
 def _bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list[str]) -> None:
