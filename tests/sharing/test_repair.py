@@ -515,6 +515,6 @@ def readable_ids(hurt: Hurt) -> set[str]:
             continue
         if hashlib.sha1(data).hexdigest() == path.parent.name + path.name:
             found.add(path.parent.name + path.name)
-    for pack in hurt.store.glob("**/*.pack"):
+    for pack in hurt.store.glob("objects/pack/*.pack"):
         found |= {each.oid.hex() for each in Pack(pack, 1 << 20).objects()}
     return found
