@@ -44,7 +44,9 @@ class Invocation:
         """The store, which must exist. Raises NotFound."""
         from uwf_git.store.opened import Instance
 
-        return Instance(self.location)
+        instance = Instance(self.location)
+        instance.warn = self.warn
+        return instance
 
     def instance_for_writing(self) -> Instance:
         """The store, made if it is a root's own and isn't there yet. Only `init --here` makes a project

@@ -174,6 +174,14 @@ def _longest_word(text: str) -> int:
     return max(map(columns, text.split()), default=0)
 
 
+def wrapped(text: str, by: int) -> list[str]:
+    """The lines of a text, indented by so many columns and broken at the terminal's edge. The text must have been
+    escaped."""
+    room = width()
+    lines = [text] if room is None else _wrapped(text, max(room - by, _LEAST))
+    return [" " * by + line for line in lines]
+
+
 def _wrapped(text: str, room: int) -> list[str]:
     """A text on lines of so many columns, broken between words; a longer word stands whole. A style holds on
     every line."""

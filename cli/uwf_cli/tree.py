@@ -155,6 +155,7 @@ uwf = Group(
         "thread": thread,
         "ps": "running:ps",
         "grep": "listing:grep",
+        "inbox": "asking:inbox",
         "cas": cas,
         "remote": remote,
         "push": "sharing:push",

@@ -101,7 +101,10 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
         asked = await call(client, "show_thread", thread=thread)
         assert (asked["question"], asked["options"]) == ("Which colour?", ["red", "blue"])
         assert (await refused(client, "step_thread", thread=thread))["code"] == "waiting"
-        await call(client, "answer_thread", thread=thread, answer="--red", step=asked["head"])
+        assert [each["thread"] for each in (await call(client, "inbox"))["waiting"]] == [thread]
+        answer = {"thread": thread, "answer": "--red", "step": asked["head"]}
+        assert (await refused(client, "answer_thread", **answer))["code"] == "usage"
+        await call(client, "answer_thread", **answer, other=True)
         await call(client, "step_thread", thread=thread)
         done = await call(client, "step_thread", thread=thread)
         assert (done["status"], done["role"]) == ("completed", "critic")

@@ -155,14 +155,14 @@ def _answered(ctx: Context) -> ThreadId | None:
     if head is None:
         return None
     if head.archive is None and head.row.asks:
-        answer(ctx.instance, head.thread, ctx.instruction or "")
+        answer(ctx.instance, head.thread, ctx.instruction or "", other=True)  # it was chosen, or not, here
     ctx.in_session(head.thread)
     return head.thread
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
     from uwf_git.engine.budget import account, raise_if_used_up
-    from uwf_git.engine.step import step
+    from uwf_git.engine.step import step_untold
 
     instance = ctx.instance
     with _stepping(_within(ctx, ctx.options.name)):
@@ -175,7 +175,7 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
             try:
                 spent = account(instance, head).spent._replace(steps=0)
                 raise_if_used_up(instance, instance.threads.head(ctx.thread), spent)
-                step(instance, child)
+                step_untold(instance, child)
             except Paused as paused:
                 raise _broken(ctx, child, paused.message, paused.hint) from None
             except Waiting as waiting:

@@ -165,6 +165,8 @@ def _value(path: ValuePath, text: str) -> Any:
             return yaml12.load(text, "args").data if text.lstrip().startswith("[") else shlex.split(text)
         except ValueError as error:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
+    if section == "hooks" and len(path) == 2 and field != "timeout":
+        return yaml12.load(text, dotted(path)).data if text.lstrip().startswith("[") else text
     if section in NESTED or (section in STRUCTURED and STRUCTURED[section] in path[2:]):
         return yaml12.load(text, dotted(path)).data
     is_text = section in DEFAULTS or len(path) == 3 or (section in FLAT and len(path) == 2)

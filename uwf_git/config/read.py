@@ -5,7 +5,7 @@
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
-    secrets: [<variable>]
+    secrets: [<variable>]                            hooks: {<event>: command, timeout}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
 
 Keys of services are never in it: `apiKeyEnv` names the variable, and `.env` or the environment holds it.
@@ -27,6 +27,7 @@ from uwf_git.config.settings import (
     FIELDS,
     FILE,
     FORGES,
+    HOOK_EVENTS,
     KEYS,
     MCP_FIELDS,
     NO_MODEL,
@@ -34,6 +35,7 @@ from uwf_git.config.settings import (
     AgentConfig,
     Config,
     ConfigProblem,
+    Hooks,
     McpServer,
     Model,
     Price,
@@ -199,6 +201,7 @@ class _Reader:
             self._mcp_servers(data.get("mcpServers")),
             self._variables(("secrets",), data.get("secrets")),
             {name: "; ".join(each.text for each in problems) for name, problems in self._broken_clis.items()},
+            self._hooks(path.parent, data.get("hooks")),
         )
 
     def dangling(self, config: Config) -> None:
@@ -334,12 +337,28 @@ class _Reader:
         env = self._names((*path, "env"), entry.get("env"))
         return McpServer(name, (*given, *args), url, env, tools, timeout)
 
-    def _command(self, path: ValuePath, text: str) -> tuple[str, ...]:
-        """The words of the command line at `command` in path; () for one that can't be split."""
+    def _hooks(self, root: Path, value: Any) -> Hooks:
+        entry = self._mapping(("hooks",), value, "hooks", (*HOOK_EVENTS, "timeout"))
+        commands: dict[str, tuple[str, ...]] = {}
+        for event in HOOK_EVENTS:
+            given = entry.get(event)
+            if isinstance(given, list):
+                words = self._texts(("hooks", event), given) or ()
+            else:
+                text = self._text(("hooks",), entry, event)
+                words = self._command(("hooks",), text, event) if text else ()
+            if words:
+                program = expanded(words[0])
+                # A folder that a step happens to be made in says nothing about what is run.
+                commands[event] = (str(root / program) if "/" in program else program, *words[1:])
+        return Hooks(commands, self._timeout(("hooks",), entry) or Hooks().timeout)
+
+    def _command(self, path: ValuePath, text: str, key: str = "command") -> tuple[str, ...]:
+        """The words of the command line at a key in path; () for one that can't be split."""
         try:
             command, args = parse_command(text)
         except Usage as error:
-            self._refuse((*path, "command"), error.message, error.hint)
+            self._refuse((*path, key), error.message, error.hint)
             return ()
         return (command, *args)
 

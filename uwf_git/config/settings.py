@@ -27,7 +27,7 @@ DEFAULTS = ("defaultAgent", "defaultModel")
 FLAT = ("modelOverrides", "forges")
 STRUCTURED = {"agents": "tools", "models": "price"}
 """A field of these sections that holds a mapping of its own."""
-NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets")
+NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets", "hooks")
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """What `forges` can say of a host."""
 KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges", *NESTED)
@@ -35,6 +35,8 @@ KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges", *NESTED)
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
+HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
+"""What `hooks` can have a command for."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
 
@@ -89,6 +91,14 @@ class McpServer(NamedTuple):
     timeout: float | None
 
 
+class Hooks(NamedTuple):
+    """Commands that are run when something has come of a thread, by what: one of HOOK_EVENTS. Each is ended after
+    `timeout` seconds."""
+
+    commands: Mapping[str, tuple[str, ...]] = {}
+    timeout: float = 10.0
+
+
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
     threads by workflow, "" for all of them; `secrets` are variables whose values are never stored. `broken_clis`
@@ -109,6 +119,7 @@ class Config(NamedTuple):
     mcp_servers: Mapping[str, McpServer] = {}
     secrets: tuple[str, ...] = ()
     broken_clis: Mapping[str, str] = {}
+    hooks: Hooks = Hooks()
 
 
 class ConfigProblem(NamedTuple):

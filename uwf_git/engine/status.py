@@ -7,14 +7,15 @@ nor a JSONata evaluator.
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from uwf_git.engine.budget import Budgets, Standing
 from uwf_git.engine.pause import is_paused
-from uwf_git.errors import LimitExceeded, NoTransition, UwfError
+from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.types import END, USER
 
@@ -106,6 +107,22 @@ def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
             f"thread {thread} can't go on: {found.problem}",
             found.hint or f"fork it before that step: uwf thread fork {thread} --at N",
         )
+
+
+def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:
+    """The option that a text is, in any case, or whose number it is. Raises Usage for none of them."""
+    wanted = text.strip()
+    if wanted in options:
+        return wanted
+    same = [option for option in options if option.casefold() == wanted.casefold()]
+    if len(same) == 1:
+        return same[0]
+    if wanted.isascii() and wanted.isdigit() and 0 < int(wanted[:9]) <= len(options):
+        return options[int(wanted) - 1]
+    raise Usage(
+        f"{one_line(wanted, 60)!r} is none of the options of thread {thread}: {', '.join(options)}",
+        f"to answer so all the same: uwf thread answer {thread} --other -m TEXT",
+    )
 
 
 def status_of(

@@ -22,8 +22,10 @@ from uwf_git.engine.embedded import embedded
 from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
 from uwf_git.engine.status import (
     COMPLETED,
+    FAILED,
     KILLED,
     Outlook,
+    chosen,
     outlook,
     outlook_of,
     raise_if_stuck,
@@ -101,10 +103,27 @@ def step(
     cwd: Path | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
-    """Does the thread's next step. `agent` is an alias or a command that goes before the configuration;
-    `cwd` the agent's working directory, remembered for the steps to come. Moves
+    """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias or a command
+    that goes before the configuration; `cwd` the agent's working directory, remembered for the steps to come. Moves
     `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused,
-    AgentFailed, HeadMoved, NoTransition, Invalid for a thread that has ended."""
+    AgentFailed, HeadMoved, NoTransition, Usage where nobody plays the role, Invalid for a thread that has ended."""
+    try:
+        outcome = step_untold(instance, thread, agent, cwd, on_stderr)
+    except AgentFailed:
+        _tell_of(instance, thread, FAILED)
+        raise
+    _tell_of(instance, thread, outcome.status, outcome.outlook)
+    return outcome
+
+
+def step_untold(
+    instance: Instance,
+    thread: ThreadId,
+    agent: str | None = None,
+    cwd: Path | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
+) -> Outcome:
+    """As `step`, without the hooks."""
     role = None
     with instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
@@ -128,9 +147,20 @@ def step(
     return outcome
 
 
-def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None) -> Outcome:
-    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step that the answer is for. Moves
-    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Invalid where nothing is asked, or another step asks by now."""
+def _tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
+    if instance.config.hooks.commands:
+        from uwf_git.engine.hooks import tell_of
+
+        tell_of(instance, thread, status, found)
+
+
+def answer(
+    instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None, other: bool = False
+) -> Outcome:
+    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step that the answer is for. Where that
+    gives options, the answer is one of them, or its number, unless `other` lets it be anything. Moves
+    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer outside of the options, Invalid where
+    nothing is asked, or another step asks by now."""
     with instance.locks.hold(thread):
         head = instance.threads.active_head(thread)
         if not head.row.asks:
@@ -142,6 +172,8 @@ def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | Non
         if not text.strip():
             raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
         at = instance.threads.position(head)
+        if not other and (options := outlook(instance, *at).options):
+            text = chosen(thread, options, text)
         text, secrets = instance.redactor.text(text)
         told = Detail(
             answer=text,
@@ -156,7 +188,9 @@ def answer(instance: Instance, thread: ThreadId, text: str, asked_by: Hash | Non
             made = Step(at.history.start_hash, at.history.prev, USER, output, detail, "human")
             node = store.put(STEPNODE, made.payload())
         after = _append(instance, at, node, made)
-        return _outcome(instance, after, outlook(instance, *after), USER)
+        outcome = _outcome(instance, after, outlook(instance, *after), USER)
+    _tell_of(instance, thread, outcome.status, outcome.outlook)
+    return outcome
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
@@ -166,8 +200,9 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     if instance.locks.is_held(thread):
         instance.locks.end(thread)
     with instance.locks.hold(thread, wait=5.0):
-        head = instance.threads.active_head(thread)
-        return instance.threads.archive(head, KILLED, reason)
+        head = instance.threads.archive(instance.threads.active_head(thread), KILLED, reason)
+    _tell_of(instance, thread, KILLED)
+    return head
 
 
 def _outcome(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:

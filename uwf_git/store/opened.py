@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +45,8 @@ class Instance:
         self.runs = Runs(private)
         self.folders = Folders(private)
         self.sessions = Sessions(private)
+        self.warn: Callable[[str], None] = lambda text: None
+        """Takes what somebody should know beside a result, in a line; the command prints it."""
 
     @classmethod
     def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:

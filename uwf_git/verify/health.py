@@ -160,6 +160,12 @@ class Doctor:
                 hint = "install it, or name it with its whole path"
                 yield Check("agents", ERROR, f"{agent.alias}: {agent.command} is not on PATH", hint)
         yield Check("agents", OK, f"default: {config.default_agent or 'uwf-rehearse'}")
+        for event, command in config.hooks.commands.items():
+            if found := shutil.which(command[0]):
+                yield Check("hooks", OK, f"{event}: {found}")
+            else:
+                hint = "install it, or name it with its whole path"
+                yield Check("hooks", WARNING, f"{event}: {command[0]} is no program that can be run", hint)
 
     def _names(self, instance: Instance) -> Iterator[Check]:
         """The workflows and roles that the configuration names and nobody knows."""

@@ -205,13 +205,18 @@ def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> No
 
     A step in progress comes to its end first. They can still be read, forked, answered and killed.
     """
+    from uwf_git.engine.hooks import tell
+    from uwf_git.engine.pause import is_paused
     from uwf_git.engine.pause import pause as keep
 
     instance = invocation.instance
     why = instance.redactor.text(message)[0]
 
     def do(thread: ThreadId) -> dict[str, Any]:
+        before = is_paused(instance, thread)
         found = keep(instance, thread, why, now)
+        if not before:
+            tell(instance, thread, "paused")
         status = "running" if instance.locks.is_held(thread) else "paused"
         return {"thread": thread, "status": status, "paused": found.as_json()}
 

@@ -159,7 +159,7 @@ def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
 
 
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
-    asked = _options(arguments, step="--for")
+    asked = _options(arguments, step="--for", other="--other")
     return Call(
         ("thread", "answer", "--message=-", *asked, "--", arguments["thread"]), stdin=arguments["answer"]
     )
@@ -219,6 +219,14 @@ TOOLS = (
         "tokens so far, and the last line that was said or printed.",
         {},
         lambda _arguments, _folder: Call(("ps",), wrap="running"),
+    ),
+    ServedTool(
+        "inbox",
+        "List what waits for the user",
+        "Threads that wait for a person, the longest first: the question with its options and who asks it, a "
+        "budget that is used up, or a role that the user plays; since when, and the command that answers.",
+        {},
+        lambda _arguments, _folder: Call(("inbox",), wrap="waiting"),
     ),
     ServedTool(
         "show_thread",
@@ -318,6 +326,10 @@ TOOLS = (
             "thread": _THREAD,
             "answer": _text("The answer.", LARGEST),
             "step": _text("The step that asks: refuses if by now another one does."),
+            "other": {
+                "type": "boolean",
+                "description": "Where the question has options: answer something else than one of them.",
+            },
         },
         _answer,
         ("thread", "answer"),

@@ -1,0 +1,110 @@
+"""What waits for a person stands in the inbox, with the command that ends the waiting."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+from cli_samples import on_terminal, scripted
+from conftest import Uwf
+
+QUESTION = (
+    "Which colour is it to be, of all those that are on the list which the customer has sent us last week?"
+)
+ASKS = f"""\
+- {{ role: writer, output: {{ status: needs_input, question: "{QUESTION}", options: [red, "2", blue] }} }}
+"""
+
+Config = Callable[[str], Path]
+
+
+def test_an_inbox_has_questions_budgets_and_roles_of_humans_and_the_command_for_each(
+    uwf: Uwf, thread: str, config: Config
+) -> None:
+    assert uwf("inbox").json == []
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    spent = uwf("thread", "start", "pair", "-p", "Cheap", "--max-steps", "1").json["thread"]
+    uwf("thread", "step", spent)
+    mine = uwf("thread", "start", "pair", "-p", "Mine").json["thread"]
+    uwf("thread", "step", mine)
+    for done_with in ("kill", "pause"):
+        other = uwf("thread", "start", "pair", "-p", "No more").json["thread"]
+        uwf("thread", "step", other, "--agent", scripted(ASKS))
+        uwf("thread", done_with, other)
+    config("agentOverrides: {pair: {critic: human}}")
+
+    found = {each["thread"]: each for each in uwf("inbox").json}
+    assert {each: (value["kind"], value["role"]) for each, value in found.items()} == {
+        thread: ("question", "writer"),
+        spent: ("budget", "critic"),
+        mine: ("role", "critic"),
+    }
+    asked = found[thread]
+    assert (asked["question"], asked["options"]) == (QUESTION, ["red", "2", "blue"])
+    assert (asked["name"], asked["title"]) == ("pair", "Do it")
+    assert asked["command"] == f"uwf thread answer {thread} -m TEXT"
+    assert "1 of 1 step" in found[spent]["reason"]
+    assert found[mine]["command"] == f"uwf thread step {mine}"
+
+    uwf(*shlex.split(asked["command"].replace("TEXT", "red"))[1:])
+    uwf(*shlex.split(found[spent]["command"])[1:])
+    assert {each["thread"]: each["kind"] for each in uwf("inbox").json} == {spent: "role", mine: "role"}
+
+
+def test_an_inbox_fits_a_terminal_and_cuts_nothing(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    status, shown = on_terminal("inbox", env={"NO_COLOR": "1"}, columns=80)
+    assert status == 0
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.startswith(f"{thread}  ")
+    assert QUESTION in " ".join(shown.split())
+    assert "\n    1  red\n    2  2\n    3  blue\n" in shown
+    assert shown.endswith(f"  uwf thread answer {thread} -m TEXT\n")
+    uwf("thread", "kill", thread)
+    assert on_terminal("inbox")[1] == "nothing waits for a person here\n"
+
+
+def test_an_answer_is_one_of_the_options_unless_other_is_said(uwf: Uwf, thread: str) -> None:
+    def answered(*more: str) -> str:
+        fork = uwf("thread", "fork", thread).json["thread"]
+        uwf("thread", "answer", fork, *more)
+        return str(uwf("thread", "steps", fork).json[-1]["output"]["answer"])
+
+    head = uwf("thread", "step", thread, "--agent", scripted(ASKS)).json["head"]
+    refused = uwf("thread", "answer", thread, "-m", "green", check=2).error
+    assert refused["message"].endswith(f"none of the options of thread {thread}: red, 2, blue")
+    assert "--other" in refused["hint"]
+    assert uwf("thread", "show", thread).json["head"] == head
+
+    assert answered("-m", "2") == "2"  # the text goes before the number
+    assert answered("-m", " Blue\n") == "blue"
+    assert answered("-m", "3") == "blue"
+    assert answered("--other", "-m", "green") == "green"
+    typed = [("> ", "4"), ("choose one of these", "3")]
+    assert on_terminal("thread", "answer", thread, typed=typed)[0] == 0
+    assert uwf("thread", "steps", thread).json[-1]["output"] == {"answer": "blue"}
+
+
+def test_the_question_of_a_sub_workflow_stands_once_and_its_answer_may_be_any(
+    uwf: Uwf, thread: str, config: Config
+) -> None:
+    from cli_samples import PAIR, write
+
+    outer = PAIR.replace("name: pair", "name: outer")
+    uwf("workflow", "put", write("outer.yaml", outer))
+    asks = scripted(
+        ASKS + "- {role: writer, output: {text: done}}\n- {role: critic, output: {approved: true}}\n"
+    )
+    words = shlex.split(asks)
+    config(
+        "agents:\n"
+        '  sub: {command: uwf-workflow, args: [--output, \'{"text": "x"}\', pair]}\n'
+        f"  inside: {{command: {words[0]}, args: {words[1:]}}}\n"
+        "defaultAgent: inside\nagentOverrides: {outer: {writer: sub}}\n"
+    )
+    parent = uwf("thread", "start", "outer", "-p", "All of it").json["thread"]
+    uwf("thread", "step", parent)
+    assert [each["thread"] for each in uwf("inbox").json] == [parent]
+    uwf("thread", "answer", parent, "--other", "-m", "green")
+    assert uwf("thread", "step", parent).json["status"] == "idle"

@@ -1,0 +1,96 @@
+"""Hooks: commands of the user's own that are told when a thread waits, fails, ends or is paused on this machine.
+
+`hooks` in config.yaml names them, so nothing that comes out of a store is run. A hook gets the thread's state as JSON
+on its standard input, after the thread is let go, so that it may itself call `uwf`. What it prints is dropped, its time
+is bounded, and whatever goes wrong with it is a warning and nothing more. The threads of sub-workflows are not told of:
+the thread that they work for is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from uwf_git.config.settings import HOOK_EVENTS
+from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook
+from uwf_git.errors import AgentFailed, UwfError
+from uwf_git.store.opened import Instance
+from uwf_git.text import last_line
+from uwf_git.values.ids import ThreadId
+
+BUDGET = "budget"
+assert set(HOOK_EVENTS) == {WAITING, BUDGET, FAILED, COMPLETED, KILLED, PAUSED}
+
+
+def tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
+    """Runs the hook for what a step, an answer or a command has led to, if there is one for that: the thread's status,
+    and its outlook where that says why it waits or can't go on. A failure that wasn't kept is none."""
+    if found is not None and found.problem is not None:
+        tell(instance, thread, FAILED, error=found.problem)
+    elif status == WAITING:
+        tell(instance, thread, BUDGET if found is not None and found.question is None else WAITING)
+    elif status == FAILED and FAILED in instance.config.hooks.commands:
+        head = instance.threads.head(thread)
+        if head.archive is None and instance.attempts.failed(head):
+            last = instance.attempts.all(thread)[-1]
+            tell(instance, thread, FAILED, failed={"role": last.role, "agent": last.agent})
+    elif status in (COMPLETED, KILLED):
+        tell(instance, thread, status)
+
+
+def tell(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
+    """Runs the hook for an event of HOOK_EVENTS, if there is one. `more` goes into what it is told."""
+    hooks = instance.config.hooks
+    command = hooks.commands.get(event)
+    if not command:
+        return
+    try:
+        problem = _run(instance, thread, event, command, hooks.timeout, more)
+    except (UwfError, OSError) as error:
+        problem = str(error)
+    if problem:
+        instance.warn(f"the hook for {event} {instance.redactor.text(problem)[0]}")
+
+
+def _run(
+    instance: Instance, thread: ThreadId, event: str, command: tuple[str, ...], timeout: float, more: Any
+) -> str:
+    """What went wrong with the hook; "" where nothing did."""
+    from uwf_git.engine.state import state
+    from uwf_git.processes import run_command
+
+    head = instance.threads.head(thread)
+    told = {
+        "event": event,
+        "name": head.row.name,
+        "title": head.row.title,
+        "question": None,
+        **state(instance, head),
+        **more,
+    }
+    environment = {
+        **instance.secrets,
+        **os.environ,
+        **instance.location.environment(),
+        "UWF_THREAD": thread,
+        "UWF_EVENT": event,
+    }
+    try:
+        done = run_command(
+            command,
+            stdin=(json.dumps(told, ensure_ascii=False) + "\n").encode("utf-8", "replace"),
+            cwd=instance.location.root,
+            env=environment,
+            timeout=timeout,
+            keep=4096,
+        )
+    except AgentFailed as error:
+        return f"doesn't start: {error.message}"
+    if done.timed_out:
+        return f"was ended after {timeout:g} s; hooks.timeout gives it longer"
+    if done.returncode:
+        said = last_line(done.stderr_tail.decode("utf-8", "replace"))
+        how = f"exited with {done.returncode}" if done.returncode > 0 else f"got signal {-done.returncode}"
+        return how + (f": {said}" if said else "")
+    return ""
