@@ -27,13 +27,19 @@ _TOLD = {
     "deleted-there": "gone",
     "two-histories": "replaced",
     "two-commits": "same",
+    "paused-there": "paused",
+    "resumed-there": "resumed",
 }
+# What brought nothing here.
+_APART = ("deleted-there", "paused-there", "resumed-there")
 
 
 def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     """What a push came to. `by_name`: threads were deleted there because somebody said so, not since they had ended
     or were folded here."""
-    remote, arrived = value["remote"], [each["ref"] for each in value["pushed"]]
+    remote, everything = value["remote"], [each["ref"] for each in value["pushed"]]
+    arrived = [ref for ref in everything if not ref.startswith(layout.PAUSED)]
+    deleted = [ref for ref in value["deleted"] if not ref.startswith(layout.PAUSED)]
     ended = _threads(ref for ref in arrived if ref.startswith(layout.ARCHIVE))
     lines = []
     if arrived:
@@ -41,15 +47,18 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
         lines.append(f"pushed to {remote}: {_counted(arrived, about, value.get('steps', 0))}")
     if landing := value.get("landing"):
         lines.append(f"made branch {landing['branch']} there: a page for whoever clones it with plain git")
-    gone = _threads(value["deleted"]) - _threads(arrived)
+    gone = _threads(deleted) - _threads(arrived)
+    lifted = _threads(value["deleted"]) - _threads(deleted) - _threads(arrived)
     folded = _threads(ref for ref in value["deleted"] if ref.startswith(layout.ARCHIVE)) & gone
     if by_name:
         lines += _named(f"deleted on {remote}", gone, verbose, "; what is here stays")
     else:
         lines += _named(f"folded on {remote} too", folded, verbose)
         lines += _named(f"ended on {remote} too", gone - folded, verbose)
+        lines += _named(f"resumed on {remote} too", lifted, verbose)
+    lines += _named(f"paused on {remote} too", _threads(everything) - _threads(arrived), verbose)
     if verbose:
-        lines += [f"pushed   {_short(ref)}" for ref in arrived]
+        lines += [f"pushed   {_short(ref)}" for ref in everything]
     refused = [each for each in value["refused"] if not each["deletion"]]
     lines += [
         f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
@@ -67,7 +76,7 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
 def pulled(value: Any, verbose: bool = False) -> str:
     """What a pull came to, or taking in a bundle."""
     adopted = [each for each in value["adopted"] if each["case"] in _TOLD]
-    arrived = [each for each in adopted if each["case"] != "deleted-there"]
+    arrived = [each for each in adopted if each["case"] not in _APART]
     lines = []
     if arrived:
         of_threads = [each for each in arrived if each["ref"].startswith((layout.THREADS, layout.ARCHIVE))]
@@ -83,6 +92,9 @@ def pulled(value: Any, verbose: bool = False) -> str:
         lines += [_line(each) for each in arrived if each.get("fork") or each.get("proposal")]
         gone = {each["thread"] for each in adopted if each["case"] == "deleted-there" and each.get("thread")}
         lines += _named(f"deleted on {value['remote']}", gone, False, "; what is here stays")
+        for case in ("paused-there", "resumed-there"):
+            of = [each["thread"] for each in adopted if each["case"] == case]
+            lines += _named(f"{_TOLD[case]} on {value['remote']}", of, False)
     for each in value["refused"]:
         what = terminal.style("left for later" if each["later"] else "refused", "red")
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
@@ -164,4 +176,9 @@ def _name(ref: str) -> str:
 
 
 def _short(ref: str) -> str:
-    return ref.removeprefix("refs/uwf/").replace("threads/", "thread ").replace("archive/", "thread ")
+    return (
+        ref.removeprefix("refs/uwf/")
+        .replace("threads/", "thread ")
+        .replace("archive/", "thread ")
+        .replace("paused/", "pause of thread ")
+    )

@@ -591,3 +591,84 @@ def test_a_push_into_the_store_while_a_step_is_made_loses_neither(pair: Pair) ->
     shown = pair.bob("thread", "show", fork.group(1)).json
     assert shown["divergedFrom"]["thread"] == pair.thread
     pair.bob("verify", "--all")
+
+
+def paused(who: Machine, thread: str) -> str:
+    """Why a thread is paused, "-" where it isn't."""
+    return str(who("thread", "show", thread).json.get("paused", {}).get("reason", "-"))
+
+
+def test_17_a_thread_that_was_paused_there_is_paused_here_whatever_its_steps(pair: Pair) -> None:
+    ours = pair.works(pair.bob, "second")
+    pair.ada("thread", "pause", pair.thread, "-m", "wait")
+    pair.ada("push")
+    assert pair.pull(pair.bob)["case"] == "paused-there"
+    assert pair.bob("thread", "step", pair.thread, check=5).error["code"] == "paused"
+    pair.bob("push")
+    pair.ada("pull")
+    assert (pair.head(pair.ada), paused(pair.ada, pair.thread)) == (ours, "wait")
+    pair.agree()
+
+
+def test_18_a_thread_that_was_resumed_there_is_resumed_here(pair: Pair) -> None:
+    pair.ada("thread", "pause", pair.thread, "-m", "wait")
+    pair.ada("push")
+    pair.bob("pull")
+    pair.bob("thread", "resume", pair.thread)
+    assert pair.bob("pull").json["adopted"] == []  # not paused again by what it has just lifted
+    assert pair.bob("push").json["deleted"] == [f"refs/uwf/paused/{pair.thread}"]
+    pair.ada("push")  # which doesn't pause it anew
+    assert pair.pull(pair.ada)["case"] == "resumed-there"
+    assert pair.works(pair.ada, "second")
+    for who in (pair.ada, pair.bob):
+        who("gc")
+        assert "refs/uwf/resumed" not in pair.git("for-each-ref", at=who.store)
+    pair.agree()
+
+
+def test_18_a_pause_that_nobody_has_lifted_is_never_lost(pair: Pair) -> None:
+    thread = pair.thread
+    pair.ada("thread", "pause", thread, "-m", "first")
+    pair.ada("push")
+    pair.git("fetch", "-q", "origin", at=pair.bob.store)  # seen here, and not taken over yet
+    assert pair.bob("push").json["deleted"] == []
+    pair.bob("pull")
+    pair.bob("thread", "resume", thread)
+    pair.bob("thread", "pause", thread, "-m", "second")
+    pair.bob("push")
+    assert pair.pull(pair.ada)["case"] == "paused-there" and paused(pair.ada, thread) == "second"
+    pair.ada("thread", "resume", thread)
+    pair.ada("push")
+    pair.bob("thread", "resume", thread)
+    pair.bob("thread", "pause", thread, "-m", "third")
+    pair.bob("pull")
+    assert paused(pair.bob, thread) == "third"
+    pair.bob("push")
+    pair.ada("thread", "pause", thread, "-m", "at the same time")
+    lost = pair.ada("push", check=4).error["message"]
+    assert f"the pause of thread {thread} was moved on origin by Ada Example" in lost
+    pair.ada("pull")
+    assert paused(pair.ada, thread) == "third"
+    pair.agree()
+
+
+def test_18_a_pause_goes_with_its_thread_and_with_the_side_that_becomes_another(pair: Pair) -> None:
+    pair.works(pair.bob, "by bob")
+    pair.bob("push")
+    ours = pair.works(pair.ada, "by ada")
+    pair.ada("thread", "pause", pair.thread, "-m", "wait")
+    fork = pair.pull(pair.ada)["fork"]["thread"]
+    assert pair.head(pair.ada, fork) == ours
+    assert {paused(pair.ada, each) for each in (pair.thread, fork)} == {"wait"}
+    pair.ada("push")
+    pair.bob("pull")
+    assert {paused(pair.bob, each) for each in (pair.thread, fork)} == {"wait"}
+    pair.bob("thread", "kill", pair.thread)
+    assert f"refs/uwf/paused/{pair.thread}" in pair.bob("push").json["deleted"]
+    pair.ada("pull")
+    assert f"refs/uwf/paused/{pair.thread}" not in pair.ada.refs()
+    pair.ada("push", "origin", fork, "--delete")
+    assert pair.bob("pull").code == 0
+    assert paused(pair.bob, fork) == "wait"  # a thread that is deleted there isn't resumed by that
+    pair.ada.is_sound()
+    pair.bob.is_sound()

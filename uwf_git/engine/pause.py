@@ -2,10 +2,13 @@
 and ended.
 
     refs/uwf/paused/<ULID>     an annotated tag on the head of that moment: who, when, why
-    refs/uwf/resumed/<ULID>    the last such tag that was lifted here; local, see `sharing`
+    refs/uwf/resumed/<ULID>    the last such tag that was lifted here, in a store with remotes; not shared
 
 The tag is created and deleted by compare-and-swap and takes no lock, so a step in progress doesn't keep anybody from
 pausing. It is that step's end which finds the thread paused.
+
+Each pause is an object of its own. So a remote's pause that was lifted here is told from one that nobody here has seen:
+a push deletes the first there, a pull doesn't bring it back, and the second is taken over.
 """
 
 from __future__ import annotations
@@ -95,14 +98,44 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
 
 def resume(instance: Instance, thread: ThreadId) -> bool:
     """Lets a thread be stepped again; steps nothing. Returns whether it was paused. Deletes
-    `refs/uwf/paused/<ULID>`. Raises Invalid for a thread that has ended."""
+    `refs/uwf/paused/<ULID>`, and moves `refs/uwf/resumed/<ULID>` where there are remotes. Raises Invalid for a thread
+    that has ended."""
     repository = instance.store.repository
     instance.threads.active_head(thread)
     tag = repository.ref(layout.PAUSED + thread)
     if tag is None:
         return False
+    if repository.has_tracking_refs:
+        repository.put_ref(layout.RESUMED + thread, repository.ref(layout.RESUMED + thread), tag)
     repository.delete_ref(layout.PAUSED + thread, tag)
     return True
+
+
+def was_lifted(instance: Instance, thread: ThreadId, tag: Oid) -> bool:
+    """Whether it is the last pause of a thread that was lifted here."""
+    return instance.store.repository.ref(layout.RESUMED + thread) == tag
+
+
+def carry(instance: Instance, thread: ThreadId, fork: ThreadId) -> None:
+    """Pauses what one side of a divergence becomes like the thread that it parts from. Makes
+    `refs/uwf/paused/<fork>`, the same on every machine."""
+    tag = instance.store.repository.ref(layout.PAUSED + thread)
+    if tag is None or is_paused(instance, fork):
+        return
+    said = parse_tag(instance.store.repository.read(tag)[1])
+    raw = layout.pause_tag(fork, said.target, said.tagger, said.time, said.message)
+    with contextlib.suppress(HeadMoved):  # somebody paused it meanwhile
+        instance.store.repository.create_ref(
+            layout.PAUSED + fork, instance.store.repository.write_raw_tag(raw)
+        )
+
+
+def forget_lifted(instance: Instance) -> None:
+    """Forgets the pauses that were lifted here and that no remote has, as far as was last seen."""
+    repository = instance.store.repository
+    seen = {oid for name, oid in repository.refs(layout.REMOTES).items() if "/paused/" in name}
+    lifted = repository.refs(layout.RESUMED)
+    repository.delete_refs({name: oid for name, oid in lifted.items() if oid not in seen})
 
 
 def raise_if_paused(instance: Instance, thread: ThreadId) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.engine.pause import was_lifted
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts
@@ -130,6 +131,8 @@ class Adoption:
                 yield from self._sound(name, oid, self._attempts)
             elif name.startswith(layout.FORKS):
                 yield from self._sound(name, oid, self._fork)
+            elif name.startswith(layout.PAUSED):
+                yield from self._sound(name, oid, self._paused)
 
     def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
         """The threads to look at. One that has ended on both sides alike is left out, though a server that refuses
@@ -254,6 +257,20 @@ class Adoption:
         if relation is None or relation.theirs:
             raise Foreign(f"{name} says that {thread} parted where it never was", "delete it there")
         yield from self._replaceable(name, oid)
+
+    def _paused(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """A pause counts wherever its thread has got to meanwhile. Of two, both keep the thread from being stepped, so
+        theirs may take the place of ours; one that was lifted here stays lifted."""
+        thread, threads = layout.thread_of(name), self._instance.threads
+        if not threads.exists(thread) or threads.has_ended(thread) or was_lifted(self._instance, thread, oid):
+            return
+        on = tagged_commit(self._instance.store, oid)
+        if on is None or relate(self._instance.store, threads.head(thread).commit, on) is None:
+            raise Foreign(f"{name} pauses another thread than {thread}", "delete it there")
+        old = self._repository.ref(name)
+        if old is None or self._yields:
+            self._repository.put_ref(name, old, oid)
+            yield Adopted(name, Case.PAUSED_THERE, thread)
 
     # What has one side only, or is the same whoever made it
 

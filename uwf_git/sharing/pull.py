@@ -75,8 +75,10 @@ def pull(
         adopted, refused, steps = _adopt(
             instance, remote, fetched.listed.refs, on_verified, tracked=fetched.tracked
         )
+        resumed = tracking.resumed_there(instance, remote, fetched.listed.refs, fetched.gone)
+        changed = [Adopted(name, Case.RESUMED_THERE, layout.thread_of(name)) for name in resumed]
         gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
-        deleted = [_deleted(name) for name in gone]
+        changed += [_deleted(name) for name in gone]
         tracked = None if fetched.gone else fetched.tracked
         merged = _merged(instance, remote, fetched.listed) if thread is None else ()
         if thread is None:
@@ -85,7 +87,7 @@ def pull(
     strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
     misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
     refused += tuple(Refused(name, (), "that is no name of such a ref") for name in misnamed)
-    return Pulled(remote.name, (*adopted, *deleted), refused, tuple(strange), merged, steps)
+    return Pulled(remote.name, (*adopted, *changed), refused, tuple(strange), merged, steps)
 
 
 def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:

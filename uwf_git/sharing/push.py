@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.engine.pause import was_lifted
 from uwf_git.errors import Invalid, RemoteFailed
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
-from uwf_git.sharing.transfer import MOST_OF_A_FORGE, Pushed, Rejected, remove, send
+from uwf_git.sharing.transfer import MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
-    seen there. `others` are refs that are here too and not meant."""
+    seen there. `others` are refs that are here too and not meant. Of the updates, `replaced` are those that take the
+    place of something they don't continue, with where that was last seen."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
     others: frozenset[str] = frozenset()
+    replaced: Mapping[str, Oid] = {}
 
 
 class Report(NamedTuple):
@@ -90,9 +93,14 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
         if name not in refs
         and name in meant
         and name.startswith(layout.OF_THREADS)
-        and _is_superseded(instance, name)
+        and _is_superseded(instance, name, oid)
     }
-    return Plan(updates, superseded, frozenset(here.keys() - updates.keys()))
+    replaced = {
+        name: known[name]
+        for name in updates
+        if name.startswith(layout.PAUSED) and name in known and _is_superseded(instance, name, known[name])
+    }
+    return Plan(updates, superseded, frozenset(here.keys() - updates.keys()), replaced)
 
 
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
@@ -136,7 +144,10 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     nothing could be pushed at all, Invalid for a blob that is too large, before anything is."""
     repository = instance.store.repository
     outgoing = look_through(instance, git, remote, what.updates.values())
-    results = send(git, remote, what.updates, what.others, _at_most(instance, git, remote, what.updates))
+    updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
+    others = {*what.others, *what.replaced}
+    results = send(git, remote, updates, others, _at_most(instance, git, remote, updates))
+    results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     if not results and not what.deletions:
         return Report((), (), outgoing.large)
     listed = list_refs(git, repository, remote, branches=not remote.code)
@@ -234,9 +245,11 @@ def _at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]
     return MOST_OF_A_FORGE if known else None
 
 
-def _is_superseded(instance: Instance, name: str) -> bool:
-    """Whether a ref that only the remote has is of a thread that ended or was folded here."""
+def _is_superseded(instance: Instance, name: str, oid: Oid) -> bool:
+    """Whether what the remote has there is of a thread that ended or was folded here, or a pause that was lifted."""
     thread = layout.thread_of(name)
+    if name.startswith(layout.PAUSED):
+        return was_lifted(instance, thread, oid) or instance.threads.has_ended(thread)
     if name.startswith(layout.THREADS):
         return instance.threads.has_ended(thread)
     return instance.store.folded(thread) is not None
@@ -244,16 +257,25 @@ def _is_superseded(instance: Instance, name: str) -> bool:
 
 def _kept_there(instance: Instance, git: Git, listed: Listed, doomed: Mapping[str, Oid]) -> dict[str, Oid]:
     """Of the refs that are to be deleted, those whose loss loses nothing: the thread's end is there, and
-    whatever the ref leads to is reachable from another one that the remote lists."""
+    whatever the ref leads to is reachable from another one that the remote lists; or it is a pause that was
+    lifted."""
     repository = instance.store.repository
+    lifted = {
+        name: oid
+        for name, oid in doomed.items()
+        if name.startswith(layout.PAUSED) and was_lifted(instance, layout.thread_of(name), oid)
+    }
     ended = {name: oid for name, oid in doomed.items() if _has_its_end(instance, listed, name)}
     targets = {name: target for name, oid in ended.items() if (target := _target(instance, name, oid))}
     if not targets:
-        return {}
+        return lifted
     keepers = {oid for name, oid in listed.refs.items() if name not in ended and repository.has(oid)}
     orders = [str(target) for target in targets.values()] + [f"^{oid}" for oid in keepers]
     lost = git.run("rev-list", "--stdin", stdin="\n".join(orders).encode() + b"\n").out.decode().split()
-    return {name: ended[name] for name, target in targets.items() if str(target) not in set(lost)}
+    return {
+        **lifted,
+        **{name: ended[name] for name, target in targets.items() if str(target) not in set(lost)},
+    }
 
 
 def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
@@ -263,7 +285,7 @@ def _has_its_end(instance: Instance, listed: Listed, name: str) -> bool:
         return not name.startswith(layout.FORKS) or folded.fork is not None
     archive = repository.ref(layout.ARCHIVE + thread)
     return (
-        name.startswith(layout.THREADS)
+        name.startswith((layout.THREADS, layout.PAUSED))
         and archive is not None
         and listed.refs.get(layout.ARCHIVE + thread) == archive
     )
@@ -273,7 +295,7 @@ def _target(instance: Instance, name: str, oid: Oid) -> Oid | None:
     """The commit that a ref leads to, where it is here."""
     if not instance.store.repository.has(oid):
         return None
-    is_tag = name.startswith((layout.ARCHIVE, layout.FORKS))
+    is_tag = name.startswith((layout.ARCHIVE, layout.FORKS, layout.PAUSED))
     return tagged_commit(instance.store, oid) if is_tag else oid
 
 

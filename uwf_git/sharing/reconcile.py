@@ -16,14 +16,16 @@
     14  node with two timestamps          the same node: the blob that was here first is read
     15  step under two commits            the same step: theirs is kept, our later steps are put on it
     16  invalid                           refused by name; everything else is taken over
+    17  paused there                      it is paused here, whatever its steps
+    18  resumed there                     it is resumed here, unless it was paused anew
 
 A thread's id means the same everywhere after an exchange, so the side that got to the shared place first
 keeps it. The new id follows from the thread's and the first step that isn't shared: every store that
 sees a divergence gives its other side the same id.
 
-Cases 1 to 11 and 15 are settled here; 12 is found by `pull`, 13 and the refs that aren't of threads are settled by
-`adopt`, 14 by whichever blob the index has, 16 by verification, before anything gets here. A side gets its new
-name before the old one moves, so at any instant each step has a ref that leads to it.
+Cases 1 to 11 and 15 are settled here; 12 and 18 are found by `pull`, 13, 17 and the refs that aren't of threads are
+settled by `adopt`, 14 by whichever blob the index has, 16 by verification, before anything gets here. A side gets its
+new name before the old one moves, so at any instant each step has a ref that leads to it.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
+from uwf_git.engine.pause import carry
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid
 from uwf_git.store import layout
@@ -60,6 +63,8 @@ class Case(enum.Enum):
     TWO_TIMESTAMPS = 14
     TWO_COMMITS = 15
     INVALID = 16
+    PAUSED_THERE = 17
+    RESUMED_THERE = 18
 
     @property
     def label(self) -> str:
@@ -217,6 +222,8 @@ class Reconciler:
     def _end(self, mine: Head, archive: ArchiveRow) -> None:
         self._repository.create_ref(layout.ARCHIVE + mine.thread, Oid(raw=archive.oid))
         self._repository.delete_ref(layout.THREADS + mine.thread, mine.commit)
+        self._threads.drop(layout.PAUSED + mine.thread)
+        self._threads.drop(layout.RESUMED + mine.thread)
 
     def _keep_theirs(
         self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
@@ -227,12 +234,14 @@ class Reconciler:
         return Settled(case, fork, len(relation.theirs))
 
     def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
-        """Our side as a thread of its own, with its failed attempts, its end and its folder."""
+        """Our side as a thread of its own, with its failed attempts, its end, its pause and its folder."""
         first = relation.ours[0].node
         fork = self._keep(mine.thread, mine.commit, relation.our_base, first, mine.archive)
         tip = self._repository.ref(layout.ATTEMPTS + mine.thread)
         if tip is not None and self._repository.ref(layout.ATTEMPTS + fork) is None:
             self._repository.create_ref(layout.ATTEMPTS + fork, tip)
+        if mine.archive is None:
+            carry(self._instance, mine.thread, fork)
         folder = self._instance.folders.recall(mine.thread)
         if folder is not None:
             self._instance.folders.remember(fork, folder)

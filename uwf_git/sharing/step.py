@@ -92,7 +92,7 @@ def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
 def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejected) -> HeadMoved:
     """A push that lost a race, as an error that says who won it and what to do."""
     thread = layout.thread_of(rejected.ref)
-    is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE))
+    is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
     with contextlib.suppress(RemoteFailed):  # else it stays unknown who it was
         tracking.fetch(git, instance.store.repository, remote, thread if is_thread else None)
     name = rejected.ref
@@ -100,6 +100,8 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
         name = layout.ARCHIVE + thread
     who = moved_by(instance, remote, name)
     what = f"thread {thread}" if is_thread else rejected.ref.removeprefix(layout.NAMESPACE)
+    if name.startswith(layout.PAUSED):
+        what = f"the pause of {what}"
     return HeadMoved(
         f"{what} was moved on {remote.name}" + (f" by {who}" if who else " by somebody else"),
         f"uwf pull {remote.name} keeps both sides, then push again",
@@ -109,7 +111,9 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
 def _push(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> list[Rejected]:
     with instance.locks.exchange(remote.name):
         what = plan(instance, remote, refs_of(instance, [thread]))
-        return list(push(instance, git, remote, what).rejected)
+        rejected = push(instance, git, remote, what).rejected
+    # A pause from elsewhere that got there first is no lost step: either keeps the thread from being stepped.
+    return [each for each in rejected if not each.ref.startswith(layout.PAUSED)]
 
 
 def _lost(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> tuple[str, str]:

@@ -121,7 +121,7 @@ def _of_uwf(
             continue
         if not branches and (name == "HEAD" or name.startswith("refs/heads/")):
             branches.add(name)
-        if name.startswith((layout.REMOTES, layout.PROPOSALS)):
+        if name.startswith(layout.LOCAL):
             continue  # the remote is a store with remotes and proposals of its own
         if name.startswith(layout.NAMESPACE) or (_is_workflow_branch(name) and not remote.code):
             yield oid, name
@@ -227,11 +227,29 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
     repository = instance.store.repository
     found = []
     for name, oid in gone.items():
+        if name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed:
+            continue  # it was resumed there, which a pull takes over
         deleted = name.startswith(layout.NAMESPACE) and _was_deleted(instance, name, listed)
         if deleted and repository.ref(name) is not None and repository.ref(_marker(remote, name)) is None:
             repository.create_ref(_marker(remote, name), oid)
             found.append(name)
         _drop(repository, layout.tracking(remote.name, name))  # unless a push that deletes has
+    return found
+
+
+def resumed_there(
+    instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]
+) -> list[str]:
+    """Resumes the threads that somebody has resumed on a remote: whose pause is gone there while they go on. One that
+    was paused anew here stays paused. Deletes `refs/uwf/paused/<ULID>`; returns those that it deleted."""
+    repository = instance.store.repository
+    found = []
+    for name, oid in gone.items():
+        if name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed:
+            if repository.ref(name) == oid:
+                repository.delete_ref(name, oid)
+                found.append(name)
+            _drop(repository, layout.tracking(remote.name, name))
     return found
 
 
@@ -267,7 +285,7 @@ def _was_deleted(instance: Instance, name: str, listed: Mapping[str, Oid]) -> bo
     if not name.startswith(layout.OF_THREADS):
         return True
     thread = layout.thread_of(name)
-    if name.startswith(layout.THREADS) and layout.ARCHIVE + thread in listed:
+    if name.startswith((layout.THREADS, layout.PAUSED)) and layout.ARCHIVE + thread in listed:
         return False
     folded = instance.store.folded(thread)
     return folded is None or folded.ref not in listed

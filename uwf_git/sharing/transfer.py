@@ -107,6 +107,13 @@ def remove(git: Git, remote: Remote, doomed: Mapping[str, Oid], at_most: int | N
     return results
 
 
+def replace(git: Git, remote: Remote, moves: Mapping[str, tuple[Oid, Oid]]) -> Results:
+    """Puts refs on a remote in the place of what they don't continue, by lease: only where that still is what was last
+    seen. `moves` are names with what was seen there, and what is to be there. Raises RemoteFailed."""
+    leases = [f"--force-with-lease={name}:{old}" for name, (old, _) in moves.items()]
+    return transfer(git, remote, [*leases, *(f"{new}:{name}" for name, (_, new) in moves.items())])
+
+
 def _refused_as_a_whole(came: Results) -> str:
     """Why a remote took none of what it was asked to; "" where it took some, or where it was a lost race."""
     refused = [each for each in came.values() if isinstance(each, Rejected) and not each.lost]

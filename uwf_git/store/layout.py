@@ -37,8 +37,11 @@ FORKS = "refs/uwf/forks/"
 PAUSED = "refs/uwf/paused/"
 FOLDED = "refs/uwf/folded/"
 PROPOSALS = "refs/uwf/proposals/"
+RESUMED = "refs/uwf/resumed/"
 REMOTES = "refs/uwf/remotes/"
 
+# What stays on this machine.
+LOCAL = (PROPOSALS, RESUMED, REMOTES)
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
 # refs they end, pauses before the threads that nobody shall step, so that a transfer that is cut off leaves something
 # that makes sense.
@@ -197,6 +200,13 @@ def fork_tag(fork: str, origin: str, base: Oid, when: int) -> bytes:
     `when` is in Unix seconds."""
     head = f"object {base}\ntype commit\ntag {tag_name(fork)}\ntagger uwf <uwf@localhost> {when} +0000"
     return f"{head}\n\nfork of {origin}\n".encode("ascii")
+
+
+def pause_tag(thread: str, commit: Oid, tagger: str, when: int, message: str) -> bytes:
+    """The content of a tag that says of a thread what was said of the one it parted from. `tagger` is a name and an
+    address, `when` in Unix seconds."""
+    head = f"object {commit}\ntype commit\ntag {tag_name(thread)}\ntagger {tagger} {when} +0000"
+    return f"{head}\n\n{message}".encode()
 
 
 def fork_origin(message: str) -> ThreadId | None:

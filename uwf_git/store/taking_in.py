@@ -55,6 +55,7 @@ class Store(NodeStore):
         if self._taking_in or not self._follows_refs:
             return False  # a commit names a node which isn't there: looking again would not help
         refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
+        refs = {name: oid for name, oid in refs.items() if not name.startswith(layout.RESUMED)}
         seen = self.index.tips()
         moved = {
             name: oid

@@ -469,6 +469,7 @@ class Threads:
         # Where one of these fails the archive wins all the same, and `doctor` tidies up.
         self.drop(layout.THREADS + head.thread)
         self.drop(layout.PAUSED + head.thread)
+        self.drop(layout.RESUMED + head.thread)
         return head._replace(archive=row)
 
     def drop(self, ref: str) -> None:
@@ -485,7 +486,7 @@ class Threads:
             from uwf_git.store.archives import remove
 
             remove(self._repository, thread)
-        for prefix in layout.OF_THREADS:
+        for prefix in (*layout.OF_THREADS, layout.RESUMED):
             oid = self._repository.ref(prefix + thread)
             if oid is not None:
                 self._repository.delete_ref(prefix + thread, oid)

@@ -42,11 +42,7 @@ def local_refs(repository: Repository) -> dict[str, Oid | None]:
     """Every ref of the store that is shared or looks so; None where it holds no object id."""
     found: dict[str, Oid | None] = dict.fromkeys(repository.broken_refs())
     found.update(repository.refs(without=layout.REMOTES))
-    return {
-        name: oid
-        for name, oid in found.items()
-        if not name.startswith((layout.PROPOSALS, layout.REMOTES)) or oid is None
-    }
+    return {name: oid for name, oid in found.items() if not name.startswith(layout.LOCAL) or oid is None}
 
 
 def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str, Oid | None]:

@@ -128,6 +128,7 @@ def gc(invocation: Invocation, fold_before: str | None) -> None:
     Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
     refs gets faster once that is pushed.
     """
+    from uwf_git.engine.pause import forget_lifted
     from uwf_git.store import maintenance
     from uwf_git.store.archives import fold_before as fold
 
@@ -140,6 +141,7 @@ def gc(invocation: Invocation, fold_before: str | None) -> None:
     maintenance.collect(store, shared=invocation.location.here)
     store.sync()
     instance.sessions.forget(instance.threads.ids().__contains__)
+    forget_lifted(instance)
     now = maintenance.counts(store.repository)
     invocation.emit({"folded": folded, "before": was._asdict(), "after": now._asdict()}, _gc_text)
 
