@@ -226,10 +226,11 @@ def chosen_threads(
     chosen: Chosen,
     failures: Failures,
     among: Collection[str] = STATUSES,
+    find: Callable[[str], ThreadId] | None = None,
 ) -> list[ThreadId]:
     """The threads that were chosen, each once: as they were named, or newest first, those whose status is `among`
-    what the command can be done to. Ids that no thread has are told to `failures`. Raises Usage where nothing was
-    chosen, or ids and filters both."""
+    what the command can be done to. Ids that no thread has are told to `failures`; `find` is what an id is looked
+    up by, where it may be one of no thread here. Raises Usage where nothing was chosen, or ids and filters both."""
     adopt_news(invocation)
     instance = invocation.instance
     if chosen.ids and chosen.filters != Filters():
@@ -243,7 +244,7 @@ def chosen_threads(
     found: dict[ThreadId, None] = {}
     for text in chosen.ids:
         try:
-            found[instance.threads.find(text)] = None
+            found[(find or instance.threads.find)(text)] = None
         except UwfError as error:
             if len(chosen.ids) == 1:
                 raise
@@ -274,12 +275,17 @@ def on_each(
     text: Callable[[Any], str],
     among: Collection[str] = STATUSES,
     unasked: str = "",
+    find: Callable[[str], ThreadId] | None = None,
+    first: Callable[[list[ThreadId]], None] | None = None,
 ) -> None:
     """Does something to each of the threads chosen and prints what `do` returns: one object where one id was given, a
     list of them otherwise, without those that failed. One failure stops no other; the exit status is the
-    highest. `unasked` is what happens to the threads, in a word, where filters need --yes first."""
+    highest. `unasked` is what happens to the threads, in a word, where filters need --yes first; `first` is done once
+    with all of them, before anything else; `find` is as in `chosen_threads`."""
     failures = Failures(invocation)
-    found = chosen_threads(invocation, chosen, failures, among)
+    found = chosen_threads(invocation, chosen, failures, among, find)
+    if first is not None and found and not unasked:
+        first(found)
     if len(chosen.ids) == 1:
         invocation.emit(do(found[0]), text)
         return

@@ -70,6 +70,7 @@ thread = Group(
         "resume": "thread:resume",
         "kill": "thread:kill",
         "rm": "thread:rm",
+        "restore": "thread:restore",
         "diff": "reading:diff",
         "log": "reading:log",
     },

@@ -205,10 +205,13 @@ def test_removing_a_folded_thread_leaves_the_others_of_its_month(uwf: Uwf, opene
     uwf("thread", "rm", first, "--yes")
     assert [each["thread"] for each in uwf("thread", "list", "--all").json] == [second]
     uwf("thread", "show", first, check=3)
-    git(opened, "gc", "--prune=now", "--quiet")
+    uwf("gc", "--prune")
     assert not fresh().store.repository.has(gone)
     uwf("thread", "rm", second, "--yes")
-    assert refs(opened) == set()
+    assert {layout.namespace_of(name) for name in refs(opened)} == {
+        layout.REMOVED,
+        layout.removed(layout.ARCHIVE),
+    }
 
 
 def test_an_active_ref_that_comes_back_does_not_bring_a_folded_thread_to_life(

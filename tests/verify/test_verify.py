@@ -13,6 +13,7 @@ from forged import WORKFLOW, Forger, stepped
 from workflows import start_thread
 
 from uwf_git.git.repository import Oid, Repository
+from uwf_git.sharing.removal import remove
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
 from uwf_git.store.opened import Instance
@@ -100,7 +101,7 @@ def test_a_step_of_a_sub_workflow_is_verified_with_that_threads_history(instance
         instance, stepped(instance, started(instance), "writer", {"title": "T"}), "critic", {"approved": True}
     )
     parent = stepped(instance, started(instance, "dunes"), "writer", {"title": "T"}, detail=child.node)
-    instance.threads.remove(child.thread)
+    remove(instance, child.thread)
     found = look(instance)
     assert found.findings == () and found.steps == 3
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.engine.pause import was_lifted
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
+from uwf_git.sharing import tracking
 from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts
+from uwf_git.sharing.removal import deleted_there, forget_removed, part_with, removed_threads
 from uwf_git.store import archives, layout
 from uwf_git.store.ancestry import ancestry, relate
 from uwf_git.store.opened import Instance
@@ -83,10 +85,12 @@ class Adoption:
         refs: Mapping[str, Oid],
         yields: bool = True,
         on_verified: Callable[[int, int], None] | None = None,
+        remote: str | None = None,
     ) -> None:
         self._instance = instance
         self._repository = instance.store.repository
-        self._refs = refs
+        self._refs = self._wanted(refs, yields)
+        self._remote = remote
         self._yields = yields
         self._reconciler = Reconciler(instance, yields)
         self._on_verified = on_verified
@@ -96,6 +100,23 @@ class Adoption:
             layout.WORKFLOWS: self._workflow,
             layout.PINS: self._replaceable,
             layout.FOLDED: self._folded,
+        }
+
+    def _wanted(self, refs: Mapping[str, Oid], yields: bool) -> Mapping[str, Oid]:
+        """The refs without those of threads that were removed here. Who takes threads from a bundle wants them."""
+        removed = removed_threads(self._instance)
+        if not yields:
+            forget_removed(self._instance, removed & {layout.thread_of(name) for name in refs})
+            return refs
+        return {
+            name: oid
+            for name, oid in refs.items()
+            if not (
+                removed
+                and name.startswith(layout.OF_THREADS)
+                and layout.thread_of(name) in removed
+                and not self._instance.threads.exists(layout.thread_of(name))
+            )
         }
 
     def run(self) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
@@ -283,6 +304,10 @@ class Adoption:
     def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """Archives that were folded: threads that go on here end first, then single refs give way."""
         theirs = archives.read(self._repository, oid)
+        if self._remote is not None:
+            gone = deleted_there(self._instance, self._remote, name, theirs)
+            for thread in part_with(self._instance, self._remote, name, gone) if gone else ():
+                yield Adopted(layout.ARCHIVE + thread, Case.DELETED_THERE, thread)
         for thread, entry in theirs.threads.items():
             if self._goes_on(thread, entry.tag):
                 tag = self._repository.write_raw_tag(entry.raw)
@@ -298,6 +323,8 @@ class Adoption:
             self._repository.put_ref(name, mine, merged)
             theirs_only = Case.BEHIND if mine else Case.UNKNOWN
             yield Adopted(name, theirs_only if merged == oid else Case.TWO_HISTORIES)
+        if self._remote is not None:
+            tracking.agree(self._instance, self._remote, name, oid)
         self._instance.store.sync()
         archives.tidy(self._repository, name.removeprefix(layout.FOLDED))
 

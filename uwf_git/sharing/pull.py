@@ -135,7 +135,7 @@ def _adopt(
             else layout.is_shared_ref(name)
         )
     }
-    adoption = Adoption(instance, refs, on_verified=on_verified)
+    adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote.name)
     adopted, refused = adoption.run()
     return adopted, refused, adoption.steps
 

@@ -103,23 +103,6 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
     return Plan(updates, superseded, frozenset(here.keys() - updates.keys()), replaced)
 
 
-def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
-    """Deletes the refs of threads on a remote, by lease; what is here stays, and is not pushed again unless
-    it is named. Raises RemoteFailed."""
-    with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
-    tracking.look(instance, git, remote)
-    known = tracked_refs(instance.store.repository, remote.name)
-    doomed = {name: oid for name, oid in known.items() if name in with_all}
-    results = remove(git, remote, doomed, _at_most(instance, git, remote, doomed))
-    for name, result in results.items():
-        if isinstance(result, Pushed):
-            tracking.note(instance, remote, {}, {name: doomed[name]})
-    return Report(
-        tuple(each for each in results.values() if isinstance(each, Pushed)),
-        tuple(each for each in results.values() if isinstance(each, Rejected)),
-    )
-
-
 def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
     """Every ref that a thread may have, here or there, with those of the threads it has parted from."""
     wanted = set(threads)
@@ -146,13 +129,13 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     outgoing = look_through(instance, git, remote, what.updates.values())
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
     others = {*what.others, *what.replaced}
-    results = send(git, remote, updates, others, _at_most(instance, git, remote, updates))
+    results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     if not results and not what.deletions:
         return Report((), (), outgoing.large)
     listed = list_refs(git, repository, remote, branches=not remote.code)
     gone = _kept_there(instance, git, listed, what.deletions)
-    results.update(remove(git, remote, gone, _at_most(instance, git, remote, gone)))
+    results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
     results.update(_ended_there(instance, listed, results))
     taken = tuple(_listed(remote, listed, each) for each in results.values() if isinstance(each, Pushed))
     _remember(instance, remote, listed, taken)
@@ -232,7 +215,7 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
     )
 
 
-def _at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
+def at_most(instance: Instance, git: Git, remote: Remote, refs: Collection[str]) -> int | None:
     """How many refs one push to a remote may name; None for any number."""
     if len(refs) <= MOST_OF_A_FORGE:
         return None
@@ -322,6 +305,8 @@ def _remember(instance: Instance, remote: Remote, listed: Listed, taken: Iterabl
             repository.delete_ref(name, known)
         elif there is not None and there == each.object and known != there:
             repository.put_ref(name, known, there)
+        if each.ref.startswith(layout.FOLDED) and there == each.object:
+            tracking.agree(instance, remote.name, each.ref, there)
         if each.object is not None:
             tracking.unmark(instance, remote, each.ref)
 

@@ -150,7 +150,7 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
         wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
         try:
             if wanted:
-                _bring_tracked(git, repository, remote, wanted)
+                bring_tracked(git, repository, remote, wanted)
             break
         except RemoteFailed as error:
             # A ref that was listed may be gone by now; then there is another list to look at.
@@ -162,7 +162,8 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
     return Fetched(listed, gone, None if wanted else known)
 
 
-def _bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list[str]) -> None:
+def bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list[str]) -> None:
+    """Moves the tracking refs of these refs of a remote to where they are there. Raises RemoteFailed."""
     names = wanted
     if len(names) > MANY:
         names = sorted({layout.namespace_of(name) + "*" for name in names})
@@ -259,6 +260,26 @@ def marked(instance: Instance, remote: Remote) -> set[str]:
     repository = instance.store.repository
     names = {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
     return {name for name in names if repository.ref(name) is not None}
+
+
+def mark(instance: Instance, remote: str, name: str, oid: Oid) -> None:
+    """Remembers of a ref that is here that it was deleted on a remote, where it was last seen at `oid`."""
+    repository = instance.store.repository
+    marker = _deleted(remote) + name.removeprefix(layout.NAMESPACE)
+    if repository.ref(marker) is None:
+        repository.create_ref(marker, oid)
+
+
+def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
+    """Remembers the fold that a remote and this store have in common: what either holds besides was added later. None
+    where there is no such fold any more. Moves `refs/uwf/merged/<remote>/<month>`."""
+    repository = instance.store.repository
+    ref = f"{layout.MERGED}{remote}/{name.removeprefix(layout.FOLDED)}"
+    old = repository.ref(ref)
+    if oid is None and old is not None:
+        repository.delete_ref(ref, old)
+    elif oid is not None and oid != old:
+        repository.put_ref(ref, old, oid)
 
 
 def unmark(instance: Instance, remote: Remote, name: str) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, StoreDamaged, UwfError
@@ -240,8 +240,11 @@ def fold_before(repository: Repository, before: int) -> dict[str, int]:
     """Folds the threads that ended before a time in Unix seconds. Moves `refs/uwf/folded/<month>`, then
     deletes what is folded: `refs/uwf/archive/`, `attempts/` and `forks/<ULID>`. Returns how many threads
     each month took in. What can't be read stays where it is, for `uwf doctor` to name. Raises HeadMoved
-    where a ref moves too often."""
+    where a ref moves too often. One that was deleted on a remote stays by itself, since a fold is pushed as a whole."""
     archives = repository.refs(layout.ARCHIVE)
+    deleted = {
+        name.rpartition("/")[2] for name in repository.ref_names(layout.REMOTES) if "/deleted/" in name
+    }
     attempts, forks = repository.refs(layout.ATTEMPTS), repository.refs(layout.FORKS)
     months: dict[str, dict[ThreadId, Folded]] = {}
     for name, oid in archives.items():
@@ -249,7 +252,7 @@ def fold_before(repository: Repository, before: int) -> dict[str, int]:
         entry = _foldable(
             repository, thread, oid, attempts.get(layout.ATTEMPTS + thread), forks.get(layout.FORKS + thread)
         )
-        if entry is not None and entry.ended.time < before:
+        if entry is not None and entry.ended.time < before and thread not in deleted:
             months.setdefault(month_of(entry.ended.time), {})[thread] = entry
     taken = {}
     for month, found in sorted(months.items()):
@@ -330,15 +333,24 @@ def remove(repository: Repository, thread: ThreadId) -> bool:
         if thread not in fold.threads:
             continue
         removed = True
-        rest = {name: entry for name, entry in fold.threads.items() if name != thread}
-        if not rest:
+        rest = without(repository, fold, {thread})
+        if rest is None:
             repository.delete_ref(ref, tip)
-            continue
-        kept = {commit for entry in rest.values() for commit in entry.commits}
-        others = fold.held - set(fold.threads[thread].commits) - kept
-        heads = _needed(rest.values(), frozenset()) + sorted(others, key=str)
-        repository.move_ref(ref, tip, _write(repository, month, rest, [], heads))
+        else:
+            repository.move_ref(ref, tip, rest)
     return removed
+
+
+def without(repository: Repository, fold: Fold, threads: Collection[ThreadId]) -> Oid | None:
+    """A fold of the same month that was begun anew without some of its threads, and without the past that still held
+    them; None where nothing is left. Two stores that do this to one fold hold the same in it. Moves no ref."""
+    rest = {name: entry for name, entry in fold.threads.items() if name not in threads}
+    if not rest:
+        return None
+    kept = {commit for entry in rest.values() for commit in entry.commits}
+    gone = {commit for name in threads if name in fold.threads for commit in fold.threads[name].commits}
+    heads = _needed(rest.values(), frozenset()) + sorted(fold.held - gone - kept, key=str)
+    return _write(repository, fold.month, rest, [], heads)
 
 
 # Merging

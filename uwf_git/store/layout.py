@@ -38,10 +38,12 @@ PAUSED = "refs/uwf/paused/"
 FOLDED = "refs/uwf/folded/"
 PROPOSALS = "refs/uwf/proposals/"
 RESUMED = "refs/uwf/resumed/"
+REMOVED = "refs/uwf/removed/"
+MERGED = "refs/uwf/merged/"
 REMOTES = "refs/uwf/remotes/"
 
 # What stays on this machine.
-LOCAL = (PROPOSALS, RESUMED, REMOTES)
+LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
 # refs they end, pauses before the threads that nobody shall step, so that a transfer that is cut off leaves something
 # that makes sense.
@@ -83,6 +85,11 @@ def namespace_of(ref: str) -> str:
 def thread_of(ref: str) -> ThreadId:
     """The thread that a ref of OF_THREADS is about."""
     return ThreadId(ref[ref.rindex("/") + 1 :])
+
+
+def removed(ref: str) -> str:
+    """Where what a ref of a thread pointed at is kept, once the thread was removed here."""
+    return REMOVED + ref.removeprefix(NAMESPACE)
 
 
 def tracking(remote: str, name: str) -> str:

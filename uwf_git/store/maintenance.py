@@ -47,14 +47,15 @@ def counts(repository: Repository) -> Counts:
     return Counts(found["count"], found["packs"], size, len(repository.ref_names(NAMESPACE)))
 
 
-def collect(store: Store, shared: bool) -> None:
-    """Packs objects and refs, and deletes what nothing has referred to for two weeks; in a repository that
-    is shared with code the user's own settings of git say how. Raises Busy while another gc runs,
-    StoreUnwritable where git can't."""
+def collect(store: Store, shared: bool, prune: bool = False) -> None:
+    """Packs objects and refs, and deletes what nothing has referred to for two weeks, in a repository that is shared
+    with code for as long as the user's own settings of git say; with `prune`, what nothing refers to now. Raises Busy
+    while another gc runs, StoreUnwritable where git can't."""
     from uwf_git.git.program import Git, telling_line
 
     git = Git(store.repository.path)
-    done = git.run("gc", "--quiet", *([] if shared else [f"--prune={KEPT}"]), check=False)
+    how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
+    done = git.run("gc", "--quiet", *how, check=False)
     if "gc is already running" in done.err:
         raise Busy("another git gc is at work on the store", "repeat when it is done")
     if done.code != 0:

@@ -95,7 +95,8 @@ class Remotes:
         else:
             self._git.run("config", "--remove-section", f"remote.{name}")
         self._sync()
-        self._repository.delete_refs(self._repository.refs(f"{layout.REMOTES}{name}/"))
+        for prefix in (layout.REMOTES, layout.MERGED):
+            self._repository.delete_refs(self._repository.refs(f"{prefix}{name}/"))
         return remote
 
     def _configure(self, name: str, url: str, own: bool) -> None:

@@ -29,6 +29,7 @@ from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
 
+_NOT_TAKEN_IN = (layout.RESUMED, layout.REMOVED, layout.MERGED)
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 
@@ -55,7 +56,7 @@ class Store(NodeStore):
         if self._taking_in or not self._follows_refs:
             return False  # a commit names a node which isn't there: looking again would not help
         refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
-        refs = {name: oid for name, oid in refs.items() if not name.startswith(layout.RESUMED)}
+        refs = {name: oid for name, oid in refs.items() if not name.startswith(_NOT_TAKEN_IN)}
         seen = self.index.tips()
         moved = {
             name: oid
@@ -156,14 +157,16 @@ class Store(NodeStore):
     # Folds
 
     def folded(self, thread: ThreadId) -> FoldedRow | None:
-        """Where a thread is folded; None for one that isn't."""
+        """Where a thread is folded; None for one that isn't, or was removed here."""
         self._sync_folds()
-        return self.index.folded(thread)
+        row = self.index.folded(thread)
+        return row if row is None or self.repository.ref(layout.REMOVED + thread) is None else None
 
     def folded_threads(self) -> set[ThreadId]:
-        """Every thread that is folded."""
+        """Every thread that is folded, and wasn't removed here."""
         self._sync_folds()
-        return self.index.folded_threads()
+        names = self.repository.ref_names(layout.REMOVED)
+        return self.index.folded_threads() - {ThreadId(name.removeprefix(layout.REMOVED)) for name in names}
 
     def _sync_folds(self) -> None:
         """Folds are looked at whenever one is asked for: they are few, at most one a month, and anybody may

@@ -140,6 +140,8 @@ class Threads:
         if len(wanted) == 26:
             thread = parse_thread_id(wanted)
             if not self.exists(thread):
+                if self._repository.ref(layout.REMOVED + thread) is not None:
+                    raise NotFound(f"thread {thread} was removed here", f"uwf thread restore {thread}")
                 raise NotFound(f"no thread {thread}", "see the ids with: uwf thread list --all")
             return thread
         if len(wanted) < 4:
@@ -239,7 +241,10 @@ class Threads:
 
     def _folded(self, damaged: bool) -> dict[ThreadId, Head | Damaged]:
         found: dict[ThreadId, Head | Damaged] = {}
+        here = self._store.folded_threads()
         for folded, tag, row in self._store.index.folded_heads(damaged):
+            if folded.thread not in here:
+                continue  # it was removed here
             if folded.problem or tag is None or row is None or row.kind not in ("start", "step"):
                 problem = folded.problem or "its fold points at something that is no step"
                 found[folded.thread] = Damaged(folded.thread, problem)
@@ -478,18 +483,6 @@ class Threads:
         if current is not None:
             with contextlib.suppress(HeadMoved):
                 self._repository.delete_ref(ref, current)
-
-    def remove(self, thread: ThreadId) -> None:
-        """Deletes every ref of a thread: active, archive, attempts, fork and pause; where it is folded, its place
-        in the fold. The commits stay until git collects them."""
-        if self._store.folded(thread) is not None:
-            from uwf_git.store.archives import remove
-
-            remove(self._repository, thread)
-        for prefix in (*layout.OF_THREADS, layout.RESUMED):
-            oid = self._repository.ref(prefix + thread)
-            if oid is not None:
-                self._repository.delete_ref(prefix + thread, oid)
 
 
 class Link(NamedTuple):

@@ -54,7 +54,8 @@ def push(
     What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
     sides. Exit 8 where the remote can't be reached or refuses.
     """
-    from uwf_git.sharing.push import delete, refusal
+    from uwf_git.sharing.push import refusal
+    from uwf_git.sharing.removal import delete
     from uwf_git.sharing.step import explain_loss
 
     instance = invocation.instance

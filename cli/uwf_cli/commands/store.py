@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from click.exceptions import Exit
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import NotFound, StoreDamaged, Usage
+from uwf_git.errors import Busy, NotFound, StoreDamaged, Usage
 from uwf_git.text import counted
 
 DAY = 24 * 60 * 60
@@ -120,15 +122,18 @@ def _checks_text(value: Any) -> str:
     "uwf gc",
     "uwf gc --fold-before 30d           and fold what ended more than 30 days ago",
     "uwf gc --fold-before 2025-07-01    … or before that day",
+    "uwf gc --prune                     what was removed is gone at once",
 )
 @click.option("--fold-before", metavar="DATE|Nd", help="Fold the archives of threads that ended before.")
-def gc(invocation: Invocation, fold_before: str | None) -> None:
-    """Pack the store with git's own gc; unreachable objects are kept two weeks.
+@click.option("--prune", is_flag=True, help="Keep nothing that was removed, and nothing unreachable.")
+def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
+    """Pack the store with git's own gc; unreachable objects are kept two weeks, removed threads a month.
 
     Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
     refs gets faster once that is pushed.
     """
     from uwf_git.engine.pause import forget_lifted
+    from uwf_git.sharing.removal import KEPT_SECONDS, expire
     from uwf_git.store import maintenance
     from uwf_git.store.archives import fold_before as fold
 
@@ -136,9 +141,16 @@ def gc(invocation: Invocation, fold_before: str | None) -> None:
     instance = invocation.instance
     store = instance.store
     store.sync()
+    if prune and (running := instance.locks.held()):
+        raise Busy(
+            f"thread {min(running)} is running, and what it makes is not reachable yet", "wait for its end"
+        )
     was = maintenance.counts(store.repository)
     folded = {} if before is None else fold(store.repository, before)
-    maintenance.collect(store, shared=invocation.location.here)
+    expire(instance, math.inf if prune else time.time() - KEPT_SECONDS)
+    maintenance.collect(store, shared=invocation.location.here, prune=prune)
+    if prune:
+        store.reindex()
     store.sync()
     instance.sessions.forget(instance.threads.ids().__contains__)
     forget_lifted(instance)

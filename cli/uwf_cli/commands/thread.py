@@ -1,8 +1,9 @@
-"""`uwf thread`, the commands that write: start, fork, pause, resume, kill, rm."""
+"""`uwf thread`, the commands that write: start, fork, pause, resume, kill, rm, restore."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,19 +13,22 @@ from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, folder, run_one, stepper
 from uwf_cli.completers import (
+    complete_remote,
     complete_thread,
     complete_workflow,
 )
-from uwf_cli.exchange import find_thread
+from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
-from uwf_cli.selection import ACTIVE, Chosen, on_each, threads
-from uwf_git.errors import NotFound, Usage
+from uwf_cli.output import iso
+from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
+from uwf_git.errors import HeadMoved, NotFound, Usage
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
+    from uwf_git.store.remotes import Remote
     from uwf_git.store.threads import Head
     from uwf_git.values.ids import ThreadId
 
@@ -279,25 +283,122 @@ def _killed_text(value: Any) -> str:
     return f"killed {value['thread']}; it can still be read and forked"
 
 
-@command("uwf thread rm 01JK7M --yes")
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@command(
+    "uwf thread rm 01JK7M --yes",
+    "uwf thread rm 01JK7M --remote origin --yes       on origin too",
+    "uwf thread rm --status killed --since 7d --yes",
+)
+@threads
+@click.option("--remote", metavar="R", help="There as well.", shell_complete=complete_remote)
 @click.option("--yes", is_flag=True, help="Really do it.")
-def rm(invocation: Invocation, thread: str, yes: bool) -> None:
-    """Delete a thread and its failed attempts. Forks of it keep what they share."""
-    from uwf_git.engine.budget import forget
+def rm(invocation: Invocation, chosen: Chosen, remote: str | None, yes: bool) -> None:
+    """Remove threads and their failed attempts. Forks of them keep what they share.
+
+    What a remote has of them stays there, unless it is named, and no pull brings it back. For a month uwf thread
+    restore does; uwf gc --prune makes an end of them at once.
+    """
+    from uwf_git.sharing.removal import find_removed, remotes_with, remove
 
     instance = invocation.instance
-    found = find_thread(invocation, thread)
-    if not yes:
-        raise Usage(f"thread {found} would be deleted for good", f"uwf thread rm {found} --yes")
-    with instance.locks.hold(found):
-        instance.threads.remove(found)
-        instance.runs.clear(found)
-        instance.sessions.forget(lambda owner: owner != found)
-        forget(instance, found)
-    invocation.emit(
-        {"thread": found, "archived": False, "removed": True}, lambda value: f"deleted {value['thread']}"
-    )
+    there = instance.remotes.get(remote) if remote is not None else None
+
+    def find(text: str) -> ThreadId:
+        try:
+            return instance.threads.find(text)
+        except NotFound:
+            if there is None:
+                raise
+            return find_removed(instance, text)  # there it may still be
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        elsewhere = remotes_with(instance, thread)
+        if not yes:
+            stays = f" here; it would stay on {' and '.join(elsewhere)}" if elsewhere and not remote else ""
+            also = f" --remote {elsewhere[0]}" if elsewhere and not remote else ""
+            hint = f"uwf thread rm {thread}{f' --remote {remote}' if remote else ''} --yes"
+            hint += f", or with{also} there too" if also else ""
+            raise Usage(f"thread {thread} would be removed{stays}", hint)
+        if instance.threads.exists(thread):
+            remove(instance, thread)
+        return {"thread": thread, "archived": False, "removed": True, "remotes": elsewhere}
+
+    def first(found: list[ThreadId]) -> None:
+        if there is not None and yes:
+            _delete_there(instance, there, found)
+
+    unasked = "" if yes or chosen.ids else "removed"
+    on_each(invocation, chosen, do, _removed_text, unasked=unasked, find=find, first=first)
+
+
+def _delete_there(instance: Instance, there: Remote, found: list[ThreadId]) -> None:
+    """Deletes threads on a remote. Raises before anything is removed here where that didn't go well."""
+    from uwf_git.sharing.push import refusal
+    from uwf_git.sharing.removal import delete
+
+    with instance.locks.exchange(there.name):
+        rejected = delete(instance, git_for(instance), there, found).rejected
+    if lost := [each for each in rejected if each.lost]:
+        raise HeadMoved(
+            f"{lost[0].ref} has moved on {there.name} since it was last seen",
+            f"uwf pull {there.name}, then again",
+        )
+    if rejected:
+        raise refusal(there, rejected)
+
+
+def _removed_text(value: Any) -> str:
+    thread = value["thread"]
+    if not value["remotes"]:
+        return f"removed {thread}; uwf thread restore {thread} brings it back"
+    where = " and ".join(value["remotes"])
+    return f"removed {thread} here; it is still on {where}: uwf thread rm {thread} --remote {value['remotes'][0]} --yes"
+
+
+@command(
+    "uwf thread restore 01JK7M",
+    "uwf thread restore            what was removed here",
+)
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+def restore(invocation: Invocation, ids: tuple[str, ...]) -> None:
+    """Bring back threads that were removed here; without any id, list them.
+
+    One whose objects are gone comes back with the next pull, from a remote that has it.
+    """
+    from uwf_git.engine.status import status_of
+    from uwf_git.sharing.removal import find_removed, removed
+    from uwf_git.sharing.removal import restore as bring
+
+    instance = invocation.instance
+    if not ids:
+        found = [
+            {"thread": each.thread, "by": each.by, "at": iso(each.time), "kept": each.kept}
+            for each in removed(instance)
+        ]
+        invocation.emit(found, _removals_text)
+        return
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        here = bring(instance, thread)
+        status = status_of(instance, instance.threads.head(thread)) if here else None
+        return {"thread": thread, "restored": here, "status": status}
+
+    on_each(invocation, Chosen(ids, Filters()), do, _restored_text, find=partial(find_removed, instance))
+
+
+def _removals_text(value: Any) -> str:
+    if not value:
+        return "nothing was removed here"
+    rows = [
+        (each["thread"], each["at"], each["by"].partition(" <")[0], "" if each["kept"] else "only by a pull")
+        for each in value
+    ]
+    return terminal.table(rows, ("thread", "removed", "by", ""))
+
+
+def _restored_text(value: Any) -> str:
+    if value["restored"]:
+        return f"restored {value['thread']}, which is {terminal.status(value['status'])}"
+    return f"{value['thread']} is gone here; uwf pull brings it back from a remote that has it"
 
 
 def _prompt(text: str | None, file: str | None) -> str:

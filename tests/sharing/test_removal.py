@@ -1,0 +1,191 @@
+"""A thread that was removed stays away until somebody wants it back: here, on a remote, alone and in a fold."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import commands
+import pytest
+from conftest import Uwf
+from two_machines import Machine
+
+from uwf_git.store import layout
+
+LATER = "2100-01-01"
+
+
+class Team:
+    """Ada's and Bob's machines with origin between them, and two threads that both have."""
+
+    def __init__(self, uwf: Uwf, folder: Path) -> None:
+        self.shared = folder / "shared.git"
+        subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(self.shared)], check=True)
+        self.ada, self.bob = Machine(uwf, folder / "ada"), Machine(uwf, folder / "bob")
+        self.ada.registers()
+        self.thread, self.other = self.ada.starts("the one"), self.ada.starts("the other")
+        self.ada("remote", "add", "origin", self.shared)
+        self.ada("push")
+        self.bob("clone", self.shared)
+
+    def there(self) -> str:
+        return commands.git("--git-dir", self.shared, "for-each-ref", "--format=%(refname)", layout.NAMESPACE)
+
+    def ends_and_folds(self) -> None:
+        """Both threads stand in one fold, here, there and on Bob's machine."""
+        for thread in (self.thread, self.other):
+            self.ada.steps(thread)
+            self.ada("thread", "kill", thread)
+        self.ada("gc", "--fold-before", LATER)
+        self.ada("push")
+        self.bob("pull")
+        assert self.thread not in self.there()
+
+    def agree(self, *threads: str) -> None:
+        """Whatever is exchanged, Ada and the remote have these threads and no others."""
+        for who in (self.bob, self.ada, self.bob, self.ada):
+            who("pull")
+            who("push")
+        assert set(self.ada.heads()) == set(threads)
+        fresh = Machine(self.ada._uwf, self.shared.with_name("fresh"))
+        fresh("clone", self.shared)
+        assert set(fresh.heads()) == set(threads)
+        for who in (self.ada, self.bob, fresh):
+            who.is_sound()
+
+
+@pytest.fixture
+def team(uwf: Uwf, tmp_path: Path) -> Team:
+    return Team(uwf, tmp_path)
+
+
+def test_a_thread_that_was_removed_here_stays_on_the_remote_and_away_from_here(team: Team) -> None:
+    asked = team.ada("thread", "rm", team.thread, check=2).error
+    assert "it would stay on origin" in asked["message"] and "--remote origin" in asked["hint"]
+    said = team.ada("thread", "rm", team.thread, "--yes", "--format", "text").out
+    assert f"still on origin: uwf thread rm {team.thread} --remote origin --yes" in said
+    team.bob.steps(team.thread)
+    team.bob("push")
+    assert team.ada("pull").json["adopted"] == []
+    assert team.ada("push").json["deleted"] == []
+    assert set(team.ada.heads()) == {team.other}
+    gone = team.ada("thread", "show", team.thread, check=3).error
+    assert gone["hint"] == f"uwf thread restore {team.thread}"
+    team.ada("cas", "reindex")
+    assert set(team.ada.heads()) == {team.other}
+    team.ada.is_sound()
+
+
+def test_a_removed_thread_is_restored_as_it_was(team: Team) -> None:
+    team.ada("thread", "step", team.thread, "--agent", "false", check=6)
+    team.ada("thread", "pause", team.thread, "-m", "wait")
+    before = team.ada.refs()
+    team.ada("thread", "rm", team.thread, "--yes")
+    (listed,) = team.ada("thread", "restore").json
+    assert (listed["thread"], listed["kept"]) == (team.thread, True)
+    assert listed["by"] == "Ada Example <ada@example.invalid>"
+    restored = team.ada("thread", "restore", team.thread[-8:]).json
+    assert restored == {"thread": team.thread, "restored": True, "status": "paused"}
+    assert team.ada.refs() == before
+    assert team.ada("thread", "restore").json == []
+    team.ada("thread", "restore", team.thread, check=3)
+    team.agree(team.thread, team.other)
+
+
+def test_a_thread_is_removed_here_and_there_at_once_and_others_keep_theirs(team: Team) -> None:
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    assert team.thread not in team.there()
+    (kept,) = team.bob("pull").json["adopted"]
+    assert (kept["case"], kept["thread"]) == ("deleted-there", team.thread)
+    team.agree(team.other)
+    assert set(team.bob.heads()) == {team.thread, team.other}
+
+
+def test_what_was_offered_after_the_removal_here_works(team: Team) -> None:
+    team.ada("thread", "rm", team.thread, team.other, "--yes")
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    assert team.thread not in team.there() and team.other in team.there()
+
+
+def test_whoever_steps_a_thread_meanwhile_saves_it_from_removal(team: Team) -> None:
+    team.bob.steps(team.thread)
+    team.bob("push")
+    refused = team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes", check=4).error
+    assert team.thread in refused["message"] and "uwf pull origin" in refused["hint"]
+    assert set(team.ada.heads()) == {team.thread, team.other}
+
+
+def test_a_folded_thread_that_was_removed_here_troubles_neither_push_nor_pull(team: Team) -> None:
+    team.ends_and_folds()
+    team.ada("thread", "rm", team.thread, "--yes")
+    assert set(team.ada.heads()) == {team.other}
+    assert team.ada("push").json["refused"] == []
+    assert team.ada("pull").json["adopted"] == []
+    later = team.ada.starts("later")
+    team.ada("thread", "kill", later)
+    team.ada("gc", "--fold-before", LATER)
+    team.ada("push")
+    team.bob("pull")
+    assert set(team.bob.heads()) == {team.thread, team.other, later}
+    assert set(team.ada.heads()) == {team.other, later}
+    assert team.ada("thread", "restore", team.thread).json["status"] == "killed"
+    team.agree(team.thread, team.other, later)
+
+
+def test_a_folded_thread_is_removed_from_the_remotes_fold_and_nothing_brings_it_back(team: Team) -> None:
+    team.ends_and_folds()
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    assert set(team.ada.heads()) == {team.other}
+    later = team.bob.starts("later")
+    team.bob("thread", "kill", later)
+    team.bob("gc", "--fold-before", LATER)
+    assert team.bob("push", check=4).error["code"] == "head_moved"
+    kept = [each["thread"] for each in team.bob("pull").json["adopted"] if each["case"] == "deleted-there"]
+    assert kept == [team.thread]
+    team.bob("gc", "--fold-before", LATER)  # which doesn't fold it for the next push
+    team.agree(team.other, later)
+    assert set(team.bob.heads()) == {team.thread, team.other, later}
+    team.bob("push", "origin", team.thread)
+    assert team.thread in team.there()
+
+
+def test_a_folded_thread_that_is_deleted_there_alone_stays_here(team: Team) -> None:
+    team.ends_and_folds()
+    team.ada("push", "origin", team.thread, "--delete")
+    assert set(team.ada.heads()) == {team.thread, team.other}
+    fresh = Machine(team.ada._uwf, team.shared.with_name("new"))
+    fresh("clone", team.shared)
+    assert set(fresh.heads()) == {team.other}
+    assert team.ada("push").json["pushed"] == []
+    assert team.ada("pull").json["adopted"] == []
+
+
+def test_pruning_leaves_nothing_of_what_was_removed(team: Team) -> None:
+    ours = team.ada.starts("the password is abracadabra")
+    blobs = ("--git-dir", team.ada.store, "cat-file", "--batch-all-objects", "--batch")
+    for thread in (ours, team.thread):
+        team.ada("thread", "rm", thread, "--yes")
+    team.ada("gc")
+    assert "abracadabra" in commands.git(*blobs)
+    team.ada("gc", "--prune")
+    assert "abracadabra" not in commands.git(*blobs)
+    assert b"abracadabra" not in (team.ada.store / "uwf" / "index.db").read_bytes()
+    assert team.ada("pull").json["adopted"] == []
+    assert team.ada("thread", "restore", ours).json["restored"] is False
+    assert team.ada("thread", "restore", team.thread).json["restored"] is False
+    assert [each["thread"] for each in team.ada("pull").json["adopted"]] == [team.thread]
+    team.agree(team.thread, team.other)
+
+
+def test_a_damaged_thread_can_be_removed(team: Team) -> None:
+    head = team.ada.refs()[layout.THREADS + team.thread]
+    (team.ada.store / "objects" / head[:2] / head[2:]).unlink()
+    team.ada("thread", "rm", team.thread, "--yes")
+    assert set(team.ada.heads()) == {team.other}
+
+
+def test_a_bundle_brings_back_what_was_removed_here(team: Team, tmp_path: Path) -> None:
+    team.ada("bundle", team.thread, "-o", tmp_path / "one.bundle")
+    team.ada("thread", "rm", team.thread, "--yes")
+    team.ada("unbundle", tmp_path / "one.bundle")
+    assert set(team.ada.heads()) == {team.thread, team.other}

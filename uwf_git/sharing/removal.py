@@ -1,0 +1,330 @@
+"""Threads that were removed on this machine, brought back, or deleted on a remote.
+
+    refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
+    refs/uwf/removed/archive/<ULID>      what its archive ref pointed at, likewise its other refs; until `expire`
+    refs/uwf/merged/<remote>/<YYYY-MM>   the last fold that this store and a remote had in common
+
+None of that is shared. Where a remote has the thread in a fold, the fold stays as it is, here too, for two stores could
+not agree on it otherwise: the first of these refs is what hides the thread then.
+
+On a remote refs are deleted by lease. A fold is one ref for many threads: deleting one of them puts another fold in its
+place, again by lease, which begins anew without the past that still held the thread. A store that had agreed on the old
+fold with that remote sees by it what was deleted: what it still wants gets refs of its own, which no push brings there
+unless that is meant.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from uwf_git.engine.budget import forget
+from uwf_git.errors import NotFound, StoreDamaged, UwfError
+from uwf_git.git.program import Git
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.sharing import tracking, transfer
+from uwf_git.sharing.push import Report, at_most
+from uwf_git.sharing.tracking import list_refs, tracked_refs
+from uwf_git.sharing.transfer import Pushed, Rejected, Results
+from uwf_git.store import archives, layout
+from uwf_git.store.opened import Instance
+from uwf_git.store.remotes import Remote
+from uwf_git.values.ids import ThreadId, complete, is_thread_id
+
+KEPT_SECONDS = 30 * 24 * 60 * 60
+TRIES = 3
+
+
+class Removal(NamedTuple):
+    """A thread that was removed here: by whom, as a name and an address, and when, in Unix seconds. `kept`: it can be
+    restored without a remote."""
+
+    thread: ThreadId
+    by: str
+    time: int
+    kept: bool
+
+
+# Removing
+
+
+def remove(instance: Instance, thread: ThreadId) -> None:
+    """Removes a thread from this store, with its failed attempts. Makes `refs/uwf/removed/<ULID>` and those that keep
+    what it was, then deletes every ref of it; a fold is begun anew without it, unless a remote has that. Raises Busy
+    while it runs."""
+    repository = instance.store.repository
+    with instance.locks.hold(thread):
+        refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.OF_THREADS}
+        found = {name: oid for name, oid in refs.items() if oid is not None}
+        _bury(repository, thread, {**_unfolded(instance, thread), **found})
+        if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
+            archives.remove(repository, thread)
+        for name, oid in found.items():
+            repository.delete_ref(name, oid)
+        instance.threads.drop(layout.RESUMED + thread)
+        instance.runs.clear(thread)
+        instance.sessions.forget(lambda owner: owner != thread)
+        forget(instance, thread)
+
+
+def _bury(repository: Repository, thread: ThreadId, refs: dict[str, Oid]) -> None:
+    said = {"by": repository.user.ident, "at": int(time.time())}
+    blob = repository.write_blob(json.dumps(said).encode("ascii") + b"\n")
+    _put(repository, layout.REMOVED + thread, blob)
+    for name, oid in refs.items():
+        if repository.has(oid):  # of a damaged thread there may be nothing to keep
+            _put(repository, layout.removed(name), oid)
+
+
+def _put(repository: Repository, name: str, oid: Oid) -> None:
+    old = repository.ref(name)
+    if old != oid:
+        repository.put_ref(name, old, oid)
+
+
+def _unfolded(instance: Instance, thread: ThreadId) -> dict[str, Oid]:
+    """The refs that a fold stands for, with their objects, which may be gone, written again."""
+    repository, row = instance.store.repository, instance.store.folded(thread)
+    if row is None:
+        return {}
+    try:
+        tag = archives.tag_again(repository, row.ref, thread)
+    except UwfError:  # a damaged fold keeps nobody from removing
+        return {}
+    refs = {layout.ARCHIVE + thread: tag} if tag else {}
+    if row.attempts:
+        refs[layout.ATTEMPTS + thread] = Oid(raw=row.attempts)
+    if row.fork:
+        refs[layout.FORKS + thread] = repository.write_raw_tag(row.fork)
+    return refs
+
+
+def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
+    """Whether a remote has the thread in its fold of that month, as far as was last seen."""
+    folds = repository.refs(layout.REMOTES)
+    suffix = "/" + ref.removeprefix(layout.NAMESPACE)
+    return any(
+        thread in archives.read(repository, oid).threads
+        for name, oid in folds.items()
+        if name.endswith(suffix) and repository.has(oid)
+    )
+
+
+# What was removed
+
+
+def removed(instance: Instance) -> list[Removal]:
+    """The threads that were removed here and aren't back, newest first."""
+    found = [_removal(instance, thread) for thread in removed_threads(instance)]
+    return sorted(found, key=lambda each: (each.time, each.thread), reverse=True)
+
+
+def removed_threads(instance: Instance) -> set[ThreadId]:
+    """The ids of the threads that were removed here."""
+    names = (
+        name.removeprefix(layout.REMOVED) for name in instance.store.repository.ref_names(layout.REMOVED)
+    )
+    return {ThreadId(name) for name in names if is_thread_id(name)}
+
+
+def find_removed(instance: Instance, text: str) -> ThreadId:
+    """The one thread that was removed here whose id begins or ends so. Raises NotFound, Usage."""
+    try:
+        return ThreadId(complete(text.strip(), removed_threads(instance), "removed thread", ends=True))
+    except NotFound as error:
+        hint = error.hint or "see what was removed here: uwf thread restore"
+        raise NotFound(f"no thread {text!r} was removed here", hint) from None
+
+
+def _removal(instance: Instance, thread: ThreadId) -> Removal:
+    repository = instance.store.repository
+    oid = repository.ref(layout.REMOVED + thread)
+    try:
+        said = json.loads(repository.blob(oid)) if oid else {}
+        by, at = str(said["by"]), int(said["at"])
+    except (UwfError, ValueError, LookupError, TypeError):
+        by, at = "", 0
+    kept = bool(_kept(repository, thread)) or instance.store.index.folded(thread) is not None
+    return Removal(thread, by, at, kept)
+
+
+def _kept(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
+    """The refs that a removed thread had, with what they pointed at."""
+    names = (prefix + thread for prefix in layout.OF_THREADS)
+    kept = {name: repository.ref(layout.removed(name)) for name in names}
+    return {name: oid for name, oid in kept.items() if oid is not None}
+
+
+# Bringing back
+
+
+def restore(instance: Instance, thread: ThreadId) -> bool:
+    """Brings a removed thread back as it was: makes its refs, then deletes those under `refs/uwf/removed/`. Returns
+    whether it is here; if not, the next pull brings it from a remote that has it."""
+    repository = instance.store.repository
+    kept = _kept(repository, thread)
+    if instance.store.index.folded(thread) is None:
+        for name, oid in kept.items():
+            _put(repository, name, oid)
+    forget_removed(instance, [thread])
+    instance.store.sync()
+    return instance.threads.exists(thread)
+
+
+def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
+    """Forgets that threads were removed here, and what they were."""
+    _drop_kept(instance.store.repository, threads)
+    for thread in threads:
+        instance.threads.drop(layout.REMOVED + thread)
+
+
+def expire(instance: Instance, before: float) -> int:
+    """Keeps no longer what was removed before a time in Unix seconds; that it was removed stays known. Returns how many
+    threads that are."""
+    repository = instance.store.repository
+    gone = [
+        each.thread for each in removed(instance) if each.time < before and _kept(repository, each.thread)
+    ]
+    _drop_kept(repository, gone)
+    return len(gone)
+
+
+def _drop_kept(repository: Repository, threads: Iterable[ThreadId]) -> None:
+    names = [layout.removed(prefix + thread) for thread in threads for prefix in layout.OF_THREADS]
+    found = {name: repository.ref(name) for name in names}
+    repository.delete_refs({name: oid for name, oid in found.items() if oid is not None})
+
+
+# On a remote
+
+
+def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
+    """Deletes threads on a remote, by lease; what is here stays, and is not pushed again unless it is named. Whoever
+    moved one meanwhile wins. Moves refs of the remote, here its tracking refs and folds. Raises RemoteFailed."""
+    wanted = set(threads)
+    with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
+    tracking.look(instance, git, remote)
+    known = tracked_refs(instance.store.repository, remote.name)
+    doomed = {name: oid for name, oid in known.items() if name in with_all}
+    results = transfer.remove(git, remote, doomed, at_most(instance, git, remote, doomed))
+    for name, result in results.items():
+        if isinstance(result, Pushed):
+            tracking.note(instance, remote, {}, {name: doomed[name]})
+    for _ in range(TRIES):
+        folded = _refold(instance, git, remote, wanted)
+        results.update(folded)
+        if not any(isinstance(each, Rejected) and each.lost for each in folded.values()):
+            break
+    return Report(
+        tuple(each for each in results.values() if isinstance(each, Pushed)),
+        tuple(each for each in results.values() if isinstance(each, Rejected)),
+    )
+
+
+def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]) -> Results:
+    """Takes threads out of the folds of a remote, and out of those here that agree with them."""
+    repository = instance.store.repository
+    listed = list_refs(git, repository, remote).refs
+    folds = {name: oid for name, oid in listed.items() if name.startswith(layout.FOLDED)}
+    if new := [name for name, oid in folds.items() if not repository.has(oid)]:
+        tracking.bring_tracked(git, repository, remote, new)
+        folds.update(
+            {name: oid for name in new if (oid := repository.ref(layout.tracking(remote.name, name)))}
+        )
+    results: Results = {}
+    for name, oid in folds.items():
+        fold = archives.read(repository, oid, name.removeprefix(layout.FOLDED))
+        if fold.threads.keys().isdisjoint(threads):
+            continue
+        rest = archives.without(repository, fold, threads)
+        if rest is None:
+            done = transfer.remove(git, remote, {name: oid})
+        else:
+            done = transfer.replace(git, remote, {name: (oid, rest)})
+        results.update(done)
+        if not isinstance(done.get(name), Pushed):
+            continue
+        ref = layout.tracking(remote.name, name)
+        if rest is None:
+            repository.delete_refs({each: at for each in (ref,) if (at := repository.ref(each))})
+        else:
+            repository.put_ref(ref, repository.ref(ref), rest)
+        part_with(instance, remote.name, name, threads)
+        merge(instance, name, rest)
+        tracking.agree(instance, remote.name, name, rest)
+    return results
+
+
+def remotes_with(instance: Instance, thread: ThreadId) -> list[str]:
+    """The remotes that have a thread, as far as was last seen."""
+    repository, found = instance.store.repository, []
+    if not repository.has_tracking_refs:
+        return []
+    for remote in instance.remotes.all():
+        known = tracked_refs(repository, remote.name)
+        folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED) and repository.has(oid))
+        if any(prefix + thread in known for prefix in (layout.THREADS, layout.ARCHIVE)) or any(
+            thread in archives.read(repository, oid).threads for oid in folds
+        ):
+            found.append(remote.name)
+    return found
+
+
+def deleted_there(instance: Instance, remote: str, name: str, theirs: archives.Fold) -> set[ThreadId]:
+    """The threads that somebody deleted from a remote's fold: those of the last one that this store agreed on with it,
+    where that fold was begun anew without them."""
+    repository = instance.store.repository
+    base = repository.ref(layout.MERGED + f"{remote}/{name.removeprefix(layout.FOLDED)}")
+    if base is None or base in theirs.chain:
+        return set()
+    try:
+        before = archives.read(repository, base, theirs.month)
+    except StoreDamaged:
+        return set()
+    return set(before.threads.keys() - theirs.threads.keys())
+
+
+def part_with(instance: Instance, remote: str, name: str, threads: Collection[ThreadId]) -> list[ThreadId]:
+    """Takes threads that were deleted from a remote's fold out of the one here. What wasn't removed here too gets refs
+    of its own, marked as deleted there. Returns these threads. Raises HeadMoved."""
+    repository = instance.store.repository
+    tip = repository.ref(name)
+    if tip is None:
+        return []
+    fold = archives.read(repository, tip, name.removeprefix(layout.FOLDED))
+    kept = []
+    for thread in sorted(fold.threads.keys() & set(threads)):
+        if instance.store.folded(thread) is None:
+            continue  # it was removed here
+        entry = fold.threads[thread]
+        refs = {layout.ARCHIVE + thread: repository.write_raw_tag(entry.raw)}
+        if entry.attempts:
+            refs[layout.ATTEMPTS + thread] = entry.attempts
+        if entry.fork:
+            refs[layout.FORKS + thread] = repository.write_raw_tag(entry.fork)
+        repository.create_refs(refs)
+        for ref, oid in refs.items():
+            tracking.mark(instance, remote, ref, oid)
+        kept.append(thread)
+    if fold.threads.keys() & set(threads):
+        rest = archives.without(repository, fold, threads)
+        if rest is None:
+            repository.delete_ref(name, tip)
+        else:
+            repository.move_ref(name, tip, rest)
+        instance.store.sync()
+    return kept
+
+
+def merge(instance: Instance, name: str, theirs: Oid | None) -> None:
+    """Brings a fold here together with what the remote has now."""
+    repository = instance.store.repository
+    mine = repository.ref(name)
+    if theirs is None or mine is None or mine == theirs:
+        return
+    merged = archives.merge(repository, mine, theirs)
+    if merged != mine:
+        repository.put_ref(name, mine, merged)
+        instance.store.sync()
