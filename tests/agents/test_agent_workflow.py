@@ -189,7 +189,7 @@ def test_a_question_of_the_child_is_asked_by_the_parent_and_its_answer_handed_on
     [child] = world.children(but=thread)
     assert child["status"] == "waiting"
 
-    world.uwf("thread", "answer", thread, "-m", "The left one.")
+    world.uwf("thread", "answer", thread, "--other", "-m", "The left one.")
     assert world.uwf("thread", "run", thread).lines[-1]["status"] == "completed"
     [same] = world.children(but=thread)
     assert (same["thread"], same["status"]) == (child["thread"], "completed")
@@ -321,7 +321,7 @@ def test_a_thread_that_is_not_known_as_a_child_is_left_alone_and_the_task_begun_
     for file in (world.root / "store.git" / "uwf" / "sessions").iterdir():
         file.unlink()
     world.play(WORKED + REPORTED)
-    world.uwf("thread", "answer", thread, "-m", "The left one.")
+    world.uwf("thread", "answer", thread, "--other", "-m", "The left one.")
     assert world.uwf("thread", "step", thread).json["done"] is True
     threads = {each["thread"]: each["status"] for each in world.children(but=thread)}
     assert threads.pop(first["thread"]) == "waiting"
@@ -335,7 +335,7 @@ def test_a_child_that_was_killed_after_its_question_is_replaced(world: World) ->
     thread = world.start()
     world.uwf("thread", "step", thread)
     [child] = world.children(but=thread)
-    world.uwf("thread", "answer", thread, "-m", "The left one.")
+    world.uwf("thread", "answer", thread, "--other", "-m", "The left one.")
     world.uwf("thread", "kill", child["thread"])
     world.play(WORKED + REPORTED)
     assert world.uwf("thread", "step", thread).json["done"] is True

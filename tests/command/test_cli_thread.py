@@ -113,7 +113,7 @@ def test_an_answer_is_asked_for_on_a_terminal(uwf: Uwf, thread: str) -> None:
 def test_an_answer_for_a_step_that_no_longer_asks_is_refused(uwf: Uwf, thread: str) -> None:
     twice = scripted(ASKS * 3)
     first = uwf("thread", "step", thread, "--agent", twice).json
-    assert uwf("thread", "answer", thread, input="piped in\n").json["role"] == "$USER"
+    assert uwf("thread", "answer", thread, input="Red\n").json["role"] == "$USER"
     second = uwf("thread", "step", thread, "--agent", twice).json
     assert second["status"] == "waiting"
     refused = uwf("thread", "answer", thread, "--for", first["head"], "-m", "late", check=1)

@@ -171,6 +171,7 @@ def test_a_page_has_sub_workflows_answers_of_people_and_the_question_that_waits(
     asks = """uwf-exec echo '{"status": "needs_input", "question": "Which *one*?", "options": ["red", "blue"]}'"""
     uwf("thread", "step", thread, "--agent", asks)
     uwf("thread", "answer", thread, "-m", "red")
+    uwf("config", "set", "agentOverrides.inner.r", "uwf-rehearse")
     uwf("thread", "step", thread, "--agent", "uwf-workflow inner")
     uwf("thread", "step", thread, "--agent", asks)
     child = next(each["thread"] for each in uwf("thread", "list", "--all").json if each["thread"] != thread)
