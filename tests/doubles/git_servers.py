@@ -131,12 +131,13 @@ def refs(repository: Path | str, *patterns: str) -> dict[str, str]:
     """Every ref that a repository, named by a path or a URL, lists: name to object id; but for the page that a first
     push leaves there."""
     lines = git("ls-remote", str(repository), *patterns).splitlines()
+    default = ("refs/heads/main", "refs/heads/master")  # as the git that made it has it
     found = dict(reversed(line.split("\t")) for line in lines)
     page = [found.get("HEAD")] if list(found.values()).count(found.get("HEAD", "")) == 2 else []
     return {
         name: oid
         for name, oid in found.items()
-        if name != "HEAD" and not name.endswith("^{}") and not (name == "refs/heads/main" and oid in page)
+        if name != "HEAD" and not name.endswith("^{}") and not (name in default and oid in page)
     }
 
 

@@ -51,6 +51,13 @@ def test_one_line_counts_what_went_over_and_more_is_told_of_what_collided(pair: 
     assert cloned == ["pulled from origin: workflow loop, 3 threads (3 new), 4 steps"]
 
 
+def test_steps_are_counted_also_where_the_index_was_thrown_away(pair: Pair) -> None:
+    pair.works(pair.ada, "by ada")
+    for file in (pair.ada.store / "uwf").glob("index.db*"):
+        file.unlink()
+    assert said(pair.ada("push", *TEXT).out) == ["pushed to origin: thread ID, 1 step"]
+
+
 def test_a_fold_deletes_nothing_and_what_is_deleted_there_is_said_to_be_here(pair: Pair) -> None:
     pair.ada("thread", "kill", pair.thread)
     pair.ada("push")

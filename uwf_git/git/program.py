@@ -26,6 +26,7 @@ from uwf_git.processes import deferred, spawn, stop
 from uwf_git.text import one_line
 
 _GRACE = 5.0
+_BLOCK = 1 << 16  # what a pipe holds
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
 _LOCAL = re.compile(
@@ -102,15 +103,35 @@ class Git:
     def lines(self, *args: str) -> Iterator[bytes]:
         """What git prints, line by line; git is ended when the caller stops reading. Raises RemoteFailed at the end
         where git failed."""
+        with self.printing(*args) as blocks:
+            for block in blocks:
+                yield from block.removesuffix(b"\n").split(b"\n")
+
+    @contextlib.contextmanager
+    def printing(self, *args: str) -> Iterator[Iterator[bytes]]:
+        """What git prints, as blocks of whole lines. It is at work before the first is asked for, and ended with the
+        `with` block. Raises RemoteFailed after the last where git failed."""
         with self._started(args, None) as child:
             assert child.stdin and child.stdout and child.stderr
             child.stdin.close()
             err = _Listener(child.stderr, self._progress)
-            for line in child.stdout:
-                yield line.rstrip(b"\n")
-            code = child.wait()
-            if code != 0:
-                raise failure(args, Done(code, b"", err.text()))
+
+            def blocks(out: IO[bytes]) -> Iterator[bytes]:
+                rest = b""
+                while piece := out.read1(_BLOCK):  # type: ignore[attr-defined]
+                    whole, end, begun = piece.rpartition(b"\n")
+                    if end:
+                        yield rest + whole + end
+                        rest = begun
+                    else:
+                        rest += piece
+                if rest:
+                    yield rest
+                code = child.wait()
+                if code != 0:
+                    raise failure(args, Done(code, b"", err.text()))
+
+            yield blocks(child.stdout)
 
     @contextlib.contextmanager
     def _started(self, args: Sequence[str], file_limit: int | None) -> Iterator[subprocess.Popen[bytes]]:

@@ -11,19 +11,13 @@ from pathlib import Path
 from pygit2 import Oid
 
 _HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_HEADS = re.compile(r"(?:[0-9a-f]{40} )*+", re.ASCII)
 
 
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
     """Every ref under a prefix, except for those under `without`, with what it points at: None for a ref that
     holds no object id. Without `read`, refs in files of their own are not read, and None too."""
-    packed = _packed(git_dir)
-    first = bisect_left(packed, (prefix,))
-    last = bisect_left(packed, (prefix + "\U0010ffff",), first)
-    found: dict[str, Oid | None] = {
-        name: _object_id(oid)
-        for name, oid in packed[first:last]
-        if not (without and name.startswith(without))
-    }
+    found = _packed(git_dir).under(prefix, without)
     folders = [prefix.rstrip("/")]
     while folders:
         folder = folders.pop()
@@ -54,23 +48,56 @@ def may_have_refs(git_dir: Path, prefix: str) -> bool:
         return False
 
 
-_parsed: tuple[object, list[tuple[str, str]]] = (None, [])
+class _Packed:
+    """The refs of packed-refs, with what stands there for an id."""
+
+    def __init__(self, text: str = "") -> None:
+        lines = [line for line in text.split("\n") if line and line[0] not in "#^"]
+        if _HEADS.fullmatch("".join([line[:41] for line in lines])):
+            # Each id once: what is tracked is mostly here too, and the same object needs no look to be compared.
+            written = [line[:40] for line in lines]
+            ids = {oid: Oid(hex=oid) for oid in set(written)}
+            refs: dict[str, Oid | None] = dict(
+                zip([line[41:] for line in lines], map(ids.__getitem__, written), strict=True)
+            )
+        else:
+            refs = {name: _object_id(oid) for oid, _, name in (line.partition(" ") for line in lines)}
+        self._names = sorted(refs)
+        self._refs = refs
+        self._found: dict[tuple[str, str], dict[str, Oid | None]] = {}
+
+    def under(self, prefix: str, without: str) -> dict[str, Oid | None]:
+        """Those under a prefix, except for those under `without`, by name; the caller's to change."""
+        if (prefix, without) not in self._found:
+            first, last = self._bounds(prefix)
+            start, end = self._bounds(without) if without else (last, last)
+            start, end = max(start, first), min(end, last)
+            names = (
+                self._names[first:start] + self._names[end:last] if start < end else self._names[first:last]
+            )
+            self._found[prefix, without] = {name: self._refs[name] for name in names}
+        return self._found[prefix, without].copy()
+
+    def _bounds(self, prefix: str) -> tuple[int, int]:
+        first = bisect_left(self._names, prefix)
+        return first, bisect_left(self._names, prefix + "\U0010ffff", first)
 
 
-def _packed(git_dir: Path) -> list[tuple[str, str]]:
-    """The refs of packed-refs by name, with what stands there for an id. The file is replaced and never
-    written into, so what was read of it holds while it is the same one."""
+_parsed: tuple[object, _Packed] = (None, _Packed())
+
+
+def _packed(git_dir: Path) -> _Packed:
+    """The refs of packed-refs. The file is replaced and never written into, so what was read of it holds while it is
+    the same one."""
     global _parsed
     path = git_dir / "packed-refs"
     try:
         status = path.stat()
         key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
         if _parsed[0] != key:
-            text = path.read_text(encoding="utf-8", errors="surrogateescape")
-            lines = (line.partition(" ") for line in text.splitlines() if line[:1] not in ("#", "^"))
-            _parsed = key, sorted((name, oid) for oid, _, name in lines)
+            _parsed = key, _Packed(path.read_text(encoding="utf-8", errors="surrogateescape"))
     except OSError:
-        return []
+        return _Packed()
     return _parsed[1]
 
 

@@ -123,6 +123,9 @@ class Adoption:
         """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `reconcile` says."""
         here = self._repository.refs(without=layout.REMOTES)
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
+        if not differing:
+            return (), ()
+        self._instance.store.sync()  # what is here is compared by what the index knows of it
         self._waiting, self._of = set(differing), len(differing)
         found = list(self._settle(differing, self._threads_of(differing, here)))
         if self._waiting:  # refs that needed no verification

@@ -122,7 +122,6 @@ def _adopt(
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
     """Takes over the tracking refs of a remote, which are read unless they are given as `tracked`; with `listed`, only
     of refs of these names. What came of it, and how many steps are new."""
-    instance.store.sync()
     if tracked is None:
         # What was fetched is what counts: the remote may have moved on since it was asked.
         tracked = tracking.tracked_refs(instance.store.repository, remote.name)
@@ -176,8 +175,10 @@ def _pulled(instance: Instance, remote: str) -> Path:
 def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = None) -> str:
     """A digest of a remote's tracking refs, which are read unless they are given."""
     refs = tracking.tracked_refs(instance.store.repository, remote) if tracked is None else tracked
-    lines = "".join(f"{oid} {name}\n" for name, oid in sorted(refs.items()))
-    return hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
+    names = sorted(refs)
+    digest = hashlib.sha256("\n".join(names).encode("utf-8", "surrogateescape"))
+    digest.update(b"\n" + b"".join([refs[name].raw for name in names]))
+    return digest.hexdigest()
 
 
 def raise_if_refused(pulled: Pulled) -> None:

@@ -158,6 +158,8 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
 def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:
     """How many of these commits that lead to `tips` record a step; `whole`: all of them do lead there."""
     index = instance.store.index
+    if commits and index.commit(commits[0]) is None:
+        instance.store.sync()  # the index was thrown away, or git made the ref
     if whole:
         return index.steps_among(commits)
     left, found = set(commits), 0

@@ -22,13 +22,17 @@ from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
-from uwf_git.values.ids import ThreadId
+from uwf_git.values.ids import ALPHABET, ThreadId
 
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
 TRIES = 3
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
+# Of thousands of refs nearly all are of threads: rows of nothing else need no look at each.
+_ROWS_OF_THREADS = re.compile(
+    rf"(?:[0-9a-f]{{40}}\t(?:{'|'.join(layout.OF_THREADS)})[0-7][{ALPHABET}]{{25}}(?:\^{{}})?\n)++", re.ASCII
+)
 
 
 class Listed(NamedTuple):
@@ -59,25 +63,42 @@ def list_refs(
     remote: Remote,
     thread: ThreadId | None = None,
     branches: bool = False,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> Listed:
     """What a remote has under refs/uwf/ and of published workflows; of one thread only, where that is
-    given. `branches`: whether it has any is looked for too. Raises RemoteFailed, also for more refs than
-    `uwf.maxRefs` allows."""
+    given. `branches`: whether it has any is looked for too. `meanwhile` is called while the remote is being asked.
+    Raises RemoteFailed, also for more refs than `uwf.maxRefs` allows."""
     patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", f"{layout.WORKFLOW_BRANCHES}*"]
     if branches:
         patterns[1:] = ["HEAD", "refs/heads/*"]
     found: set[str] = set()
     at_most = repository.config.max_refs
-    listed = sort_out(
-        _of_uwf(git, remote, patterns, found),
-        lambda name: layout.is_shared_ref(name) or _is_workflow_branch(name),
-        at_most,
-        RemoteFailed(
-            f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
-            f"fold its archives, or allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
-        ),
+    too_many = RemoteFailed(
+        f"{remote.name} lists more than {at_most:,} refs under refs/uwf/",
+        f"fold its archives, or allow more: {repository.config.to_raise('uwf.maxRefs', '1000000')}",
     )
-    return listed._replace(branches=not branches or bool(found))
+    refs: dict[str, Oid] = {}
+    strange: list[str] = []
+    # Not with --refs: it leaves out names that are none without a word.
+    with git.printing("ls-remote", "--quiet", "--", remote.name, *patterns) as blocks:
+        meanwhile()
+        for block in blocks:
+            text = block.decode("utf-8", "backslashreplace")
+            if _ROWS_OF_THREADS.fullmatch(text):
+                rows = [row for row in text.split("\n") if row and row[-1] != "}"]
+                refs.update(zip([row[41:] for row in rows], [Oid(hex=row[:40]) for row in rows], strict=True))
+            else:
+                left = at_most - len(refs) - len(strange)
+                more = sort_out(_of_uwf(remote, _rows(text), found), _is_taken, left, too_many)
+                refs.update(more.refs)
+                strange.extend(more.strange)
+            if len(refs) + len(strange) > at_most:
+                raise too_many
+    return Listed(refs, tuple(strange), not branches or bool(found))
+
+
+def _is_taken(name: str) -> bool:
+    return layout.is_shared_ref(name) or _is_workflow_branch(name)
 
 
 def sort_out(
@@ -105,13 +126,18 @@ def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[st
         yield oid, name
 
 
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.removesuffix("\n").split("\n"):
+        oid, _, name = line.partition("\t")
+        yield oid, name
+
+
 def _of_uwf(
-    git: Git, remote: Remote, patterns: Iterable[str], branches: set[str]
+    remote: Remote, listed: Iterable[tuple[str, str]], branches: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """What a remote lists under refs/uwf/, and its branches of workflows where it isn't the project's. The first
-    branch of any kind goes to `branches`."""
-    # Not with --refs: it leaves out names that are none without a word.
-    for oid, name in listed_lines(git, "ls-remote", "--quiet", "--", remote.name, *patterns):
+    """Of what a remote lists, what is under refs/uwf/, and its branches of workflows where it isn't the project's. The
+    first branch of any kind goes to `branches`."""
+    for oid, name in listed:
         if _OTHER_OID.fullmatch(oid):
             raise RemoteFailed(
                 f"{remote.name} has object ids of SHA-256, a store has those of SHA-1",
@@ -137,16 +163,27 @@ def _is_workflow_branch(name: str) -> bool:
 
 def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
     """Where a remote's refs were last seen, by the remote's names for them."""
-    found = repository.refs(f"{layout.REMOTES}{remote}/", without=_deleted(remote))
-    return {layout.tracked(remote, name): oid for name, oid in found.items()}
+    prefix = f"{layout.REMOTES}{remote}/"
+    found = repository.refs(prefix, without=_deleted(remote))
+    branches, size = prefix + "branches/", len(prefix)
+    return {
+        layout.tracked(remote, name) if name.startswith(branches) else layout.NAMESPACE + name[size:]: oid
+        for name, oid in found.items()
+    }
 
 
 def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Fetched:
     """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of one thread only, where that
     is given. The tracking refs of what the remote no longer has stay. Raises RemoteFailed."""
     for last_try in [False] * (TRIES - 1) + [True]:
-        listed = list_refs(git, repository, remote, thread)
-        known = tracked_refs(repository, remote.name)
+        known: dict[str, Oid] = {}
+        listed = list_refs(
+            git,
+            repository,
+            remote,
+            thread,
+            meanwhile=lambda: known.update(tracked_refs(repository, remote.name)),  # noqa: B023 -- called at once
+        )
         wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
         try:
             if wanted:
