@@ -191,7 +191,8 @@ def test_an_assistant_that_calls_without_a_word_takes_no_line() -> None:
     from uwf_cli.commands.conversation import turn_lines
 
     call = {"role": "tool", "text": "", "tool": "ls", "arguments": {}, "result": "a", "failed": False}
-    silent = {"role": "assistant", "text": "", "usage": None}
+    call |= {"usage": None, "durationMs": None}
+    silent = {"role": "assistant", "text": "", "usage": None, "durationMs": None}
     spent = {**silent, "usage": {"input": 7, "output": 1}}
     assert turn_lines([silent, call, spent, {**spent, "text": "Done.\n"}]).splitlines() == [
         *("  ls {}", "  → a", "assistant (7 in, 1 out)", "assistant (7 in, 1 out): Done.")
