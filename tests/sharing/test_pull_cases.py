@@ -672,3 +672,26 @@ def test_18_a_pause_goes_with_its_thread_and_with_the_side_that_becomes_another(
     assert paused(pair.bob, fork) == "wait"  # a thread that is deleted there isn't resumed by that
     pair.ada.is_sound()
     pair.bob.is_sound()
+
+
+def test_16_a_pause_that_says_more_than_anybody_may_is_refused_and_a_name_is_cut(pair: Pair) -> None:
+    def pauses(name: str, reason: str) -> None:
+        head = pair.git("rev-parse", f"refs/uwf/threads/{pair.thread}")
+        said = f"object {head}\ntype commit\ntag uwf/{pair.thread}\ntagger {name} <ada@x> 1 +0000\n\n"
+        raw = pair.shared.with_name("tag")
+        raw.write_text(f"{said}paused: {reason}\n")
+        tag = pair.git("hash-object", "-w", "-t", "tag", "--literally", str(raw))
+        pair.git("update-ref", f"refs/uwf/paused/{pair.thread}", tag)
+
+    pauses("Ada", "x" * 501)
+    (refused,) = pair.bob("pull", check=7).json["refused"]
+    assert "500 characters" in refused["problem"] and paused(pair.bob, pair.thread) == "-"
+    pauses("A" * 100_000, "x" * 500)
+    pair.bob("pull")
+    said = pair.bob("thread", "step", pair.thread, check=5)
+    assert "A" * 50 in said.error["message"] and len(said.out + said.err) < 1500
+    assert len(pair.bob("thread", "show", pair.thread, "--format", "text").out) < 2000
+    pauses("", "x")
+    pair.bob("pull")
+    assert "paused by somebody: x" in pair.bob("thread", "step", pair.thread, check=5).error["message"]
+    assert "by somebody: x" in pair.bob("thread", "show", pair.thread, "--format", "text").out

@@ -24,6 +24,8 @@ from uwf_git.store.opened import Instance
 from uwf_git.text import iso, one_line
 from uwf_git.values.ids import ThreadId
 
+_LONGEST_NAME = 100
+
 
 class Pause(NamedTuple):
     """Who paused a thread, as a name and an address, when, in Unix seconds, and why; "" where nothing was said. `tag`
@@ -37,7 +39,7 @@ class Pause(NamedTuple):
     @property
     def who(self) -> str:
         """The name alone."""
-        return self.by.partition(" <")[0]
+        return self.by.partition("<")[0].strip() or "somebody"
 
     def as_json(self) -> dict[str, str]:
         """The pause as every command has it in JSON."""
@@ -69,7 +71,9 @@ def pause_of(instance: Instance, thread: ThreadId) -> Pause | None:
         raise StoreDamaged(
             f"the pause of thread {thread} is not what uwf writes: {error}", f"uwf thread resume {thread}"
         ) from None
-    return Pause(tag, found.tagger, found.time, found.message.strip().partition(": ")[2])
+    name, bracket, address = found.tagger.partition("<")
+    by = f"{one_line(name, _LONGEST_NAME)} {bracket}{one_line(address, _LONGEST_NAME)}".strip()
+    return Pause(tag, by, found.time, one_line(found.message.partition(": ")[2], layout.LONGEST_REASON))
 
 
 def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = False) -> Pause:
@@ -80,7 +84,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     repository = instance.store.repository
     head = instance.threads.active_head(thread)
     if not is_paused(instance, thread):
-        text = f"paused: {one_line(reason, 500)}\n" if reason.strip() else "paused\n"
+        text = f"paused: {one_line(reason, layout.LONGEST_REASON)}\n" if reason.strip() else "paused\n"
         tag = repository.write_tag(layout.tag_name(thread), head.commit, text)
         with contextlib.suppress(HeadMoved):  # somebody paused it meanwhile
             repository.create_ref(layout.PAUSED + thread, tag)

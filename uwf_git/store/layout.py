@@ -53,6 +53,9 @@ OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
 BRANCHES = "refs/heads/uwf/"
 WORKFLOW_BRANCHES = BRANCHES + "workflows/"
 
+# The characters that may be said of why a thread is paused.
+LONGEST_REASON = 500
+
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")

@@ -193,6 +193,8 @@ class Verifier:
         said = _PAUSED.fullmatch(tag.message)
         if said is None or not (said[1] or "").isprintable():
             report("wrong-tag", "the tag's message is not `paused`, with a reason", tag.oid)
+        elif len(said[1] or "") > layout.LONGEST_REASON:
+            report("wrong-tag", f"the reason has more than {layout.LONGEST_REASON} characters", tag.oid)
         if self._reached(self._commit(tag.target), ("start", "step"), found, report):
             self._claim(layout.PAUSED, name, tag.target)
 

@@ -83,7 +83,7 @@ def _paused(found: Any) -> str:
     """Who paused a thread, when and why; "" for one that isn't paused."""
     if not found:
         return ""
-    return f"{found['at']} by {found['by'].partition(' <')[0]}" + (
+    return f"{found['at']} by {found['by'].partition('<')[0].strip() or 'somebody'}" + (
         f": {found['reason']}" if found["reason"] else ""
     )
 
