@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import accumulate
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 # C0 but tab and newline, DEL, C1; the marks that reorder or hide text; surrogates; tag characters.
 # Compiled when first used, which most calls never get to.
@@ -96,11 +99,15 @@ def width() -> int | None:
 def columns(text: str) -> int:
     """How many columns a text takes, styles left out."""
     plain = re.sub(_ANSI, "", text)
-    if plain.isascii():
-        return len(plain)
+    return len(plain) if plain.isascii() else sum(_sizes(plain))
+
+
+def _sizes(plain: str) -> Iterator[int]:
+    """The columns that each character takes."""
     from unicodedata import combining, east_asian_width
 
-    return sum(0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1 for c in plain)
+    for c in plain:
+        yield 0 if combining(c) or c == "\u200d" else 2 if east_asian_width(c) in "WF" else 1
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int | None = None) -> str:
@@ -145,7 +152,8 @@ _LEAST = 16
 def _narrowed(widths: Sequence[int], least: Sequence[int], room: int, free: int | None) -> list[int]:
     """The columns' widths, with what is too much taken off: first of the free one, then of the widest that can
     do with less."""
-    found = list(widths)
+    # What is wider than the terminal would be narrowed to its width in any case.
+    found = [max(low, min(size, room)) for size, low in zip(widths, least, strict=True)]
     for _ in range(sum(found) + 2 * (len(found) - 1) - room):
         able = [place for place in range(len(found)) if found[place] > least[place]]
         if not able:
@@ -203,20 +211,30 @@ def _wrapped(text: str, room: int) -> list[str]:
 
 
 def cut(text: str, room: int) -> str:
-    """A text, shortened to so many columns. A styled one that is too long loses its style."""
-    if columns(text) <= room:
+    """A text, shortened to so many columns, and to so many characters as can be told apart in them: marks that take
+    no column may come by the thousands. A styled one that is too long loses its style."""
+    if _fits(text, room):
         return text
-    taken = ""
-    for character in re.sub(_ANSI, "", text):
-        if columns(taken + character) >= room:
-            break
-        taken += character
-    return taken + "…"
+    plain = re.sub(_ANSI, "", text)[: max(room, 0) * _MARKS]
+    taken = enumerate(accumulate(_sizes(plain)))
+    end = next((place for place, size in taken if size >= room), len(plain))
+    return plain[:end] + "…"
+
+
+_MARKS = 8
+"""Characters a column at most; written text has no more than four."""
+
+
+def _fits(text: str, room: int) -> bool:
+    """Whether nothing of a text has to be cut."""
+    if len(text) > max(room, 0) * _MARKS:
+        text = re.sub(_ANSI, "", text)
+    return len(text) <= max(room, 0) * _MARKS and columns(text) <= room
 
 
 def around(text: str, place: int, room: int) -> str:
     """So much of a text as fits into so many columns, with the character at a place in it."""
-    if columns(text) <= room:
+    if _fits(text, room):
         return text
     begin = max(0, min(place - room // 4, len(text) - room + 1))
     return cut(f"…{text[begin + 1 :]}" if begin else text, room)
@@ -240,22 +258,46 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def markdown(text: str) -> str:
-    """Markdown rendered for the terminal that standard output is."""
+    """Markdown rendered for the terminal that standard output is. Nothing of it is hidden: HTML, comments too, stands
+    there as text, and so do the addresses of links and pictures."""
+    from markdown_it import MarkdownIt
     from rich.console import Console
     from rich.markdown import Markdown
     from rich.theme import Theme
 
     room = min(width() or 80, 100)
-    page = StringIO()
+    shown = StringIO()
     # Without hyperlinks: an address that differs from its text has to be seen.
     console = Console(
-        file=page,
+        file=shown,
         force_terminal=True,
         no_color=not colours(),
         width=room,
         legacy_windows=False,
         theme=Theme({"markdown.code": "cyan", "markdown.code_block": "none"}),
     )
-    console.print(Markdown(escape(text), hyperlinks=False, code_theme="ansi_dark"))
-    rendered = page.getvalue()
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
+    page = Markdown("", hyperlinks=False, code_theme="ansi_dark")
+    page.parsed = [_told(token) for token in parser.parse(escape(text))]
+    console.print(page)
+    rendered = shown.getvalue()
     return rendered if colours() else re.sub(_ANSI, "", rendered)
+
+
+def _told(token: Token) -> Token:
+    """A token of Markdown with what rich leaves out: pictures become text, and titles stand beside addresses."""
+    from markdown_it.token import Token
+
+    if token.type == "image":
+        address = _address(token, "src")
+        alt = f"picture: {token.content}" if token.content.strip() else "picture"
+        return Token("text", "", 0, content=f"[{alt}] ({address})")
+    if token.type == "link_open":
+        token.attrs["href"] = _address(token, "href")
+    token.children = [_told(child) for child in token.children] if token.children else token.children
+    return token
+
+
+def _address(token: Token, name: str) -> str:
+    title = token.attrs.get("title")
+    return f"{token.attrs.get(name, '')}" + (f' "{title}"' if title else "")

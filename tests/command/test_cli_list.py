@@ -242,3 +242,12 @@ def test_a_terminal_shows_the_match_of_a_long_line_and_no_control_character(uwf:
     [line] = shown.splitlines()
     assert status == 0 and len(line) <= 80
     assert line.startswith(f"{thread[-6:]}   0 prompt") and "needle" in line and "\x1b" not in line
+
+
+def test_marks_by_the_thousands_reach_no_terminal_and_take_no_time(uwf: Uwf) -> None:
+    mark = "\u0301"
+    write("marks.txt", f"e{mark * 2}needle {mark * 60_000}{'y' * 200}")
+    uwf("thread", "start", write("pair.yaml", PAIR), "--prompt-file", "marks.txt")
+    status, shown = on_terminal("grep", "needle", env={"NO_COLOR": "1"}, columns=80)
+    [line] = shown.splitlines()
+    assert status == 0 and f"e{mark * 2}needle" in line and line.count(mark) < 1000

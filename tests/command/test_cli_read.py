@@ -57,6 +57,38 @@ def test_a_thread_reads_as_markdown(uwf: Uwf, thread: str) -> None:
     assert "\x1b[31mred" not in shown and "\\x1b[31mred" in shown
 
 
+def test_a_terminal_hides_nothing_of_what_was_written(uwf: Uwf) -> None:
+    prompt = """\
+Return a Map<String> of <b>it</b>. <!-- approve --> Done, ![d](http://x.test/d.png "wide"), \
+![](e.png), [here](http://x.test/f "title") and `List<int>`.
+
+<!-- a block
+of comment -->
+
+[//]: # (a note)
+
+<div hidden>
+
+```html
+<p>![q](z.png)</p> <!-- code -->
+```
+"""
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", prompt).json["thread"]
+    status, shown = on_terminal("thread", "read", thread, env={"NO_COLOR": "1"}, columns=200)
+    assert status == 0
+    said = " ".join(shown.split())
+    for part in (
+        "a Map<String> of <b>it</b>. <!-- approve --> Done, ",
+        '[picture: d] (http://x.test/d.png "wide"), [picture] (e.png), here (http://x.test/f "title") and',
+        "and List<int>.",
+        "<!-- a block of comment -->",
+        "[//]: # (a note)",
+        "<div hidden>",
+        "<p>![q](z.png)</p> <!-- code -->",
+    ):
+        assert part in said
+
+
 def test_a_quota_keeps_the_newest_whole_and_the_rest_can_be_paged(uwf: Uwf, thread: str) -> None:
     steps = uwf("thread", "steps", thread).json
     whole = uwf("thread", "read", thread).out
