@@ -133,6 +133,7 @@ _SYNONYMS = {
     "edit": ("put", "set"),
     "end": ("kill",),
     "find": ("grep", "list"),
+    "history": ("steps", "log"),
     "info": ("show",),
     "jobs": ("ps", "list"),
     "lint": ("validate",),
@@ -145,11 +146,13 @@ _SYNONYMS = {
     "reply": ("answer",),
     "search": ("grep", "list"),
     "status": ("show", "list"),
-    "stop": ("kill",),
+    "stop": ("pause", "kill"),
     "test": ("rehearse",),
+    "top": ("ps",),
     "unpause": ("resume",),
     "view": ("show", "read"),
     "wait": ("run",),
+    "watch": ("ps",),
 }
 """What people call commands elsewhere, and what they may mean by it here, best first."""
 

@@ -65,10 +65,14 @@ def _described(error: Exception) -> Failure:
         return Failure(error.code, error.exit_status, error.message, error.hint, findings)
     import click
 
+    from uwf_git.text import closest
+
     if isinstance(error, click.UsageError):
         hint = f"see: {error.ctx.command_path} --help" if error.ctx else ""
         if isinstance(error, click.NoSuchOption) and error.possibilities:
-            hint = f"did you mean {sorted(error.possibilities)[0]}?"
+            typed, known = error.option_name, sorted(error.possibilities)
+            begun = [option for option in known if option.startswith(typed)]
+            hint = f"did you mean {(begun or [closest(typed, known) or known[0]])[0]}?"
             return Failure("usage", 2, f"no such option: {error.option_name}", hint)
         return Failure("usage", 2, error.format_message().rstrip("."), hint)
     if isinstance(error, click.Abort):  # Ctrl-C or the end of input at one of its questions

@@ -72,6 +72,9 @@ def filters(ended: str | None) -> Callable[[_F], _F]:
         def packed(*args: Any, **given: Any) -> Any:
             statuses, since = given.pop("status"), moment(given.pop("since"), "--since")
             rest = {name: given.pop(name) for name in ("workflow", "author", "search")}
+            for name, text in rest.items():
+                if text is not None and not text.strip():  # a script's empty variable is no wish for all
+                    raise Usage(f"--{name} is empty", "leave it out, or say what it is to select")
             return function(
                 *args, filters=Filters(statuses, since=since, ended=given.pop("all", True), **rest), **given
             )

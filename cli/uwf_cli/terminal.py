@@ -63,10 +63,10 @@ def _shown(found: re.Match[str]) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def is_terminal(stream: IO[Any]) -> bool:
-    """Whether somebody reads the stream on a terminal."""
+def is_terminal(stream: IO[Any] | None) -> bool:
+    """Whether somebody reads the stream on a terminal. Python has None where a process began without one."""
     try:
-        return stream.isatty()
+        return stream is not None and stream.isatty()
     except ValueError:  # closed
         return False
 

@@ -115,6 +115,13 @@ def test_several_threads_are_killed_and_the_failure_of_one_stops_no_other(uwf: U
     assert "exclude" in uwf("thread", "kill", "@", "--all", "--yes", check=2).error["message"]
 
 
+@pytest.mark.parametrize("name", ["search", "author", "workflow"])
+def test_an_empty_filter_selects_nothing_rather_than_all(uwf: Uwf, thread: str, name: str) -> None:
+    thread = uwf("thread", "start", "pair.yaml", "-p", "x").json["thread"]
+    assert f"--{name} is empty" in uwf("thread", "kill", f"--{name}", "", "--yes", check=2).error["message"]
+    assert not uwf("thread", "show", thread).json["done"]
+
+
 def test_filters_say_what_they_would_take_and_take_it_with_yes(uwf: Uwf, thread: str) -> None:
     waiting = uwf("thread", "start", "pair.yaml", "-p", "Quote the Commas").json["thread"]
     uwf("thread", "step", waiting, "--agent", scripted(ASKS))

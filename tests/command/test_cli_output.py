@@ -92,7 +92,9 @@ def test_errors_are_one_line_with_a_code_a_hint_and_a_status(uwf: Uwf, instance:
         ("thread ls", "thread list"),
         ("show 01JK7M", "thread show"),
         ("start solve-issue -p x", "thread start"),
-        ("stop 01JK7M", "thread kill"),
+        ("stop 01JK7M", "thread pause"),
+        ("top", "ps"),
+        ("thread history 01JK7M", "thread steps"),
         ("delete 01JK7M", "thread rm"),
         ("workflow delete pair", "workflow rm"),
         ("thread prune", "gc"),
@@ -111,6 +113,10 @@ def test_a_mistyped_command_gets_the_one_that_was_meant_wherever_it_stands(
     uwf: Uwf, typed: str, meant: str
 ) -> None:
     assert uwf(*typed.split(), check=2).error["hint"] == f'did you mean "uwf {meant}"?'
+
+
+def test_a_mistyped_option_gets_the_one_that_begins_so(uwf: Uwf) -> None:
+    assert uwf("thread", "list", "--stat", "failed", check=2).error["hint"] == "did you mean --status?"
 
 
 def test_a_command_like_no_other_gets_the_help_of_its_group(uwf: Uwf) -> None:

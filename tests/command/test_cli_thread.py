@@ -16,6 +16,20 @@ from conftest import Uwf
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import is_hash, is_thread_id
 
+HEADED = """
+name: headed
+roles:
+  one:
+    description: says two things
+    systemPrompt: Say them.
+    outputSchema:
+      type: object
+      properties: {audience: {type: string}, subject: {type: string}}
+graph:
+  $START: [{role: one}]
+  one: [{role: $END}]
+"""
+
 
 @pytest.fixture
 def pair(uwf: Uwf) -> str:
@@ -245,3 +259,21 @@ def test_eight_starts_at_once_make_eight_threads_in_a_store_that_the_first_of_th
     listed = uwf("thread", "list", env=environ).json
     assert {each["thread"] for each in listed} == {json.loads(out)["thread"] for out, _err, _ in outcomes}
     assert len(listed) == 8
+
+
+def test_an_answer_without_any_standard_input_says_how_to_give_one(uwf: Uwf, thread: str) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    command = f'"{sys.executable}" -m uwf_cli.main thread answer {thread} <&-'
+    told = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 2 and "standard input, which is closed" in told.stderr
+
+
+def test_one_output_has_one_headline_whoever_wrote_its_fields_in_what_order(uwf: Uwf, pair: str) -> None:
+    said = []
+    for fields in ("subject: a, audience: b", "audience: b, subject: a"):
+        write("said.yaml", f"- {{role: one, output: {{{fields}}}}}\n")
+        flow = write("flow.yaml", HEADED)
+        thread = uwf("thread", "start", flow, "-p", "x").json["thread"]
+        uwf("thread", "step", thread, "--agent", "uwf-rehearse --script said.yaml")
+        said.append(uwf("thread", "log", thread).json[0]["subject"])
+    assert said == ["0001 one: a", "0001 one: a"]

@@ -59,6 +59,7 @@ LONGEST_REASON = 500
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
+_TELLING = frozenset({"headline", "subject", "summary", "title", "verdict"})
 _TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
 
 
@@ -252,21 +253,22 @@ def folded_month(text: str) -> str | None:
 
 def summary(output: Any) -> str:
     """What an output comes to, in a few words for a commit's subject: its status, else its first
-    verdict (a boolean), else its first short text."""
+    verdict (a boolean), else its first text. Fields whose name promises a summary go first, then by name."""
     return next(summaries(output), "")
 
 
 def summaries(output: Any) -> Iterator[str]:
-    """What `summary` could say of an output: its fields have an order only for who writes it, a node has
-    them sorted."""
+    """What `summary` could say of an output, best first. The order that an agent wrote its fields in is not kept by
+    a node, so it doesn't count."""
     status = status_of(output)
     if status:
         yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
     elif isinstance(output, str):
         yield one_line(output, 60)
     elif isinstance(output, dict):
-        verdicts = [(key, value) for key, value in output.items() if isinstance(value, bool)]
+        fields = sorted(output.items(), key=lambda field: (field[0] not in _TELLING, field[0]))
+        verdicts = [(key, value) for key, value in fields if isinstance(value, bool)]
         yield from (one_line(key if value else f"not {key}", 60) for key, value in verdicts)
         if not verdicts:
-            texts = (value for value in output.values() if isinstance(value, str) and value.strip())
+            texts = (value for _, value in fields if isinstance(value, str) and value.strip())
             yield from (one_line(text, 60) for text in texts)
