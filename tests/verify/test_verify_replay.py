@@ -8,12 +8,13 @@ import pytest
 from forged import WORKFLOW
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from uwf_git.errors import Invalid
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Start, StepContext
-from uwf_git.values.quick_schema import plain_check
-from uwf_git.values.schema import DIALECT, Schema
+from uwf_git.values.quick_schema import is_plainly_schema, plain_check
+from uwf_git.values.schema import DIALECT, Schema, check_schema
 from uwf_git.values.types import BUILTIN, META
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.expression import Frozen, evaluate
@@ -141,6 +142,60 @@ def test_what_the_quick_check_says_obeys_a_schema_obeys_it(schema: Any, value: A
     check = plain_check(schema)
     if check is not None and check(value):
         assert not isinstance(schema, dict) or Schema(schema).validator().is_valid(value)
+
+
+KEYWORDS = st.sampled_from(
+    (
+        *(
+            "type",
+            "properties",
+            "required",
+            "additionalProperties",
+            "items",
+            "anyOf",
+            "allOf",
+            "oneOf",
+            "not",
+        ),
+        *("enum", "const", "default", "examples", "title", "format", "minimum", "exclusiveMaximum"),
+        *("minLength", "maxItems", "$comment", "$ref", "pattern"),
+    )
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.recursive(VALUES | schemas(), lambda inner: st.dictionaries(KEYWORDS, inner, max_size=4), max_leaves=5)
+)
+def test_what_the_quick_check_says_is_a_schema_is_one(payload: Any) -> None:
+    if is_plainly_schema(payload):
+        assert Draft202012Validator(Draft202012Validator.META_SCHEMA).is_valid(payload)
+
+
+def test_a_common_output_schema_is_quickly_seen_to_be_one() -> None:
+    text = {"type": "string", "minLength": 1, "description": "Why."}
+    either = {"anyOf": [{"type": "null"}, {"type": "array", "items": text, "maxItems": 3}]}
+    schema = {
+        "title": "Review",
+        "type": "object",
+        "properties": {"status": {"enum": ["ok", "no"]}, "note": text, "more": either},
+        "required": ["status"],
+        "additionalProperties": False,
+    }
+    assert is_plainly_schema(schema)
+    for broken in (
+        {"type": "text"},
+        {"type": []},
+        {"required": ["a", "a"]},
+        {"minLength": -1},
+        {"minLength": True},
+        {"anyOf": []},
+        {"title": 1},
+        {"properties": {"a": 1}},
+        {"$ref": 1},
+    ):
+        assert not is_plainly_schema({**schema, **broken}), broken
+        assert check_schema({**schema, **broken}), broken
 
 
 def test_the_built_in_types_are_plain_so_that_their_nodes_are_checked_quickly() -> None:

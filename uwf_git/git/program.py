@@ -84,14 +84,22 @@ class Git:
         """Whether somebody watches."""
         return self._progress is not None
 
-    def run(self, *args: str, stdin: bytes = b"", check: bool = True, file_limit: int | None = None) -> Done:
-        """Runs git to its end. `file_limit` is the largest file it may write, in bytes. With `check`,
-        raises RemoteFailed with git's reason for any exit status but 0."""
+    def run(
+        self,
+        *args: str,
+        stdin: bytes = b"",
+        check: bool = True,
+        file_limit: int | None = None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Done:
+        """Runs git to its end. `file_limit` is the largest file it may write, in bytes. `meanwhile` is called while it
+        is at work. With `check`, raises RemoteFailed with git's reason for any exit status but 0."""
         with self._started(args, file_limit) as child:
             assert child.stdin and child.stdout and child.stderr
             err = _Listener(child.stderr, self._progress)
             feeder = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
             feeder.start()
+            meanwhile()
             out = child.stdout.read()
             code = child.wait()
             feeder.join()

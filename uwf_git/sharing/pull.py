@@ -72,17 +72,16 @@ def pull(
             # It ended, was folded or deleted there: only the whole list tells which.
             thread = None
             fetched = tracking.fetch(git, instance.store.repository, remote)
-        adopted, refused, steps = _adopt(
-            instance, remote, fetched.listed.refs, on_verified, tracked=fetched.tracked
-        )
+        # What was fetched is what counts: the remote may have moved on since it was asked.
+        tracked = fetched.tracked or tracking.tracked_refs(instance.store.repository, remote.name)
+        adopted, refused, steps = _adopt(instance, remote.name, tracked, fetched.listed.refs, on_verified)
         resumed = tracking.resumed_there(instance, remote, fetched.listed.refs, fetched.gone)
         changed = [Adopted(name, Case.RESUMED_THERE, layout.thread_of(name)) for name in resumed]
         gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
         changed += [_deleted(name) for name in gone]
-        tracked = None if fetched.gone else fetched.tracked
         merged = _merged(instance, remote, fetched.listed) if thread is None else ()
         if thread is None:
-            _remember(instance, remote, tracked)
+            _remember(instance, remote, None if fetched.gone else tracked)
     # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
     strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
     misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
@@ -107,24 +106,22 @@ def adopt_fetched(instance: Instance) -> list[Pulled]:
         if remote is None:
             continue
         with instance.locks.exchange(name):
-            adopted, refused, steps = _adopt(instance, remote)
-            _remember(instance, remote)
+            tracked = tracking.tracked_refs(instance.store.repository, name)
+            adopted, refused, steps = _adopt(instance, name, tracked)
+            _remember(instance, remote, tracked)
         found.append(Pulled(name, adopted, refused, steps=steps))
     return found
 
 
 def _adopt(
     instance: Instance,
-    remote: Remote,
+    remote: str,
+    tracked: Mapping[str, Oid],
     listed: Collection[str] | None = None,
     on_verified: Callable[[int, int], None] | None = None,
-    tracked: Mapping[str, Oid] | None = None,
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
-    """Takes over the tracking refs of a remote, which are read unless they are given as `tracked`; with `listed`, only
-    of refs of these names. What came of it, and how many steps are new."""
-    if tracked is None:
-        # What was fetched is what counts: the remote may have moved on since it was asked.
-        tracked = tracking.tracked_refs(instance.store.repository, remote.name)
+    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names. What came of it, and how
+    many steps are new."""
     refs = {
         name: oid
         for name, oid in tracked.items()
@@ -134,7 +131,7 @@ def _adopt(
             else layout.is_shared_ref(name)
         )
     }
-    adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote.name)
+    adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote)
     adopted, refused = adoption.run()
     return adopted, refused, adoption.steps
 

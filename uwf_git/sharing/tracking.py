@@ -204,7 +204,8 @@ def bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list
     names = wanted
     if len(names) > MANY:
         names = sorted({layout.namespace_of(name) + "*" for name in names})
-    bring(git, repository, remote.name, [f"+{name}:{layout.tracking(remote.name, name)}" for name in names])
+    specs = [f"+{name}:{layout.tracking(remote.name, name)}" for name in names]
+    bring(git, repository, remote.name, specs, meanwhile=_get_ready)
     for name in wanted:
         # git leaves out what a shallow repository can't give whole, and says nothing of it.
         if repository.ref(layout.tracking(remote.name, name)) is None:
@@ -214,9 +215,20 @@ def bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list
             )
 
 
-def bring(git: Git, repository: Repository, source: str, refspecs: Iterable[str]) -> None:
-    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref. Raises
-    RemoteFailed, also for more than `uwf.maxFetch` allows."""
+def _get_ready() -> None:
+    """Loads what verifies, while there is nothing to do but wait."""
+    import uwf_git.verify.whole  # noqa: F401
+
+
+def bring(
+    git: Git,
+    repository: Repository,
+    source: str,
+    refspecs: Iterable[str],
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref.
+    `meanwhile` is called while git does. Raises RemoteFailed, also for more than `uwf.maxFetch` allows."""
     progress = ["--progress"] if git.shows_progress else ["--quiet"]
     at_most = repository.config.max_fetch
     try:
@@ -233,6 +245,7 @@ def bring(git: Git, repository: Repository, source: str, refspecs: Iterable[str]
             source,
             stdin="".join(f"{spec}\n" for spec in refspecs).encode("utf-8", "surrogateescape"),
             file_limit=at_most,
+            meanwhile=meanwhile,
         )
     except RemoteFailed:
         _remove_partial_packs(repository, at_most)

@@ -36,6 +36,20 @@ def plain_check(schema: Any) -> Check | None:
         return None
 
 
+def is_plainly_schema(payload: Any) -> bool:
+    """Whether a payload is a JSON Schema of well-known keywords, each with an argument that it may have. False decides
+    nothing."""
+    return _is_schema(payload, 0)
+
+
+def _is_schema(payload: Any, depth: int) -> bool:
+    if type(payload) is bool:
+        return True
+    if type(payload) is not dict or depth > 20:
+        return False
+    return all(key in _ARGUMENTS and _ARGUMENTS[key](value, depth) for key, value in payload.items())
+
+
 class _NotPlainError(Exception):
     """A keyword that needs the general validator."""
 
@@ -143,4 +157,52 @@ _KEYWORDS: dict[str, Callable[[Any, int], Check]] = {
     "maxLength": _length(str, operator.le),
     "minItems": _length(list, operator.ge),
     "maxItems": _length(list, operator.le),
+}
+
+
+def _is_text(value: Any, _depth: int) -> bool:
+    return type(value) is str
+
+
+def _is_number(value: Any, _depth: int) -> bool:
+    return type(value) in (int, float)
+
+
+def _is_count(value: Any, _depth: int) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are_texts(value: Any, _depth: int) -> bool:
+    return type(value) is list and all(type(each) is str for each in value) and len(set(value)) == len(value)
+
+
+def _are_types(value: Any, depth: int) -> bool:
+    if type(value) is str:
+        return value in _TYPES
+    return _are_texts(value, depth) and bool(value) and all(each in _TYPES for each in value)
+
+
+def _is_inner(value: Any, depth: int) -> bool:
+    return _is_schema(value, depth + 1)
+
+
+def _are_inner(value: Any, depth: int) -> bool:
+    return type(value) is list and bool(value) and all(_is_schema(each, depth + 1) for each in value)
+
+
+def _are_named(value: Any, depth: int) -> bool:
+    return type(value) is dict and all(_is_schema(each, depth + 1) for each in value.values())
+
+
+_ARGUMENTS: dict[str, Callable[[Any, int], bool]] = {
+    **dict.fromkeys(("title", "description", "$comment", "format"), _is_text),
+    **dict.fromkeys(("default", "const"), lambda value, depth: True),
+    **dict.fromkeys(("enum", "examples"), lambda value, depth: type(value) is list),
+    **dict.fromkeys(("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"), _is_number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _is_count),
+    **dict.fromkeys(("anyOf", "allOf", "oneOf"), _are_inner),
+    **dict.fromkeys(("items", "additionalProperties", "not"), _is_inner),
+    "properties": _are_named,
+    "required": _are_texts,
+    "type": _are_types,
 }

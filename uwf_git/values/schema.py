@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import REFERENCE_FORMATS, Hash, is_hash
-from uwf_git.values.quick_schema import Check, plain_check
+from uwf_git.values.quick_schema import Check, is_plainly_schema, plain_check
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -193,6 +193,8 @@ class Schema:
 
 def check_schema(payload: Any) -> list[Problem]:
     """What keeps a payload from being a JSON Schema; empty when it is one."""
+    if is_plainly_schema(payload):
+        return []
     from jsonschema import Draft202012Validator
 
     if isinstance(payload, dict) and payload.get("$schema", DIALECT).rstrip("#") != DIALECT:

@@ -167,7 +167,7 @@ class Nodes:
         if not is_schema(node, lambda owner: self._type_node(owner, among)):
             raise Bad("bad-type", f"its type {type_hash} is no schema", type_hash)
         try:
-            problems = check_schema(node.payload)
+            problems = [] if type_hash in BUILTIN else check_schema(node.payload)
         except (UwfError, *_STUMBLES) as error:
             raise Bad("bad-type", f"its type {type_hash} can't be applied: {error}", type_hash) from None
         if problems:
