@@ -145,7 +145,7 @@ class Adoption:
         for name, oid in sorted(differing.items()):
             if settle := self._settlers.get(layout.namespace_of(name)):
                 yield from self._sound(name, oid, settle)
-        known = self._instance.threads.ids()
+        known = self._here(threads)
         yield from self._unknown([thread for thread in threads if thread not in known])
         for thread in threads:
             if thread in known:
@@ -157,6 +157,19 @@ class Adoption:
                 yield from self._sound(name, oid, self._fork)
             elif name.startswith(layout.PAUSED):
                 yield from self._sound(name, oid, self._paused)
+
+    def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
+        """Those of these threads that are here in any form."""
+        if not threads:
+            return set()
+        prefixes = (layout.THREADS, layout.ARCHIVE)
+        names = {name for prefix in prefixes for name in self._repository.ref_names(prefix)}
+        folded = self._instance.store.folded_threads()
+        return {
+            thread
+            for thread in threads
+            if thread in folded or any(prefix + thread in names for prefix in prefixes)
+        }
 
     def _threads_of(self, differing: Mapping[str, Oid], here: Mapping[str, Oid]) -> list[ThreadId]:
         """The threads to look at. One that has ended on both sides alike is left out, though a server that refuses

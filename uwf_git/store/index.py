@@ -352,6 +352,10 @@ class Index:
         sql = "SELECT * FROM tips WHERE name >= ? AND name < ?"
         return {row[0]: Tip(*row) for row in self._run(sql, (prefix, prefix + "~"))}
 
+    def sound_tips(self) -> dict[str, bytes]:
+        """Every ref that all was taken in of, and the id it was seen at."""
+        return dict(self._run("SELECT name, oid FROM tips WHERE problem IS NULL").fetchall())
+
     def set_tip(self, tip: Tip) -> None:
         """Remembers where a ref was seen."""
         self._run("INSERT OR REPLACE INTO tips VALUES (?,?,?,?)", tip)

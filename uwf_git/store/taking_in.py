@@ -57,6 +57,8 @@ class Store(NodeStore):
             return False  # a commit names a node which isn't there: looking again would not help
         refs, unreadable = self.repository.refs_and_broken(without=layout.REMOTES)
         refs = {name: oid for name, oid in refs.items() if not name.startswith(_NOT_TAKEN_IN)}
+        if {name: oid.raw for name, oid in refs.items()} == self.index.sound_tips():
+            return False
         seen = self.index.tips()
         moved = {
             name: oid
