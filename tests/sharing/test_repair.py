@@ -204,6 +204,48 @@ def test_what_a_crash_left_of_a_step_that_was_never_made_is_set_aside(hurt: Hurt
     hurt.is_whole()
 
 
+def test_what_is_no_file_in_place_of_an_object_is_neither_waited_for_nor_taken(
+    hurt: Hurt, tmp_path: Path
+) -> None:
+    other, sound = tmp_path / "other", tmp_path / "sound"
+    shutil.copytree(hurt.store, other)
+    shutil.copytree(hurt.store, sound)
+    names = [f"{hurt.ref}~1", nodes_of(hurt, "0001-writer"), nodes_of(hurt, "0003-writer")]
+    pipe, folder, link = [hurt.path(name) for name in names]
+    gone = hurt.path(nodes_of(hurt, "0002-critic"))
+    stray = hurt.store / "objects" / "ab" / ("0" * 38)
+    for path in (pipe, folder, link, gone, other / gone.relative_to(hurt.store)):
+        path.unlink()
+    stray.parent.mkdir(exist_ok=True)
+    for path in (pipe, stray, other / gone.relative_to(hurt.store)):
+        os.mkfifo(path)
+    (folder / "within").mkdir(parents=True)
+    link.symlink_to("/dev/zero")
+    hurt.machine("doctor", check=7)
+    said = hurt.fixed("--from", other, code=7)
+    (left,) = [each for each in said if each["status"] != "ok"]
+    assert left["objects"] == [gone.parent.name + gone.name]
+    hurt.fixed("--from", sound)
+    kept = next(Path(each["folder"]) for each in said if "folder" in each)
+    for path in (pipe, stray):
+        assert (kept / path.relative_to(hurt.store)).is_fifo()
+    assert (kept / folder.relative_to(hurt.store) / "within").is_dir()
+    assert (kept / link.relative_to(hurt.store)).is_symlink()
+    assert pipe.is_file() and folder.is_file() and link.is_file() and not stray.exists()
+    hurt.is_whole()
+
+
+def test_a_place_that_does_not_open_is_told_with_another_hint_than_what_was_just_done(
+    hurt: Hurt, tmp_path: Path
+) -> None:
+    place = tmp_path / "copy"
+    shutil.copytree(hurt.store, place)
+    (place / "config").write_text("[core")
+    damage(hurt.path(nodes_of(hurt, "0001-writer")), "gone")
+    error = hurt.machine("doctor", "--fix", "--from", place, check=1).error
+    assert str(place / "config") in error["message"] and "doctor --fix" not in error["hint"]
+
+
 # Packs
 
 

@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -76,8 +77,7 @@ class Mending:
         """Sets files aside that nothing relies on."""
         with _writing(self._path):
             for path in paths:
-                if path.is_file():
-                    self._keep(path)
+                if self._keep(path):
                     path.unlink()
                     sync(path.parent)
 
@@ -97,7 +97,8 @@ class Mending:
         """Sets the file of a ref aside that holds no object id. Raises Busy while somebody else changes it."""
         path = self._path / name
         with self._locked(path):
-            self.remove([path])
+            if path.is_file():  # a folder holds other refs
+                self.remove([path])
 
     def mend_packed_refs(self) -> list[str]:
         """Leaves out of packed-refs what git can't read there, for which it reads nothing else of it; the old file is
@@ -128,26 +129,36 @@ class Mending:
                 make(new)
                 new.chmod(mode)
                 sync(new)
-                if path.is_file():
-                    self._keep(path)
+                self._keep(path)
                 new.replace(path)
                 sync(path.parent)
             finally:
                 new.unlink(missing_ok=True)
 
-    def _keep(self, path: Path) -> None:
-        """Gives a file a second name among what is kept, synced."""
+    def _keep(self, path: Path) -> bool:
+        """Gives a file a second name among what is kept, synced. Anything else, a folder or a pipe, moves there: no
+        second name can be had for it, and no file takes its place. Returns whether there is a file still."""
+        if not os.path.lexists(path):
+            return False
         target = self.folder / path.relative_to(self._path)
         make_folders(target.parent)
+        is_file = stat.S_ISREG(path.lstat().st_mode)
         try:
-            os.link(path, target)
+            if is_file:
+                os.link(path, target)
+            else:
+                path.rename(target)
+                sync(path.parent)
         except FileExistsError:
             pass
         except OSError:  # a file system without links
+            if not is_file:
+                raise
             shutil.copy2(path, target)
             sync(target)
         sync(target.parent)
         self.kept.append(target)
+        return is_file
 
     @contextlib.contextmanager
     def _locked(self, path: Path) -> Iterator[Path]:

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import random
+import stat
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -119,7 +120,7 @@ class Repository:
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
         name = str(oid)
         try:
-            with open(f"{self._objects}/{name[:2]}/{name[2:]}", "rb") as file:
+            with open(self._loose(name), "rb") as file:
                 packed = file.read()
         except OSError:
             return self._read_packed(oid)
@@ -128,6 +129,16 @@ class Repository:
         except zlib.error as error:
             raise _damaged(name, _garbled(error)) from None
         return _checked(name, data)
+
+    def _loose(self, name: str) -> int:
+        """A descriptor of the file that an object stands in by itself. Raises OSError where there is none, and
+        StoreDamaged where it is no file: a pipe would be waited for, and a device may never end."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise _damaged(name, "what stands in its place is no file")
+        return descriptor
 
     def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
         try:
@@ -142,7 +153,7 @@ class Repository:
         it is read. Raises StoreDamaged."""
         name = str(oid)
         try:
-            with open(f"{self._objects}/{name[:2]}/{name[2:]}", "rb") as file:
+            with open(self._loose(name), "rb") as file:
                 head = zlib.decompressobj().decompress(file.read(128), 64)
         except OSError:
             return self._header_packed(oid)
@@ -170,7 +181,7 @@ class Repository:
         what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
         name = str(oid)
         try:
-            descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = self._loose(name)
         except OSError:
             return self._read_packed_within(oid, at_most)
         try:
@@ -520,6 +531,8 @@ def _open_hint(reason: str) -> str:
         return "it needs SHA-1 and the files ref backend: use a store of its own (unset --here)"
     if "owner" in reason:
         return "it belongs to another user: git config --global --add safe.directory PATH"
+    if "config file" in reason or "/config'" in reason:
+        return "put that file right, or restore it"
     return "try: uwf doctor --fix"
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import NotFound, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
@@ -60,7 +60,11 @@ class Beside(Place):
     def __init__(self, name: str, git_dir: Path, limit: int) -> None:
         """Raises Invalid, NotFound for what is no repository that can be opened."""
         super().__init__(name, limit)
-        self._repository = Repository(git_dir)
+        try:
+            self._repository = Repository(git_dir)
+        except Invalid as error:
+            # What mends a store is just what is being done, and mends no other.
+            raise Invalid(error.message, "put that right, or name another place with --from") from None
         self.refs = self._repository.refs(without=layout.REMOTES)
 
 
