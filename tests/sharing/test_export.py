@@ -186,6 +186,18 @@ def test_a_page_has_sub_workflows_answers_of_people_and_the_question_that_waits(
     assert browser.texts("#step-3 article h3") == ["1 r"]
 
 
+def test_a_page_keeps_the_lines_of_a_task_and_a_question_and_lists_what_was_asked_and_when(uwf: Uwf) -> None:
+    thread = uwf("thread", "start", write("outer.yaml", OUTER), "-p", "Do it:\nfirst this\nthen that").json["thread"]
+    asked = '{"status": "needs_input", "question": "Ship it?\\nReally?"}'
+    uwf("thread", "step", thread, "--agent", f"uwf-exec echo '{asked}'")
+    page = uwf("export", thread, "--html", "-").out
+    assert re.search(r"Do it:<br ?/?>\s*first this<br ?/?>\s*then that", page)
+    assert re.search(r"Ship it\?<br ?/?>\s*Really\?", page)
+    [listed] = re.findall(r'<ol class="steps">(.*?)</ol>', page, re.DOTALL)
+    assert "<span>Ship it? Really?</span>" in listed and "needs_input" not in listed
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", listed)
+
+
 def test_a_file_is_written_over_only_where_that_is_meant(uwf: Uwf, finished: str, tmp_path: Path) -> None:
     file = tmp_path / "thread.html"
     file.write_text("mine")

@@ -331,6 +331,11 @@ def test_what_a_rehearsal_finds_is_told_at_its_line_once() -> None:
     # In the order of the file, though by status the default is tried last.
     wrong = by_status.replace("more: c", 'more: { role: c, prompt: "{{ why }}" }')
     assert foreseen(wrong) == [(25, "fails")]
+    # A round trip that the doubtful condition closes: the limit on the rounds is innocent.
+    rounds = FORESEEN.replace("steps[-1].output.n > 5", "$count(steps[role = 'a']) > 2").replace(
+        "{ role: b, condition: okay }", "{ role: a, condition: okay }"
+    )
+    assert foreseen(rounds) == [(15, "never-equal"), (21, "fails")]
     assert foreseen(FORESEEN, seconds=0) == [(15, "never-equal")], "what was not seen yet may still come"
 
 

@@ -27,7 +27,7 @@ from uwf_git.workflow.findings import Findings
 from uwf_git.workflow.source import Source, read_source
 
 if TYPE_CHECKING:
-    from uwf_git.workflow.rehearsal import Problem
+    from uwf_git.workflow.rehearsal import Problem, Report
 
 
 SECONDS = 5.0
@@ -97,15 +97,40 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
     findings = Findings(compiled.source.marks)
     draft = read_draft(compiled.source.data, Findings(compiled.source.marks))
     gave_up = any(problem.code == "gave-up" for problem in report.problems)
+    anyway = _found_anyway(compiled, draft, report, seconds)
     for problem in report.problems:
-        # What was never seen by then may still come.
-        if not problem.follows and not (gave_up and problem.code not in _SEEN):
+        # What was never seen by then may still come, and what is seen once a condition is right follows from that.
+        if problem.code not in _SEEN and (gave_up or (problem.code, problem.where) not in anyway):
+            continue
+        if not problem.follows:
             path = _place_of(problem, draft)
             message = problem.message.removeprefix(f"workflow {compiled.workflow.name}: ")
             findings.warning(path, problem.code, f"rehearsed: {message}", _hint_for(problem))
     told = {(finding.line, finding.column) for finding in compiled.warnings}
     found = [each for each in findings.sorted() if (each.line, each.column) not in told]
     return tuple(sorted((*compiled.warnings, *found)))
+
+
+def _found_anyway(compiled: Compiled, draft: Draft, report: Report, seconds: float) -> set[tuple[str, str]]:
+    """The code and place of the problems that are there also if the conditions that the check warns of would hold."""
+    from uwf_git.workflow.rehearsal import rehearse
+
+    told = {(finding.line, finding.column) for finding in compiled.warnings}
+    marks, conditions = compiled.source.marks, dict(compiled.workflow.conditions)
+    doubtful = set()
+    for name in conditions:
+        if name in draft.conditions:
+            mark = marks.key_mark((*draft.conditions[name].path, "expression"))
+            if (mark.line, mark.column) in told:
+                doubtful.add(name)
+    if doubtful and any(not each.follows and each.code not in _SEEN for each in report.problems):
+        mended = {
+            name: each._replace(expression="true") if name in doubtful else each
+            for name, each in conditions.items()
+        }
+        workflow = compiled.workflow._replace(conditions=mended)
+        report = rehearse(workflow, compiled.schemas, MAX_STEPS, seconds)
+    return {(each.code, each.where) for each in report.problems}
 
 
 def validate(path: Path) -> list[Finding]:

@@ -84,9 +84,10 @@ def _paragraphs(content: str) -> str:
     return tag("div", text(content.strip("\n")), "as-is") if "\n" in content else text(content)
 
 
-def markdown(source: str, below: int = 3) -> str:
-    """Markdown rendered; its headings begin below those of that level."""
-    parser = _parser()
+def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
+    """Markdown rendered; its headings begin below those of that level. With `breaks` each line break is one, as people
+    mean it who write a task or a question."""
+    parser = _parser(breaks)
     tokens = parser.parse(escape(source))
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
@@ -95,10 +96,10 @@ def markdown(source: str, below: int = 3) -> str:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser(breaks: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": breaks}).enable(["table", "strikethrough"])
     renderer: Any = parser.renderer
     rules = renderer.rules
     rules["image"] = _image

@@ -21,8 +21,8 @@ from uwf_git.engine.status import outlook, status_of
 from uwf_git.git.repository import Oid
 from uwf_git.store.ancestry import ancestry
 from uwf_git.store.layout import summary
-from uwf_git.text import counted
-from uwf_git.values.kinds import REHEARSE, StepContext, title_of
+from uwf_git.text import counted, one_line
+from uwf_git.values.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.values.kinds import status_of as status_in
 from uwf_git.values.types import END, START, USER, is_kind
 
@@ -142,7 +142,9 @@ class _Page:
             options = "".join(tag("li", text(option)) for option in ahead.options)
             listed = tag("ul", options) if options else ""
             found.append(
-                f"<strong>{text(ahead.asks or 'It')} asks:</strong> " + markdown(ahead.question) + listed
+                f"<strong>{text(ahead.asks or 'It')} asks:</strong> "
+                + markdown(ahead.question, breaks=True)
+                + listed
             )
         elif not self._head.archive and ahead.next not in (None, END):
             found.append(f"Not at its end: {text(ahead.next or '')} is next.")
@@ -151,7 +153,7 @@ class _Page:
         return "".join(tag("div", each, "notice") for each in found)
 
     def _task(self) -> str:
-        return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt), "task")
+        return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
 
     def _graph(self) -> str:
         taken = [START, *(step.role for step in self._history.steps if step.role != USER)]
@@ -167,14 +169,19 @@ class _Page:
                 "li",
                 tag("span", str(number))
                 + f'<a href="#step-{number}">{text(self._who(step))}</a>'
-                + tag("span", text(summary(step.output)))
-                + tag("span", " · ".join(map(text, self._amounts(self._spent.get(step.hash)))), "meta"),
+                + tag("span", text(_gist(step.output)))
+                + tag("span", " · ".join(map(text, self._listed(step))), "meta"),
             )
             for number, step in enumerate(self._history.steps, 1)
         )
         return tag("h2", "What happened") + (
             tag("ol", items, "steps") if items else tag("p", "Nothing yet.", "dim")
         )
+
+    def _listed(self, step: StepContext) -> list[str]:
+        """What a step cost and when it was made."""
+        made = self._commits.get(step.hash)
+        return [*self._amounts(self._spent.get(step.hash)), *([_when(made.time)] if made else [])]
 
     # Steps
 
@@ -238,7 +245,7 @@ class _Page:
         )
         name = f"by the workflow {text(history.workflow.name)}, {counted(len(history.steps), 'step')}"
         where = f" · thread {tag('code', text(found))}" if found else ""
-        task = tag("div", markdown(history.start.prompt), "task")
+        task = tag("div", markdown(history.start.prompt, breaks=True), "task")
         steps = "".join(
             self._step(number, step, "", depth + 1) for number, step in enumerate(history.steps, 1)
         )
@@ -334,6 +341,13 @@ def _said(output: Any, detail: Detail | None) -> str:
     if isinstance(output, Mapping) and said in (each for each in output.values() if isinstance(each, str)):
         return ""
     return "" if said == output else said
+
+
+def _gist(output: Any) -> str:
+    """What an output comes to; of a question, what is asked."""
+    if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
+        return one_line(asked, 120)
+    return summary(output)
 
 
 def _found(detail: Detail) -> Sequence[str]:
