@@ -117,7 +117,7 @@ agent = Group(
 
 config = Group(
     "config",
-    {"get": "config:get", "set": "config:set_", "list": "config:list_"},
+    {"get": "config:get", "set": "config:set_", "unset": "config:unset", "list": "config:list_"},
     examples=(
         "uwf config list",
         "uwf config get defaultAgent",

@@ -181,3 +181,55 @@ def test_an_agent_that_is_neither_known_nor_a_program_is_not_set_up(uwf: Uwf, ro
     refused = uwf("setup", "--agent", "uwf-bultin", check=2)
     assert refused.error["hint"] == 'did you mean "uwf-builtin"?'
     assert not (root / "config.yaml").exists()
+
+
+def test_a_command_can_stand_where_an_agent_is_named(uwf: Uwf, root: Path) -> None:
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+    role = uwf("thread", "show", thread).json["next"]
+    told = uwf("config", "set", "defaultAgent", "uwf-exec true --")
+    assert told.err == ""
+    assert uwf("config", "set", f"agentOverrides.pair.{role}", "uwf-exec sh -c 'exit 7'").err == ""
+    assert uwf("thread", "step", thread).json["agent"] == "uwf-exec"
+    # One word is a name, and the hint says how to make it one; a slip in a command is told too.
+    hint = "add it: uwf config set agents.nosuchthing.command …"
+    assert hint in uwf("config", "set", "defaultAgent", "nosuchthing").err
+    assert '"uwf-exec"?' in uwf("config", "set", "defaultAgent", "uwf-exce /x/slow.sh 8").err
+    assert "quot" in uwf("config", "set", "defaultAgent", "uwf-exec 'x").err
+
+
+def test_a_setting_is_taken_back_and_comments_stay(uwf: Uwf, config: Callable[[str], Path]) -> None:
+    path = config(
+        "# mine\nagents:\n  # the first\n  mine:\n    command: my-agent  # fast\n    timeout: 10m\n"
+        "    # a list\n    args:\n      - a\n      - b\n  other: {command: o, timeout: 5}\n"
+        "# what is used\ndefaultAgent: mine # for now\nhooks:\n  waiting: |\n    a\n    b\n"
+    )
+    assert uwf("config", "unset", "agents.mine.args").json == {"key": "agents.mine.args", "value": ["a", "b"]}
+    assert "# a list\n  other:" in path.read_text()
+    assert uwf("config", "unset", "hooks").json["value"] == {"waiting": "a\nb\n"}
+    uwf("config", "unset", "agents.mine.timeout")
+    assert uwf("config", "unset", "defaultAgent").json["value"] == "mine"
+    assert path.read_text() == (
+        "# mine\nagents:\n  # the first\n  mine:\n    command: my-agent  # fast\n"
+        "    # a list\n  other: {command: o, timeout: 5}\n# what is used\n"
+    )
+    # What is in braces is written anew; what is then empty goes too.
+    uwf("config", "unset", "agents.other.timeout")
+    assert uwf("config", "list").json == {"agents.mine.command": "my-agent", "agents.other.command": "o"}
+    uwf("config", "unset", "agents.mine.command")
+    uwf("config", "unset", "agents.other")
+    assert path.read_text().startswith("# mine\n") and uwf("config", "list").json == {}
+    assert uwf("config", "unset", "defaultAgent", check=3).error["message"] == "defaultAgent is not set"
+    assert "defaultAgent" in uwf("config", "unset", "defaultAgnt", check=2).error["hint"]
+
+
+def test_null_is_no_value_and_a_wrong_key_of_the_file_can_be_taken_out(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    path = config("modls: {}\ndefaultAgent: uwf-human\n")
+    uwf("config", "unset", "modls")
+    assert path.read_text() == "defaultAgent: uwf-human\n"
+    for key in ("defaultAgent", "agents.a.command", "agents"):
+        refused = uwf("config", "set", key, "null", check=2)
+        assert refused.error["hint"] == f"to take it back: uwf config unset {key}"
+    path.write_text("agents: {a: {command: x}}\ndefaultAgent: a\n")
+    assert '"a" is not configured' in uwf("config", "unset", "agents.a").err

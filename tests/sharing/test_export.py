@@ -187,7 +187,9 @@ def test_a_page_has_sub_workflows_answers_of_people_and_the_question_that_waits(
 
 
 def test_a_page_keeps_the_lines_of_a_task_and_a_question_and_lists_what_was_asked_and_when(uwf: Uwf) -> None:
-    thread = uwf("thread", "start", write("outer.yaml", OUTER), "-p", "Do it:\nfirst this\nthen that").json["thread"]
+    thread = uwf("thread", "start", write("outer.yaml", OUTER), "-p", "Do it:\nfirst this\nthen that").json[
+        "thread"
+    ]
     asked = '{"status": "needs_input", "question": "Ship it?\\nReally?"}'
     uwf("thread", "step", thread, "--agent", f"uwf-exec echo '{asked}'")
     page = uwf("export", thread, "--html", "-").out

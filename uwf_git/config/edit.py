@@ -71,6 +71,8 @@ def set_value(root: Path, key: str, text: str) -> Any:
     """Sets what a dotted key names and writes `config.yaml`; returns the value. The text is taken as it
     is, except that `timeout` may be a number, `args` is a YAML list or a command line, and a whole
     section is YAML. Raises Usage for an unknown key, Invalid for a value that can't stand there."""
+    if text.strip() == "null":
+        raise Usage(f"{one_line(key, 80)}: null is no value", f"to take it back: uwf config unset {key}")
     with _locked(root):
         document = read_document(root)
         before = wrong_values(document, root / FILE)
@@ -86,6 +88,58 @@ def set_value(root: Path, key: str, text: str) -> Any:
         old = _text(root / FILE)
         _replace(root / FILE, _edited(old, document, data, path, value), None)
     return value
+
+
+def unset_value(root: Path, key: str) -> Any:
+    """Takes out of `config.yaml` what a dotted key names, and the sections that are empty then; returns what it was. A
+    key that isn't known can be taken out where it stands in the file. Raises NotFound, Usage, Invalid."""
+    with _locked(root):
+        document = read_document(root)
+        try:
+            path = split_key(key, document.data)
+        except Usage:
+            path = tuple(quoted or plain for quoted, plain in _KEY_PART.findall(key))
+            if path not in document.keys:
+                raise
+        if path not in document.keys:
+            known = list_values(root)
+            raise NotFound(f"{one_line(key, 80)} is not set", nearest(key, known) or "see: uwf config list")
+        value = value_at(document.data, path)
+        while len(path) > 1 and len(value_at(document.data, path[:-1])) == 1:
+            path = path[:-1]
+        data = copy.deepcopy(document.data)
+        del value_at(data, path[:-1])[path[-1]]
+        old = _text(root / FILE)
+        text = _without(old, path)
+        if text is None or not _reads_as(text, data or None):
+            text = _written_anew(old, data)
+        _replace(root / FILE, text, None)
+    return value
+
+
+def _without(old: str, path: ValuePath) -> str | None:
+    """The text without the lines of an entry; None where it shares them with others."""
+    import yaml
+
+    node: Any = yaml.compose(old, Loader=yaml.SafeLoader)
+    first = 0
+    for part in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) and not node.flow_style else ()
+        found = next((pair for pair in pairs if pair[0].value == part), None)
+        if found is None:
+            return None
+        first, node = found[0].start_mark.line, found[1]
+    lines = old.split("\n")
+    return "\n".join([*lines[:first], *lines[_last_line(node) + 1 :]])
+
+
+def _last_line(node: Any) -> int:
+    """The line on which a YAML node ends. The mark of a mapping in lines is where the next thing begins."""
+    if isinstance(node.value, list) and node.value and not node.flow_style:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    end = node.end_mark
+    return int(end.line - (end.column == 0 and end.line > node.start_mark.line))
 
 
 def write_secret(root: Path, name: str, value: str) -> Path:
@@ -194,8 +248,13 @@ def _edited(old: str, document: Document, data: dict[str, Any], path: ValuePath,
         text = attempt(old, document, path, value)
         if text is not None and _reads_as(text, data):
             return text
+    return _written_anew(old, data)
+
+
+def _written_anew(old: str, data: dict[str, Any]) -> str:
+    """A new text for the file, with the comments at the top of the old one."""
     head = re.match(r"(?:[ \t]*(?:#[^\n]*)?\n)*", old)
-    return (head.group() if head else "") + dump(data)
+    return (head.group() if head else "") + (dump(data) if data else "")
 
 
 def _reads_as(text: str, data: Any) -> bool:

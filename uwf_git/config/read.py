@@ -92,8 +92,8 @@ def wrong_values(document: Document, path: Path) -> list[ConfigProblem]:
 
 
 def resolve_agent(config: Config, workflow: str, role: str, override: str | None = None) -> AgentConfig:
-    """The agent for a role: `override` (what --agent gave: an alias or a command) > agentOverrides >
-    defaultAgent > the embedded `uwf-rehearse`. Raises Invalid, Usage."""
+    """The agent for a role: `override` (what --agent gave) > agentOverrides > defaultAgent > the embedded
+    `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. Raises Invalid, Usage."""
     if override is not None:
         known = _known_agent(config, override)
         return known if known is not None else command_agent(config, override, "--agent")
@@ -103,11 +103,15 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
     if named is None:
         return AgentConfig(REHEARSE, REHEARSE, (), None, stands_in=True)
     agent = _known_agent(config, named)
+    if agent is None and _is_command(named):
+        try:
+            agent = command_agent(config, named, one_line(where))
+        except Usage as error:
+            raise Invalid(f"{config.path.name}: {error.message}", error.hint) from None
     if agent is None:
         raise Invalid(
             f'{config.path.name}: {one_line(where)} names agent "{one_line(named)}", which is not configured',
-            nearest(named, known_names(config.agents, config.agent_clis))
-            or f"add it: uwf config set agents.{named}.command …",
+            nearest(named, known_names(config.agents, config.agent_clis)) or _to_add(named),
         )
     if not agent.command:
         raise Invalid(
@@ -156,6 +160,15 @@ def _known_agent(config: Config, name: str) -> AgentConfig | None:
     # A command line is no name, and needs no look at every package.
     known = not any(map(str.isspace, name)) and name in plugin_names()
     return AgentConfig(name, PLUGIN + name, (), None) if known else None
+
+
+def _is_command(text: str) -> bool:
+    """Whether a text can only be a command: it has arguments, or is a path."""
+    return "/" in text or any(map(str.isspace, text.strip()))
+
+
+def _to_add(name: str) -> str:
+    return f"add it: uwf config set agents.{name}.command …"
 
 
 def command_agent(config: Config, text: str, where: str) -> AgentConfig:
@@ -228,8 +241,15 @@ class _Reader:
             agents += [(("agentOverrides", workflow, role), alias) for role, alias in roles.items()]
         names = known_names(config.agents, config.agent_clis)
         for where, alias in agents:
-            if alias is not None and alias not in names:
-                self._unknown(where, "agent", alias, names)
+            if alias is None or alias in names:
+                continue
+            if not _is_command(alias):
+                self._unknown(where, "agent", alias, names, _to_add(one_line(alias, 60)))
+                continue
+            try:
+                command_agent(config, alias, ".".join(map(str, where)))
+            except Usage as error:
+                self._refuse(where, error.message, error.hint)
         models: list[tuple[ValuePath, str | None]] = [(("defaultModel",), config.default_model)]
         models += [(("modelOverrides", name), alias) for name, alias in config.model_overrides.items()]
         for where, alias in models:
@@ -448,8 +468,9 @@ class _Reader:
             return ""
         return value
 
-    def _unknown(self, path: ValuePath, what: str, name: str, known: Any) -> None:
-        self._refuse(path, f'{what} "{one_line(name, 60)}" is not configured', nearest(name, known))
+    def _unknown(self, path: ValuePath, what: str, name: str, known: Any, otherwise: str = "") -> None:
+        hint = nearest(name, known) or otherwise
+        self._refuse(path, f'{what} "{one_line(name, 60)}" is not configured', hint)
 
     def _refuse(self, path: ValuePath, message: str, hint: str = "") -> None:
         mark = self._document.mark(path)

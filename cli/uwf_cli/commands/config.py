@@ -17,6 +17,8 @@ from uwf_cli.output import as_yaml
 from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from uwf_git.config.settings import Config, ConfigProblem
 
 MODEL = "default"
@@ -63,10 +65,31 @@ def set_(invocation: Invocation, key: str, value: str) -> None:
 
     root = invocation.location.root
     written = set_value(root, key, value)
-    for problem in [*check_config(root), *_unknown_names(invocation, key)]:
+    _warn_of(invocation, [*check_config(root), *_unknown_names(invocation, key)])
+    invocation.emit({"key": key, "value": written}, lambda shown: f"{shown['key']}: {_plain(shown['value'])}")
+
+
+@command(
+    "uwf config unset defaultAgent",
+    "uwf config unset agentOverrides.solve-issue.reviewer",
+    "uwf config unset agents.mine              all of it",
+)
+@click.argument("key", shell_complete=complete_setting)
+def unset(invocation: Invocation, key: str) -> None:
+    """Take a setting back; of a section, all of it. Other comments stay."""
+    from uwf_git.config.edit import unset_value
+    from uwf_git.config.read import check_config
+
+    root = invocation.location.root
+    value = unset_value(root, key)
+    _warn_of(invocation, check_config(root))
+    invocation.emit({"key": key, "value": value}, lambda shown: f"{shown['key']} is no longer set")
+
+
+def _warn_of(invocation: Invocation, problems: Iterable[ConfigProblem]) -> None:
+    for problem in problems:
         hint = f" — {problem.hint}" if problem.hint else ""
         invocation.warn(f"config.yaml:{problem.line}:{problem.column}: {problem.message}{hint}")
-    invocation.emit({"key": key, "value": written}, lambda shown: f"{shown['key']}: {_plain(shown['value'])}")
 
 
 def _unknown_names(invocation: Invocation, key: str) -> list[ConfigProblem]:
