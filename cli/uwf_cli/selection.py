@@ -280,11 +280,13 @@ def on_each(
     unasked: str = "",
     find: Callable[[str], ThreadId] | None = None,
     first: Callable[[list[ThreadId]], None] | None = None,
+    none: str = "no such threads",
 ) -> None:
     """Does something to each of the threads chosen and prints what `do` returns: one object where one id was given, a
     list of them otherwise, without those that failed. One failure stops no other; the exit status is the
     highest. `unasked` is what happens to the threads, in a word, where filters need --yes first; `first` is done once
-    with all of them, before anything else; `find` is as in `chosen_threads`."""
+    with all of them, before anything else; `find` is as in `chosen_threads`; `none` is what is said where filters
+    select nothing."""
     failures = Failures(invocation)
     found = chosen_threads(invocation, chosen, failures, among, find)
     if first is not None and found and not unasked:
@@ -308,5 +310,5 @@ def on_each(
         if invocation.format != "text":
             invocation.emit(values)
     if not found and not chosen.ids:
-        invocation.note("no such threads")
+        invocation.note(none)
     failures.end()

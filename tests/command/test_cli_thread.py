@@ -277,3 +277,14 @@ def test_one_output_has_one_headline_whoever_wrote_its_fields_in_what_order(uwf:
         uwf("thread", "step", thread, "--agent", "uwf-rehearse --script said.yaml")
         said.append(uwf("thread", "log", thread).json[0]["subject"])
     assert said == ["0001 one: a", "0001 one: a"]
+
+
+def test_what_can_not_be_done_is_told_before_anything_is_made(uwf: Uwf, pair: str) -> None:
+    for agent in ("", "nosuchagent", "uwf-exce true", "nosuchprogram --fast"):
+        refused = uwf("run", "pair", "-p", "x", "--agent", agent, check=2)
+        assert refused.error["message"] and refused.error["hint"]
+    assert uwf("thread", "list").json == []
+    hint = uwf("thread", "rm", "nope", "--yes", check=3).error["hint"]
+    assert "without I, L, O, U" in hint and "uwf thread list --all" in hint
+    resumed = uwf("thread", "resume", "--all", "--format", "text")
+    assert (resumed.out, resumed.err) == ("", "uwf: nothing is paused here\n")

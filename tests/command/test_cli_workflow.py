@@ -79,6 +79,14 @@ def test_each_rollback_goes_one_version_further_back_and_history_tells_it(
     assert put("Three.") == three
     assert back() == one
     uwf("verify")
+    # Where it went from and to is told, and how to see what that means.
+    told = uwf("workflow", "rollback", "pair", three[:6], "--format", "text")
+    assert ["back", "from", one] in [line.split() for line in told.out.splitlines()] and three in told.out
+    assert "uwf workflow diff pair~1 pair" in told.err
+    assert uwf("workflow", "rollback", "pair", three).json["from"] == three
+    strange = uwf("workflow", "rollback", "pair", "999999", check=3).error
+    assert strange["message"] == "workflow 'pair' has no version '999999'"
+    assert strange["hint"] == "see: uwf workflow history pair"
 
 
 def test_two_versions_are_compared_in_what_they_mean_and_how_they_are_written(
@@ -192,7 +200,10 @@ def test_a_workflow_in_use_is_forgotten_only_with_yes_and_its_users_are_named(
     uwf("thread", "kill", started)
     config("agentOverrides: {pair: {critic: uwf-human}}\n")
     uwf("workflow", "put", "pair.yaml")
-    assert "agentOverrides.pair" in uwf("workflow", "rm", "pair").err
+    gone = uwf("workflow", "rm", "pair", "--format", "text")
+    assert "agentOverrides.pair" in gone.err and "uwf workflow put FILE" in gone.err
+    assert gone.out == f"forgot pair, which was {pair['hash']}\n"
+    assert uwf("workflow", "show", pair["hash"]).json["name"] == "pair"
 
 
 def test_a_name_in_the_configuration_that_no_workflow_has_is_told_and_set(uwf: Uwf, root: Path) -> None:

@@ -92,6 +92,24 @@ def test_a_removed_thread_is_restored_as_it_was(team: Team) -> None:
     team.agree(team.thread, team.other)
 
 
+def test_what_was_removed_is_listed_by_its_task_and_all_of_it_is_restored(team: Team) -> None:
+    ada = team.ada
+    ada("thread", "kill", team.other)
+    ada("thread", "rm", team.thread, team.other, "--yes")
+    told = {each["thread"]: (each["name"], each["title"]) for each in ada("thread", "restore").json}
+    ada("cas", "reindex")
+    assert {each["thread"]: (each["name"], each["title"]) for each in ada("thread", "restore").json} == told
+    name = told[team.thread][0]
+    assert name and told == {team.thread: (name, "the one"), team.other: (name, "the other")}
+    shown = ada("thread", "restore", "--format", "text").out
+    assert "the one" in shown and name in shown
+    assert "counts the threads that are here" in ada("thread", "restore", "@", check=2).error["message"]
+    assert "exclude" in ada("thread", "restore", team.thread, "--all", check=2).error["message"]
+    restored = ada("thread", "restore", "--all").json
+    assert {each["thread"] for each in restored if each["restored"]} == {team.thread, team.other}
+    assert ada("thread", "restore", "--all").json == [] and len(ada.heads()) == 2
+
+
 def test_a_thread_is_removed_here_and_there_at_once_and_others_keep_theirs(team: Team) -> None:
     team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
     assert team.thread not in team.there()

@@ -149,7 +149,8 @@ class Threads:
         try:
             return ThreadId(complete(wanted, self.ids(), "thread", ends=True))
         except NotFound as error:
-            raise NotFound(error.message, error.hint or "see the ids with: uwf thread list --all") from None
+            hint = f"{error.hint}; " if error.hint else ""
+            raise NotFound(error.message, f"{hint}see the ids with: uwf thread list --all") from None
 
     def _newest(self, text: str) -> ThreadId:
         number = text.removeprefix(NEWEST) or "1"

@@ -21,7 +21,7 @@ from uwf_cli.exchange import git_for
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
-from uwf_git.errors import HeadMoved, NotFound, Usage
+from uwf_git.errors import HeadMoved, NotFound, Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
@@ -144,6 +144,8 @@ def start_and_run(
     """
     budget = resolve.limits({**limits, "max_steps": None})
     where = folder(cwd)
+    if agent is not None:
+        _require_agent(invocation, agent)
     begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), where, budget)
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
@@ -152,6 +154,22 @@ def start_and_run(
     )
     do, thread = stepper(invocation, begun.thread, remote)
     run_one(invocation, do, thread, max_steps, agent, where, quiet)
+
+
+def _require_agent(invocation: Invocation, agent: str) -> None:
+    """Raises Usage, before there is a thread, for an agent that no step could ask."""
+    import shutil
+
+    from uwf_git.config.known_agents import PLUGIN, SHIPPED
+    from uwf_git.config.read import load_config, resolve_agent
+
+    command = resolve_agent(load_config(invocation.location.root), "", "", agent).command
+    # A path may be meant from the folder that the agent works in.
+    known = command in SHIPPED or command.startswith(PLUGIN) or "/" in command
+    if not known and shutil.which(command) is None:
+        raise Usage(
+            f"--agent: there is no agent {command!r}, and no program of that name on PATH", "uwf agent list"
+        )
 
 
 @command(
@@ -249,7 +267,7 @@ def resume(invocation: Invocation, chosen: Chosen) -> None:
         status = status_of(instance, instance.threads.head(thread))
         return {"thread": thread, "status": status, "resumed": resumed}
 
-    on_each(invocation, chosen, do, _resumed_text, ("paused", "running"))
+    on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 
 def _resumed_text(value: Any) -> str:
@@ -357,24 +375,35 @@ def _removed_text(value: Any) -> str:
 @command(
     "uwf thread restore 01JK7M",
     "uwf thread restore            what was removed here",
+    "uwf thread restore --all      all of that",
 )
 @click.argument("ids", metavar="[ID]...", nargs=-1)
-def restore(invocation: Invocation, ids: tuple[str, ...]) -> None:
+@click.option("--all", "every", is_flag=True, help="Every thread that was removed here.")
+def restore(invocation: Invocation, ids: tuple[str, ...], every: bool) -> None:
     """Bring back threads that were removed here; without any id, list them.
 
     One whose objects are gone comes back with the next pull, from a remote that has it.
     """
     from uwf_git.engine.status import status_of
-    from uwf_git.sharing.removal import find_removed, removed
+    from uwf_git.sharing.removal import removed
     from uwf_git.sharing.removal import restore as bring
 
+    if ids and every:
+        raise Usage("ids and --all exclude each other", "give one of them")
     instance = invocation.instance
-    if not ids:
-        found = [
-            {"thread": each.thread, "by": each.by, "at": iso(each.time), "kept": each.kept}
-            for each in removed(instance)
+    found = [] if ids else removed(instance)
+    if not ids and not every:
+        listed = [
+            {
+                "thread": each.thread,
+                **_what_it_was(instance, each.thread),
+                "by": each.by,
+                "at": iso(each.time),
+                "kept": each.kept,
+            }
+            for each in found
         ]
-        invocation.emit(found, _removals_text)
+        invocation.emit(listed, _removals_text)
         return
 
     def do(thread: ThreadId) -> dict[str, Any]:
@@ -382,17 +411,60 @@ def restore(invocation: Invocation, ids: tuple[str, ...]) -> None:
         status = status_of(instance, instance.threads.head(thread)) if here else None
         return {"thread": thread, "restored": here, "status": status}
 
-    on_each(invocation, Chosen(ids, Filters()), do, _restored_text, find=partial(find_removed, instance))
+    if not every:
+        on_each(invocation, Chosen(ids, Filters()), do, _restored_text, find=partial(_find_removed, instance))
+        return
+    invocation.emit([do(each.thread) for each in found], _all_restored_text)
+
+
+def _find_removed(instance: Instance, text: str) -> ThreadId:
+    from uwf_git.sharing.removal import find_removed
+
+    if text.strip().startswith("@"):
+        raise Usage(
+            f"{text} counts the threads that are here, not those that were removed",
+            "give the id, or so much of its end as tells it from others: uwf thread restore lists them",
+        )
+    return find_removed(instance, text)
+
+
+def _what_it_was(instance: Instance, thread: ThreadId) -> dict[str, str | None]:
+    """The workflow's name and the task's first line of a removed thread; None where nothing of it is kept."""
+    from uwf_git.git.repository import Oid
+    from uwf_git.store import layout
+
+    store = instance.store
+    try:
+        commit = store.repository.ref(layout.removed(layout.THREADS + thread))
+        if commit is None:
+            tag = store.repository.ref(layout.removed(layout.ARCHIVE + thread))
+            folded = store.index.folded(thread)
+            tag = tag or (Oid(raw=folded.tag) if folded else None)
+            commit = Oid(raw=store.take_in_tag(tag).target) if tag else None
+        row = store.take_in(commit) if commit else None
+    except UwfError:  # of a damaged thread there may be nothing to tell
+        row = None
+    return {"name": row.name if row else None, "title": row.title if row else None}
 
 
 def _removals_text(value: Any) -> str:
     if not value:
         return "nothing was removed here"
     rows = [
-        (each["thread"], each["at"], each["by"].partition(" <")[0], "" if each["kept"] else "only by a pull")
+        (
+            each["thread"],
+            each["name"] or "",
+            each["at"],
+            each["by"].partition(" <")[0],
+            (each["title"] or "") if each["kept"] else "only by a pull",
+        )
         for each in value
     ]
-    return terminal.table(rows, ("thread", "removed", "by", ""))
+    return terminal.table(rows, ("thread", "workflow", "removed", "by", "task"))
+
+
+def _all_restored_text(value: Any) -> str:
+    return "\n".join(map(_restored_text, value)) or "nothing was removed here"
 
 
 def _restored_text(value: Any) -> str:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from uwf_cli.resolve import Found
     from uwf_git.store.opened import Instance
-    from uwf_git.store.versions import Version
+    from uwf_git.store.versions import Registry, Version
+    from uwf_git.values.ids import Hash
 
 
 @command("uwf workflow put solve-issue.yaml")
@@ -226,9 +227,33 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
     Each rollback goes one version further back. It is a new commit, so nothing is lost, and threads keep
     the version they have.
     """
-    instance = invocation.instance
-    target = instance.store.complete(to) if to else None
-    invocation.emit(_version(instance.registry.rollback(name, target)), _version_text)
+    registry = invocation.instance.registry
+    before = registry.current(name)
+    target = _past_hash(registry, name, to) if to else None
+    version = registry.rollback(name, target)
+    moved = version.commit != before.commit
+    invocation.emit({**_version(version), "from": before.hash}, _rolled_back_text)
+    if moved:
+        invocation.note(f"what that changed: uwf workflow diff {name}~1 {name}")
+
+
+def _past_hash(registry: Registry, name: str, text: str) -> Hash:
+    """The hash of a version of a workflow from so much of it as was given. Raises NotFound, Usage."""
+    from uwf_git.values.ids import Hash, complete
+
+    hashes = {entry.version.hash for entry in registry.history(name)}
+    try:
+        return Hash(complete(text, hashes, "version"))
+    except NotFound:
+        raise NotFound(
+            f"workflow {name!r} has no version {text!r}", f"see: uwf workflow history {name}"
+        ) from None
+
+
+def _rolled_back_text(value: Any) -> str:
+    if value["from"] == value["hash"]:
+        return terminal.fields([*version_rows(value), ("unchanged", "it was the newest already")])
+    return terminal.fields([*version_rows(value), ("back from", value["from"])])
 
 
 @command(
@@ -316,7 +341,11 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
     for key in others:
         invocation.warn(f"config.yaml still has {key}")
     value = {**_version(version), "removed": True, "settings": [*agents, *others], "threads": threads}
-    invocation.emit(value, lambda shown: f"forgot {shown['name']}")
+    invocation.emit(value, lambda shown: f"forgot {shown['name']}, which was {shown['hash']}")
+    invocation.note(
+        f"threads of it keep the version they have: uwf workflow show {version.hash} while there are any; "
+        "uwf workflow put FILE registers it again"
+    )
 
 
 def _settings_about(instance: Instance, name: str) -> tuple[list[str], list[str]]:
