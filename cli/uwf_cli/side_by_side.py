@@ -54,15 +54,22 @@ class _Run:
 
 
 class SideBySide:
-    """Runs threads, at most so many at once, by `uwf thread run ID` with these `arguments`."""
+    """Runs threads, at most so many at once, by `uwf thread run ID` with these `arguments`. `again` are the options
+    that whoever goes on with them after Ctrl-C needs, as a shell reads them."""
 
     def __init__(
-        self, invocation: Invocation, threads: Sequence[ThreadId], arguments: Sequence[str], at_once: int
+        self,
+        invocation: Invocation,
+        threads: Sequence[ThreadId],
+        arguments: Sequence[str],
+        at_once: int,
+        again: str = "",
     ) -> None:
         self._invocation = invocation
         self._waiting = list(threads)
         self._arguments = arguments
         self._at_once = at_once
+        self._again = again
         self._running: dict[ThreadId, _Run] = {}
         self._selector = selectors.DefaultSelector()
         self._lines: Lines | None = None
@@ -97,6 +104,7 @@ class SideBySide:
     def _tell_going_on(self) -> None:
         left = " ".join([*self._running, *self._waiting])
         options = f" -j {self._at_once}" if self._at_once > 1 else ""
+        options += self._again
         self._invocation.going_on = f"nothing is lost, uwf thread run {left}{options} goes on"
 
     def _start(self, thread: ThreadId) -> None:

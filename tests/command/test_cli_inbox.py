@@ -46,6 +46,7 @@ def test_an_inbox_has_questions_budgets_and_roles_of_humans_and_the_command_for_
     assert asked["command"] == f"uwf thread answer {thread} -m TEXT"
     assert "1 of 1 step" in found[spent]["reason"]
     assert found[mine]["command"] == f"uwf thread step {mine}"
+    assert found[mine]["question"] == "Says whether the text will do."
 
     uwf(*shlex.split(asked["command"].replace("TEXT", "red"))[1:])
     uwf(*shlex.split(found[spent]["command"])[1:])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import one_role
 import pytest
-from cli_samples import ASKS, on_terminal, resize, scripted
+from cli_samples import ASKS, PAIR, REJECTS_ONCE, on_terminal, resize, scripted, write
 from commands import begin
 from conftest import Uwf
 from one_role import TALKER, WORKFLOW
@@ -92,8 +93,8 @@ def test_an_interrupted_run_says_that_nothing_is_lost_and_keeps_the_attempt(
         "thread", "run", thread, "--agent", printer, typed=[("wide", interrupt)], columns=80
     )
     assert status == 130
-    going_on = f"uwf thread run {thread} goes on"
-    assert Screen(200, shown).text == f"uwf: interrupted — nothing is lost, {going_on}"
+    going_on = f"uwf thread run {thread} --agent {shlex.quote(printer)} goes on"
+    assert Screen(400, shown).text == f"uwf: interrupted — nothing is lost, {going_on}"
     assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
     running = begin("thread", "run", thread, "--agent", printer)
     while not uwf("ps").json:
@@ -101,6 +102,21 @@ def test_an_interrupted_run_says_that_nothing_is_lost_and_keeps_the_attempt(
     running.send_signal(signal.SIGTERM)
     _out, err = running.communicate(timeout=30)
     assert json.loads(err)["error"]["hint"] == f"nothing is lost, {going_on}"
+
+
+def test_the_command_that_goes_on_after_the_last_step_has_the_options_that_were_given(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    thread = uwf("thread", "start", "pair", "-p", "Go").json["thread"]
+    (work := Path("my work")).mkdir()
+    agent = scripted(REJECTS_ONCE)
+    ran = uwf(
+        "--format", "text", "thread", "run", thread, "--max-steps", "1", "--agent", agent, "--cwd", work
+    )
+    said = re.fullmatch(r"uwf: stopped after 1 step; uwf (.*) goes on\n", ran.err)
+    assert said
+    again = shlex.split(said[1])
+    assert again == ["thread", "run", thread, "--agent", agent, "--cwd", str(work.absolute())]
+    assert uwf(*again).lines[-1]["status"] == "completed"
 
 
 @pytest.mark.parametrize("command", ["run", "step"])

@@ -82,11 +82,12 @@ def test_an_interruption_ends_all_of_them_and_names_those_that_go_on(
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out) == (130, "")
-    going_on = f"nothing is lost, uwf thread run {' '.join(threads)} -j 2 goes on"
+    going_on = f"nothing is lost, uwf thread run {' '.join(threads)} -j 2 --agent '{meeting} 2' goes on"
     assert json.loads(err)["error"] == {"code": "interrupted", "message": "interrupted", "hint": going_on}
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     attempts = [[each["error"] for each in uwf("thread", "attempts", thread).json] for thread in threads]
     assert attempts == [["interrupted"], ["interrupted"], []]
+    assert {each["status"] for each in uwf("thread", "list").json} == {"idle"}
 
 
 def test_each_thread_has_a_live_line_and_only_the_finished_ones_stay(

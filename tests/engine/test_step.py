@@ -299,7 +299,7 @@ def test_an_interrupt_ends_the_agent_and_keeps_the_attempt(
     assert json.loads(err.splitlines()[-1])["error"]["code"] == "interrupted"
     assert not alive(slow.agent)
     shown = uwf("thread", "show", thread).json
-    assert (shown["status"], shown["role"]) == ("failed", None)
+    assert (shown["status"], shown["role"], "error" in shown) == ("idle", None, False)
     assert uwf("thread", "attempts", thread).json[0]["error"] == "interrupted"
 
 

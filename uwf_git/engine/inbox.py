@@ -16,7 +16,7 @@ from uwf_git.errors import UwfError
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import SUBWORKFLOW
+from uwf_git.values.kinds import SUBWORKFLOW, parse_workflow
 from uwf_git.values.types import END, USER
 
 QUESTION, BUDGET, ROLE = "question", "budget", "role"
@@ -95,10 +95,17 @@ def _of(
             return waits._replace(
                 kind=ROLE,
                 role=role,
-                question=following.instruction or f"Play the role {role}.",
+                question=following.instruction or _description(instance, head, role),
                 command=f"uwf thread step {head.thread}",
             )
     return None
+
+
+def _description(instance: Instance, head: Head, role: str) -> str:
+    """What the workflow says that a role is for."""
+    assert head.row.workflow is not None
+    described = parse_workflow(instance.store.get(head.row.workflow).payload).roles[role].description
+    return described.strip() or f"Play the role {role}."
 
 
 def _played_by_humans(instance: Instance) -> Callable[[str, str], bool] | None:

@@ -40,7 +40,15 @@ from uwf_git.store.private import Order, Report
 from uwf_git.store.threads import Head, Outrun, Position
 from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
-from uwf_git.values.kinds import Attempt, Detail, Step, StepContext, parse_step
+from uwf_git.values.kinds import (
+    INTERRUPTED,
+    PAUSED_NOW,
+    Attempt,
+    Detail,
+    Step,
+    StepContext,
+    parse_step,
+)
 from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
 
 if TYPE_CHECKING:
@@ -321,7 +329,7 @@ class _Run:
             return self._in_process(performer, name, config, order, folder)
         except KeyboardInterrupt:
             self._keep_for_pause(Made(agent=name))
-            self._keep(Made(agent=name), AgentFailed("interrupted"))
+            self._keep(Made(agent=name), AgentFailed(INTERRUPTED))
             raise
 
     def _folder(self, cwd: Path | None) -> Path:
@@ -429,7 +437,7 @@ class _Run:
         if made.step is not None and made.detail is None:
             with contextlib.suppress(UwfError):
                 made = made._replace(detail=parse_step(instance.store.get(made.step).payload).detail)
-        self._keep(made, AgentFailed("broken off by a pause"))
+        self._keep(made, AgentFailed(PAUSED_NOW))
         raise refusal(self._thread, found, kept=True) from None
 
     def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:

@@ -20,7 +20,7 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Attempt, parse_attempt
+from uwf_git.values.kinds import ENDED_BY_USER, Attempt, parse_attempt
 from uwf_git.values.types import ATTEMPT
 
 
@@ -120,14 +120,21 @@ class Attempts:
                 return parents[-1]
             attempt = parents[0]
 
-    def failed(self, head: Head) -> bool:
-        """Whether the last thing that happened on this head was a failed attempt."""
+    def last(self, head: Head) -> Attempt | None:
+        """The newest attempt, where that was made on this head: it is the last thing that happened on it."""
         tip = self._repository.ref(layout.ATTEMPTS + head.thread)
         if tip is None:
-            return False
+            return None
         row = self._store.take_in(tip)
         prev = head.node if head.row.kind == "step" else None
-        return row.kind == "attempt" and parse_attempt(self._store.get(row.node).payload).prev == prev
+        made = parse_attempt(self._store.get(row.node).payload) if row.kind == "attempt" else None
+        return made if made is not None and made.prev == prev else None
+
+    def failed(self, head: Head) -> bool:
+        """Whether the last thing that happened on this head was an attempt that failed. One that the user ended, by
+        Ctrl-C or a pause, is none."""
+        made = self.last(head)
+        return made is not None and made.error not in ENDED_BY_USER
 
     def count(self, tip: Oid | None) -> int:
         """How many attempts there are up to a commit; None stands for none."""

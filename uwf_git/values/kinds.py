@@ -11,6 +11,8 @@ from uwf_git.values.ids import Hash, is_hash
 from uwf_git.values.types import DEFAULT_STATUS, SUSPEND
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
+INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
+ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW})  # errors of attempts that nothing was wrong with
 SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
 
 

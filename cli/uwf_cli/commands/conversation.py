@@ -89,7 +89,7 @@ def turns(invocation: Invocation, thread: str, live: bool, step: str | None) -> 
 
 def _last(instance: Instance, head: Head) -> Hash:
     """The last step, or the failed attempt that came after it."""
-    if instance.attempts.failed(head):
+    if instance.attempts.last(head) is not None:
         return instance.attempts.all(head.thread)[-1].hash
     if head.row.kind != "step":
         raise NotFound(f"thread {head.thread} has no step yet", f"uwf thread step {head.thread}")

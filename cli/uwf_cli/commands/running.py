@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -77,9 +78,10 @@ def step(
 ) -> None:
     """Do one step. Who is next works, and what comes of it becomes the new head."""
     do, found = stepper(invocation, thread, remote)
-    lines = _lines(invocation, found, quiet, "step")
+    where = folder(cwd)
+    lines = _lines(invocation, f"uwf thread step {found}{repeated(agent, where, remote)}", found, quiet)
     with lines or nullcontext():
-        outcome = do(found, agent, folder(cwd), _live_stderr(invocation, lines))
+        outcome = do(found, agent, where, _live_stderr(invocation, lines))
     emit_outcome(invocation, outcome)
     stopped = _stopped(invocation, outcome)
     if stopped is not None:
@@ -120,7 +122,7 @@ def run(
     where = folder(cwd)
     if len(chosen.ids) == 1:
         do, found = stepper(invocation, chosen.ids[0], remote)
-        run_one(invocation, do, found, max_steps, agent, where, quiet)
+        run_one(invocation, do, found, max_steps, agent, where, quiet, remote)
         return
     failures = Failures(invocation)
     found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
@@ -130,7 +132,8 @@ def run(
         given = {"--max-steps": str(max_steps), "--agent": agent, "--cwd": where, "--remote": remote}
         options = [f"{name}={value}" for name, value in given.items() if value is not None]
         oldest_first = found_all if chosen.ids else found_all[::-1]
-        failures.note(SideBySide(invocation, oldest_first, options, jobs).run(quiet))
+        again = repeated(agent, where, remote)
+        failures.note(SideBySide(invocation, oldest_first, options, jobs, again).run(quiet))
     elif not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
     failures.end()
@@ -144,9 +147,12 @@ def run_one(
     agent: str | None,
     where: Path | None,
     quiet: bool,
+    remote: str | None = None,
 ) -> None:
-    """Steps a thread with `do` until it ends, waits or fails, at most so many times. Raises Waiting where it waits."""
-    lines = _lines(invocation, thread, quiet, "run")
+    """Steps a thread with `do` until it ends, waits or fails, at most so many times. `remote` is the one that `do`
+    exchanges steps with. Raises Waiting where it waits."""
+    again = f"uwf thread run {thread}{repeated(agent, where, remote)}"
+    lines = _lines(invocation, again, thread, quiet)
     with lines or nullcontext():
         stderr = _live_stderr(invocation, lines)
         for _ in range(most):
@@ -158,7 +164,14 @@ def run_one(
             stopped = _stopped(invocation, outcome)
             if stopped is not None:
                 raise stopped
-    invocation.note(f"stopped after {counted(most, 'step')}; uwf thread run {thread} goes on")
+    invocation.note(f"stopped after {counted(most, 'step')}; {again} goes on")
+
+
+def repeated(agent: str | None, where: Path | None, remote: str | None) -> str:
+    """The options that a command which goes on with the work needs once more, for a shell, with a space before each;
+    "" where none was given."""
+    given = {"--agent": agent, "--cwd": where, "--remote": remote}
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
 
 
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
@@ -228,10 +241,10 @@ def _line(value: dict[str, Any]) -> str:
     return "\n".join([f"{begin}: {verdict}{end}" if verdict else begin + end, *below])
 
 
-def _lines(invocation: Invocation, thread: ThreadId, quiet: bool, command: str) -> Lines | None:
+def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) -> Lines | None:
     """The live line of the step that is being made of a thread; None where it can't be drawn or nobody wants it. From
-    now on Ctrl-C says that `command` goes on."""
-    invocation.going_on = f"nothing is lost, uwf thread {command} {thread} goes on"
+    now on Ctrl-C says that the command `again` goes on."""
+    invocation.going_on = f"nothing is lost, {again} goes on"
     if quiet or invocation.format != "text" or not terminal.colours():
         return None
     from uwf_cli.live import Lines, step_line

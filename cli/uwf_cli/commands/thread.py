@@ -153,7 +153,7 @@ def start_and_run(
         compact=True,
     )
     do, thread = stepper(invocation, begun.thread, remote)
-    run_one(invocation, do, thread, max_steps, agent, where, quiet)
+    run_one(invocation, do, thread, max_steps, agent, where, quiet, remote)
 
 
 def _require_agent(invocation: Invocation, agent: str) -> None:
