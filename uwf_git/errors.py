@@ -65,6 +65,10 @@ class Waiting(UwfError):
     exit_status = 5
 
 
+class Absent(Waiting):
+    """A human plays the role that is next, and nobody is at a terminal. Nothing was done or kept."""
+
+
 class Paused(Waiting):
     """Somebody paused the thread, so nothing is stepped until it is resumed."""
 

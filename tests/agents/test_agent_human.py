@@ -197,11 +197,13 @@ def test_the_engine_asks_in_its_own_terminal(instance: Instance) -> None:
 
 
 def test_off_a_terminal_it_refuses_in_one_line(instance: Instance) -> None:
-    said = failed(instance, "human", [], SCHEMA)
-    assert said.startswith(
-        "uwf-human: uwf-human can ask for role 'worker' only in a terminal — in one: uwf thread"
+    said = failed(instance, "human", [], SCHEMA, status=5)
+    assert re.fullmatch(
+        r"uwf-human: thread (\w+) waits for a human to play role 'worker' — "
+        r"in a terminal: uwf thread step \1 --agent uwf-human\n",
+        said,
     )
-    failed(instance, "human", ["--editor"], SCHEMA)
+    failed(instance, "human", ["--editor"], SCHEMA, status=5)
     assert "has no argument --what" in failed(instance, "human", ["--what"], SCHEMA, status=2)
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_samples import ASKS, scripted
+from cli_samples import ASKS, PAIR, scripted, write
 from commands import alive
 from conftest import Uwf
 
 Config = Callable[[str], Path]
 Script = Callable[[str, str], Path]
+DONE = "- {role: writer, output: {text: done}}\n- {role: critic, output: {approved: true}}\n"
 EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
 
 
@@ -132,3 +133,53 @@ def test_hooks_are_set_listed_and_checked_like_the_rest_of_the_configuration(
         refused = uwf("agent", "list", check=1).error
         assert f"config.yaml:{where}: " in refused["message"] and said in refused["message"]
     assert os.environ["UWF_STORAGE_ROOT"] == str(root)
+
+
+def test_a_role_of_a_human_who_isnt_there_waits_and_the_hook_calls_once(
+    uwf: Uwf, thread: str, heard: Callable[[], list[dict[str, Any]]], root: Path
+) -> None:
+    heard()
+    with (root / "config.yaml").open("a") as file:
+        file.write("agentOverrides: {pair: {critic: human}}\n")
+    ran = uwf("thread", "run", thread, check=5)
+    assert [line["role"] for line in ran.lines] == ["writer"]
+    assert ran.error == {
+        "code": "waiting",
+        "message": f"thread {thread} waits for a human to play role 'critic'",
+        "hint": f"in a terminal: uwf thread step {thread}",
+    }
+    [told] = heard()
+    assert (told["event"], told["next"]) == ("waiting", "critic")
+    assert told["question"].endswith(f"in a terminal: uwf thread step {thread}")
+    uwf("thread", "run", "--all", check=5)  # as cron does again and again
+    assert heard() == []
+    assert uwf("thread", "attempts", thread).json == []
+    assert uwf("thread", "show", thread).json["status"] == "idle"
+    assert [each["kind"] for each in uwf("inbox").json] == ["role"]
+    assert uwf("ps").json == []
+
+
+def test_a_human_who_isnt_there_in_a_sub_workflow_makes_its_parent_ask(
+    uwf: Uwf, thread: str, heard: Callable[[], list[dict[str, Any]]], root: Path
+) -> None:
+    outer = PAIR.replace("name: pair", "name: outer")
+    uwf("workflow", "put", write("outer.yaml", outer))
+    with (root / "config.yaml").open("a") as file:
+        file.write(
+            "agents:\n"
+            '  sub: {command: uwf-workflow, args: [--output, \'{"text": "x"}\', pair]}\n'
+            "agentOverrides: {outer: {writer: sub}, pair: {writer: human}}\n"
+        )
+    uwf("thread", "kill", thread)
+    heard()
+    parent = uwf("thread", "start", "outer", "-p", "All of it").json["thread"]
+    assert uwf("thread", "step", parent).json["status"] == "waiting"
+    [told] = heard()
+    assert (told["event"], told["thread"]) == ("waiting", parent)
+    asked = told["question"]
+    child = asked.split()[1]
+    assert asked.endswith(f"Play it, then answer: in a terminal: uwf thread step {child}")
+    for _ in range(2):
+        uwf("thread", "step", child, "--agent", scripted(DONE))
+    uwf("thread", "answer", parent, "-m", "played")
+    assert uwf("thread", "step", parent).json["role"] == "writer"

@@ -1,7 +1,7 @@
 """`uwf-human`: a role is done by the person at the terminal.
 
 It asks for the fields of the role's schema one by one, or with `--editor` opens an editor on a form. Where its standard
-input is no terminal it refuses: an engine that waits for somebody who isn't there would wait for ever.
+input is no terminal the thread waits for somebody to step it in one, and nothing is kept: nobody has tried.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.attention import undisturbed
-from uwf_git.errors import AgentFailed, Invalid, Usage
+from uwf_git.errors import Absent, AgentFailed, Invalid, Usage, UwfError
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.coerce import Plain, coerce
 from uwf_git.kit.extract import failed_with, judge
@@ -45,7 +46,7 @@ def parse_args(args: Sequence[str]) -> Options:
 
 
 def run(ctx: Context) -> Reply:
-    """Asks for the output. Raises AgentFailed off a terminal, when the person leaves, or out of time."""
+    """Asks for the output. Raises Absent off a terminal, AgentFailed when the person leaves, or out of time."""
     with undisturbed(), Terminal.of_stdin(ctx) as terminal:
         if ctx.options.editor:
             return _edit(ctx, terminal)
@@ -73,16 +74,16 @@ class Terminal:
 
     @classmethod
     def of_stdin(cls, ctx: Context) -> Terminal:
-        """The terminal behind standard input. Raises AgentFailed where there is none."""
+        """The terminal behind standard input. Raises Absent where there is none."""
         try:
             if not sys.stdin.isatty():
                 raise OSError
             name = os.ttyname(sys.stdin.fileno())
             descriptor = os.open(name, os.O_RDWR | os.O_NOCTTY)
         except (OSError, ValueError, AttributeError):
-            raise AgentFailed(
-                f"uwf-human can ask for role {ctx.role.name!r} only in a terminal",
-                f"in one: uwf thread step {ctx.thread} --agent uwf-human",
+            raise Absent(
+                f"thread {ctx.thread} waits for a human to play role {ctx.role.name!r}",
+                f"in a terminal: uwf thread step {ctx.thread}{_named(ctx)}",
             ) from None
         return cls(descriptor, ctx.role.name, ctx.deadline)
 
@@ -113,6 +114,16 @@ class Terminal:
             self._pending += data
         line, _, self._pending = self._pending.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r")
+
+
+def _named(ctx: Context) -> str:
+    """The option that names this agent, with a space before it; "" where the configuration does."""
+    from uwf_git.config.read import resolve_agent
+
+    with suppress(UwfError):
+        if resolve_agent(ctx.config, ctx.history.workflow.name, ctx.role.name).command == "uwf-human":
+            return ""
+    return " --agent uwf-human"
 
 
 def _introduction(ctx: Context) -> str:

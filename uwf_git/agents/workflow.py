@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.errors import AgentFailed, Invalid, NotFound, Paused, Usage, UwfError, Waiting
+from uwf_git.errors import Absent, AgentFailed, Invalid, NotFound, Paused, Usage, UwfError, Waiting
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
@@ -206,14 +206,19 @@ def _charged(ctx: Context, reply: Reply) -> Reply:
 
 
 def _asks(ctx: Context, instance: Instance, child: ThreadId, waiting: Waiting) -> Reply:
-    """A question to the human in the child's place: the child's own, or whether its budget may be raised."""
+    """A question to the human in the child's place: the child's own, whether its budget may be raised, or that a role
+    of the child is for a human."""
     from uwf_git.engine.status import outlook
 
     where = f"in thread {child} of workflow {ctx.options.name}"
     asked = outlook(instance, instance.threads.head(child))
-    if asked.question is None:
-        question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
+    if isinstance(waiting, Absent):
+        question = f"{waiting.message}. Play it, then answer: {waiting.hint}"
         output: dict[str, Any] = {"$status": SUSPEND, "question": question}
+        reason = f"a human plays a role {where}"
+    elif asked.question is None:
+        question = f"{waiting.message}. Raise it, then answer: {waiting.hint}"
+        output = {"$status": SUSPEND, "question": question}
         reason = f"a budget is used up {where}"
     else:
         output = {"$status": SUSPEND, "question": asked.question}

@@ -24,6 +24,7 @@ from uwf_git.engine.status import (
     COMPLETED,
     FAILED,
     KILLED,
+    WAITING,
     Outlook,
     chosen,
     outlook,
@@ -32,7 +33,17 @@ from uwf_git.engine.status import (
     resting,
     used_up,
 )
-from uwf_git.errors import AgentFailed, Busy, HeadMoved, Invalid, NotFound, SigningFailed, UwfError, Waiting
+from uwf_git.errors import (
+    Absent,
+    AgentFailed,
+    Busy,
+    HeadMoved,
+    Invalid,
+    NotFound,
+    SigningFailed,
+    UwfError,
+    Waiting,
+)
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
@@ -114,11 +125,15 @@ def step(
     """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias or a command
     that goes before the configuration; `cwd` the agent's working directory, remembered for the steps to come. Moves
     `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused,
-    AgentFailed, HeadMoved, NoTransition, Usage where nobody plays the role, Invalid for a thread that has ended."""
+    AgentFailed, HeadMoved, NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there,
+    Invalid for a thread that has ended."""
     try:
         outcome = step_untold(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
         _tell_of(instance, thread, FAILED)
+        raise
+    except Absent as absent:
+        _call(instance, thread, absent)
         raise
     _tell_of(instance, thread, outcome.status, outcome.outlook)
     return outcome
@@ -160,6 +175,15 @@ def _tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook |
         from uwf_git.engine.hooks import tell_of
 
         tell_of(instance, thread, status, found)
+
+
+def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
+    """Runs the hook that calls a person to a role, once: who steps all threads every minute comes by again."""
+    if WAITING in instance.config.hooks.commands:
+        from uwf_git.engine.hooks import tell
+
+        if instance.runs.call(thread, instance.threads.head(thread).node):
+            tell(instance, thread, WAITING, question=f"{absent.message}: {absent.hint}")
 
 
 def answer(
@@ -351,6 +375,9 @@ class _Run:
             os.chdir(folder)
             node = agent.perform(self._instance, self._at, order, config.args, cwd=folder)
             return Made(node, agent=name)
+        except Absent:
+            self._instance.runs.withdraw(self._thread)
+            raise
         except UwfError as error:
             failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
             return Made(None, failure, getattr(error, "detail", None), name)

@@ -105,7 +105,7 @@ class Runs:
 
     def order(self, thread: ThreadId, order: Order) -> None:
         """Writes the order and clears the last report and log."""
-        self.clear(thread)
+        self.withdraw(thread)
         write_private(self._folder / f"{thread}.json", _json(order._asdict()))
 
     def read_order(self, thread: ThreadId) -> Order | None:
@@ -130,10 +130,26 @@ class Runs:
         return Report(**value)
 
     def clear(self, thread: ThreadId) -> None:
+        """Forgets order, report, turns, log and what is being said, and that anybody was called."""
+        self.withdraw(thread)
+        with contextlib.suppress(OSError):
+            (self._folder / f"{thread}.called").unlink(missing_ok=True)
+
+    def withdraw(self, thread: ThreadId) -> None:
         """Forgets order, report, turns, log and what is being said."""
         for suffix in ("json", "result", "turns", "log", "now", "off"):
             with contextlib.suppress(OSError):
                 (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
+
+    def call(self, thread: ThreadId, head: Hash) -> bool:
+        """Notes that a person is called to a thread's head; returns whether that is new."""
+        path = self._folder / f"{thread}.called"
+        with contextlib.suppress(OSError):
+            if path.read_bytes() == head.encode():
+                return False
+        with contextlib.suppress(OSError):
+            write_private(path, head.encode())
+        return True
 
     def break_off(self, thread: ThreadId) -> None:
         """Says that the step in progress is about to be ended for a pause."""
