@@ -25,6 +25,7 @@ class Invocation:
         self.format_option: str | None = None
         self.root_option: str | None = None
         self.going_on = ""
+        self._after: list[Callable[[], None]] = []
 
     # Where
 
@@ -46,6 +47,7 @@ class Invocation:
 
         instance = Instance(self.location)
         instance.warn = self.warn
+        instance.after = self._after.append
         return instance
 
     def instance_for_writing(self) -> Instance:
@@ -59,6 +61,11 @@ class Invocation:
         return self.instance
 
     # What goes out
+
+    def afterwards(self) -> None:
+        """Does what waits until a result is printed. Raises what that raises."""
+        while self._after:
+            self._after.pop(0)()
 
     @cached_property
     def format(self) -> str:

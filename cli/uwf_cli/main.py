@@ -11,6 +11,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from uwf_cli.invocation import Invocation
 
 INTERRUPTED = 130
@@ -42,12 +44,15 @@ def _run(arguments: list[str]) -> int:
 
     invocation = Invocation()
     _prepare()
-    try:
-        if "_UWF_COMPLETE" in os.environ:
-            from uwf_cli.completers import complete
+    status = _guarded(_invoke, invocation, arguments)
+    after = _guarded(_afterwards, invocation, arguments)
+    return status or after
 
-            return complete(invocation, os.environ["_UWF_COMPLETE"])
-        return _invoke(invocation, arguments)
+
+def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation, arguments: list[str]) -> int:
+    """The exit status of what is done; where that breaks off it says so."""
+    try:
+        return do(invocation, arguments)
     except BrokenPipeError:
         _forget_output()
         return NOBODY_READS
@@ -78,7 +83,16 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _afterwards(invocation: Invocation, _arguments: list[str]) -> int:
+    invocation.afterwards()
+    return 0
+
+
 def _invoke(invocation: Invocation, arguments: list[str]) -> int:
+    if "_UWF_COMPLETE" in os.environ:
+        from uwf_cli.completers import complete
+
+        return complete(invocation, os.environ["_UWF_COMPLETE"])
     from click.exceptions import Exit
 
     from uwf_cli.tree import uwf

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_samples import ASKS, PAIR, scripted, write
-from commands import alive
+from commands import UWF, alive
 from conftest import Uwf
 
 Config = Callable[[str], Path]
@@ -183,3 +184,34 @@ def test_a_human_who_isnt_there_in_a_sub_workflow_makes_its_parent_ask(
         uwf("thread", "step", child, "--agent", scripted(DONE))
     uwf("thread", "answer", parent, "-m", "played")
     assert uwf("thread", "step", parent).json["role"] == "writer"
+
+
+def test_the_result_is_printed_before_its_hook_is_run(uwf: Uwf, thread: str, config: Config) -> None:
+    config(
+        "hooks:\n"
+        + "".join(f"  {event}: sh -c 'echo the hook >&2; exit 1'\n" for event in EVENTS)
+        + "agentOverrides: {pair: {critic: human}}\n"
+    )
+
+    def printed(*args: str) -> list[str]:
+        done = subprocess.run(
+            [*UWF, "--format", "text", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return [
+            "hook" if "the hook for" in line else line.split(":")[0].strip()
+            for line in done.stdout.splitlines()
+        ]
+
+    fork, other = (uwf("thread", "fork", thread).json["thread"] for _ in range(2))
+    by = "1  writer (uwf-rehearse)"
+    asked = printed("thread", "step", thread, "--agent", scripted(ASKS))
+    assert (asked[0], asked[-2:]) == (by, ["hook", "uwf"])
+    assert printed("thread", "step", fork, "--agent", "sh -c 'exit 3'") == ["uwf", "hook"]
+    assert printed("thread", "run", other) == [by, "uwf", "hook"]
+    assert printed("thread", "pause", fork)[-1] == "hook"
+    assert printed("thread", "kill", fork)[-1] == "hook"

@@ -174,7 +174,7 @@ def _tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook |
     if instance.config.hooks.commands:
         from uwf_git.engine.hooks import tell_of
 
-        tell_of(instance, thread, status, found)
+        instance.after(lambda: tell_of(instance, thread, status, found))
 
 
 def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
@@ -183,7 +183,8 @@ def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
         from uwf_git.engine.hooks import tell
 
         if instance.runs.call(thread, instance.threads.head(thread).node):
-            tell(instance, thread, WAITING, question=f"{absent.message}: {absent.hint}")
+            question = f"{absent.message}: {absent.hint}"
+            instance.after(lambda: tell(instance, thread, WAITING, question=question))
 
 
 def answer(

@@ -47,6 +47,8 @@ class Instance:
         self.sessions = Sessions(private)
         self.warn: Callable[[str], None] = lambda text: None
         """Takes what somebody should know beside a result, in a line; the command prints it."""
+        self.after: Callable[[Callable[[], None]], None] = lambda act: act()
+        """Takes what is done once the result is known, such as to run a hook; the command prints the result first."""
 
     @classmethod
     def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:

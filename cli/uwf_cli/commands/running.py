@@ -190,7 +190,8 @@ def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
 
 
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
-    """Prints where a thread stands after a step; for people as one line, and a question with its options below it."""
+    """Prints where a thread stands after a step; for people as one line, and a question with its options below it.
+    Then the hooks are run."""
     from uwf_git.config.secrets import told
     from uwf_git.store.layout import summary
 
@@ -218,6 +219,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
         "options": following.options,
     }
     invocation.emit(value, _line, shown, compact)
+    invocation.afterwards()
 
 
 def _line(value: dict[str, Any]) -> str:

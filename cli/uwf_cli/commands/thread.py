@@ -238,7 +238,7 @@ def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> No
         before = is_paused(instance, thread)
         found = keep(instance, thread, why, now)
         if not before:
-            tell(instance, thread, "paused")
+            instance.after(lambda: tell(instance, thread, "paused"))
         status = "running" if instance.locks.is_held(thread) else "paused"
         return {"thread": thread, "status": status, "paused": found.as_json()}
 
