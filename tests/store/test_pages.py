@@ -105,6 +105,20 @@ def test_an_answer_that_is_the_output_is_not_repeated(answer: str) -> None:
     assert page.endswith("| comments | A test is missing. |\n")
 
 
+def test_a_code_block_that_repeats_a_text_of_the_output_is_left_out() -> None:
+    printed = "one\n\n  two ``` three"
+    block = "---\nstatus: passed\nreport: |\n  one\n\n    two ``` three\n---\n\n"
+    answer = f"{block}`make` exited with 0.\n\n````text\n{printed}\r\n````\n\n```text\none\n```\n"
+    page = told({"status": "passed", "report": printed}, answer)
+    assert page.count("two ``` three") == 1
+    assert page.endswith("\n\n`make` exited with 0.\n\n\n```text\none\n```\n"), "what is only like it stays"
+    many = "```text\n" * 200_000
+    assert (
+        report_of({"status": "passed"}, Node(DETAIL, Detail(f"{block}{many}").payload(), 0)).count("text")
+        >= 200_000
+    )
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -1,7 +1,8 @@
 """The pages that people read: the README.md of a thread, of its task, of a step and of a failed attempt.
 
 Each is a pure function of nodes, so `verify` makes it again. A page says a thing once: an answer that begins with its
-output, or is nothing else, is shown as that output and the rest of what was said; the node has it word for word.
+output, or is nothing else, is shown as that output and the rest of what was said, of which a code block that repeats a
+text of the output is left out; the node has it word for word.
 
 A thread's page grows with each step: where the thread stands, and a line for each step since the last hundred. The
 lines of a hundred that is full go to a page of their own, `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
@@ -42,6 +43,7 @@ _TITLES = ("summary", "title", "answer")  # fields that say best what an output 
 _TABLE = table(("step", "what came of it", "by"), ()) + "\n"
 _STEPS = f"## Steps\n\n{_TABLE}"
 _LANGUAGES = frozenset({"", "json", "yaml", "yml", "markdown", "md"})
+_COPIES = frozenset({"", "text"})
 _NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
 
 
@@ -124,12 +126,36 @@ def report_of(value: Any, detail: Node) -> str:
         answer = detail.payload
     else:
         return ""
-    text = answer.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip("\n").rstrip()
+    text = _unified(answer.removeprefix("\ufeff")).strip("\n").rstrip()
     said = value.values() if isinstance(value, Mapping) else (value,)
     if any(isinstance(each, str) and each.strip() == text.strip() for each in said):
         return ""
     rest = _without_output(text, value)
-    return _shielded(text) if rest is None else rest.strip("\n").rstrip()
+    if rest is None:
+        return _shielded(text)
+    texts = {_unified(each).strip() for each in said if isinstance(each, str)}
+    return _without_copies(rest, texts - {""}).strip("\n").rstrip()
+
+
+def _unified(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _without_copies(text: str, shown: Container[str]) -> str:
+    """The text without the code blocks that hold nothing but one of the texts that are shown as the output's."""
+    lines = text.split("\n")
+    ends = [line.rstrip() for line in lines]
+    final = {line: number for number, line in enumerate(ends) if line[:3] == "```"}
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        fence = _fence_of(lines[at], _COPIES)
+        last = ends.index(fence, at + 1) if final.get(fence, -1) > at else None
+        block = lines[at : at + 1 if last is None else last + 1]
+        if last is None or "\n".join(block[1:-1]).strip() not in shown:
+            kept += block
+        at += len(block)
+    return "\n".join(kept)
 
 
 def _without_output(text: str, value: Any) -> str | None:
@@ -173,11 +199,11 @@ def _without_block(lines: Sequence[str], at: int, value: Mapping[str, Any]) -> l
     return [*lines[:at], *rest]
 
 
-def _fence_of(line: str) -> str:
-    """The fence that a line opens a block of fields with; "" where it opens none."""
+def _fence_of(line: str, languages: Container[str] = _LANGUAGES) -> str:
+    """The fence that a line opens a block of fields with, or another one in those languages; "" where it opens none."""
     info = line.lstrip("`")
     fence = line[: len(line) - len(info)]
-    return fence if len(fence) >= 3 and info.strip() in _LANGUAGES else ""
+    return fence if len(fence) >= 3 and info.strip() in languages else ""
 
 
 def _says(text: str, value: Any) -> bool:
