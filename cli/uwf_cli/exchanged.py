@@ -64,6 +64,12 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
         f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
     ]
     kept = [each for each in value["refused"] if each["deletion"]]
+    paused = [each for each in kept if each["ref"].startswith(layout.PAUSED)]
+    kept = [each for each in kept if each not in paused]
+    lines += [
+        f"left     {_short(each['ref'])}: {each['reason']}; on other machines it stays paused"
+        for each in paused
+    ]
     if verbose or len(kept) == 1:
         counts = "it counts as ended all the same"
         lines += [f"left     {_short(each['ref'])}: {each['reason']}; {counts}" for each in kept]

@@ -695,3 +695,24 @@ def test_16_a_pause_that_says_more_than_anybody_may_is_refused_and_a_name_is_cut
     pair.bob("pull")
     assert "paused by somebody: x" in pair.bob("thread", "step", pair.thread, check=5).error["message"]
     assert "by somebody: x" in pair.bob("thread", "show", pair.thread, "--format", "text").out
+
+
+def test_a_pause_that_could_not_be_lifted_there_is_told_as_one_that_still_holds(pair: Pair) -> None:
+    pair.ada("thread", "pause", pair.thread)
+    pair.ada("push")
+    git_servers.refuses_deletions(pair.shared)
+    pair.ada("thread", "resume", pair.thread)
+    told = pair.ada("push", "--format", "text", check=None).out
+    assert "stays paused" in told and "ended" not in told
+
+
+def test_what_a_push_cannot_read_here_is_not_blamed_on_the_remote(pair: Pair) -> None:
+    hurt = pair.ada.starts("lost", workflow="loop")
+    blob = git_servers.git("--git-dir", pair.ada.store, "rev-parse", f"refs/uwf/threads/{hurt}:README.md")
+    (pair.ada.store / "objects" / blob[:2] / blob[2:]).unlink()
+    failed = pair.ada("push", check=7)
+    assert "doctor --fix" in failed.error["hint"]
+    sound = pair.works(pair.ada, "second")
+    pair.ada("push", "origin", pair.thread)
+    pair.bob("pull")
+    assert pair.head(pair.bob) == sound

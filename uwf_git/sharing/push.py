@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.engine.pause import was_lifted
-from uwf_git.errors import Invalid, RemoteFailed
+from uwf_git.errors import Invalid, RemoteFailed, StoreDamaged
 from uwf_git.git.config import ADVISED_BLOB
-from uwf_git.git.program import Git
+from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
@@ -182,7 +182,7 @@ class Outgoing(NamedTuple):
 
 def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oid]) -> Outgoing:
     """What is new to a remote of all that these objects lead to. Raises Invalid for a blob above `uwf.maxBlob`
-    (95 MB), which forges refuse."""
+    (95 MB), which forges refuse, StoreDamaged where something of it is lost."""
     repository = instance.store.repository
     known = f"--glob={layout.REMOTES}{remote.name}/*"
     orders = "".join(f"{tip}\n" for tip in tips)
@@ -197,7 +197,13 @@ def look_through(instance: Instance, git: Git, remote: Remote, tips: Iterable[Oi
         "--not",
         known,
         stdin=orders.encode(),
+        check=False,
     )
+    if done.code:
+        raise StoreDamaged(
+            f"what is to be pushed can't be read: {telling_line(done.err)}",
+            f"uwf doctor --fix mends it; until then others can be pushed by name: uwf push {remote.name} ID",
+        )
     blobs = [line[1:].decode() for line in done.out.splitlines() if line.startswith(b"~")]
     large = tuple(
         Large(blob, repository.size(Oid(hex=blob)), instance.store.index.node_of_blob(Oid(hex=blob).raw))
