@@ -74,7 +74,7 @@ def run_command(
     stdout, stderr = _Tail(keep, on_stdout), _Tail(keep, on_stderr)
     descendants = Descendants(os.environ if env is None else env)
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(stderr_to.open("wb+")) if stderr_to else None
+        log = stack.enter_context(open(stderr_to, "wb+", opener=_for_its_user)) if stderr_to else None
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
@@ -406,6 +406,10 @@ class _Tail:
 
     def end(self) -> bytes:
         return bytes(self._data[-self._keep :])
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]:

@@ -59,6 +59,16 @@ def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
     return shortened(" ".join(printable(text, instead).split()), at_most)
 
 
+def numbered(options: Iterable[str], at_most: int = 100) -> list[str]:
+    """Options as a menu, each on one line behind its number, so that none can look like several."""
+    return [f"{number}  {one_line(option, at_most)}" for number, option in enumerate(options, 1)]
+
+
+def whole_lines(text: str) -> str:
+    """The lines that have come to their end, without the one that may still grow."""
+    return text[: max(text.rfind("\n"), text.rfind("\r")) + 1]
+
+
 def last_line(text: str) -> str:
     """The last line with something to read in what a program printed, without what steers a terminal; "" where there
     is none. A line that a program writes over, as it does to show progress, counts as it stands."""

@@ -171,7 +171,7 @@ class SideBySide:
         from uwf_cli.live import Lines, step_line
         from uwf_git.engine.progress import Watch
 
-        watch, locks = Watch(self._invocation.instance.runs), self._invocation.instance.locks
+        watch, locks = Watch(self._invocation.instance), self._invocation.instance.locks
         began = time.time()
 
         def compose() -> list[str]:

@@ -78,13 +78,49 @@ def test_an_answer_is_one_of_the_options_unless_other_is_said(uwf: Uwf, thread: 
     assert "--other" in refused["hint"]
     assert uwf("thread", "show", thread).json["head"] == head
 
-    assert answered("-m", "2") == "2"  # the text goes before the number
+    assert answered("-m", "2") == "2"
     assert answered("-m", " Blue\n") == "blue"
     assert answered("-m", "3") == "blue"
     assert answered("--other", "-m", "green") == "green"
     typed = [("> ", "4"), ("choose one of these", "3")]
     assert on_terminal("thread", "answer", thread, typed=typed)[0] == 0
     assert uwf("thread", "steps", thread).json[-1]["output"] == {"answer": "blue"}
+
+
+def test_options_are_one_line_each_and_none_passes_for_another(uwf: Uwf, thread: str) -> None:
+    spoof = r"keep\n  2  delete"
+    asks = """\
+- role: writer
+  output: {status: needs_input, question: "Which?\\n  2  no", options: ["SPOOF", " yes ", "4", "LONG", e, f, g]}
+"""
+    script = scripted(asks.replace("SPOOF", spoof).replace("LONG", "long " * 60))
+    stepped = uwf("thread", "step", thread, "--agent", script, "--format", "text").out
+    menu = ["1  keep 2 delete", "2  yes", "3  4"]
+    asked = on_terminal("thread", "answer", thread, typed=[("> ", "")])[1]
+    for shown in (stepped, asked, uwf("inbox", "--format", "text").out):
+        lines = shown.splitlines()
+        first = next(number for number, line in enumerate(lines) if line.strip().startswith("1  keep"))
+        indent = lines[first][: lines[first].index("1")]
+        assert lines[first : first + 3] == [indent + each for each in menu]
+        assert sum(line.startswith(f"{indent}2  ") for line in lines) == 1
+        assert lines[first + 3].endswith("long…") and len(lines[first + 3]) < 120
+    shown = uwf("thread", "show", thread, "--format", "text").out
+    assert [line.split("options")[-1].strip() for line in shown.splitlines() if "  keep 2" in line] == menu[
+        :1
+    ]
+
+    for number in ("00000000199", "9" * 30, "0", "-1"):
+        refused = uwf("thread", "answer", thread, "-m", number, check=2).error["message"]
+        assert "is none of the options" in refused and "keep 2 delete, yes, 4, long long" in refused
+        assert len(refused) < 300
+    refused = uwf("thread", "answer", thread, "-m", "4", check=2).error
+    assert (
+        "'4' is an option of thread" in refused["message"]
+        and "number of another, 'long" in refused["message"]
+    )
+    assert "--other" in refused["hint"]
+    uwf("thread", "answer", thread, "-m", "yes")
+    assert uwf("thread", "steps", thread).json[-1]["output"] == {"answer": " yes "}
 
 
 def test_the_question_of_a_sub_workflow_stands_once_and_its_answer_may_be_any(

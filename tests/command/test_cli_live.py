@@ -190,6 +190,49 @@ def test_others_see_who_is_at_work_and_what_was_said_last(
     assert "running" not in uwf("thread", "show", thread).json
 
 
+# Prints half of a secret, and the rest of it with the end of the line once it is let go on, on both its outputs.
+HALVES = """\
+import sys, time
+from pathlib import Path
+for out in sys.stderr, sys.stdout:
+    print("whole hunter-2-is-too-short-a-key", file=out)
+    print("half hunter-2-is", end="", file=out, flush=True)
+Path("half").touch()
+while not Path("go").exists():
+    time.sleep(0.02)
+for out in sys.stderr, sys.stdout:
+    print("-too-short-a-key done", file=out, flush=True)
+while not Path("end").exists():
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize("wrapped", [True, False], ids=["embedded", "program"])
+def test_no_half_of_a_secret_is_shown_while_its_line_is_printed(
+    uwf: Uwf, thread: str, root: Path, script: Callable[[str, str], Path], instance: Instance, wrapped: bool
+) -> None:
+    (root / ".env").write_text("API_KEY=hunter-2-is-too-short-a-key\n")
+    made = script("halves", HALVES)
+    running = begin("thread", "step", thread, "--agent", f"uwf-exec {made}" if wrapped else str(made))
+    folder = instance.store.repository.private / "runs"
+
+    def seen() -> str:
+        assert running.poll() is None
+        return "".join(each["last"] or "" for each in uwf("ps").json)
+
+    while "whole" not in seen() or not Path("half").exists():
+        pass
+    assert seen() == "whole [redacted:API_KEY]"
+    assert all("hunter" not in path.read_text() for path in folder.iterdir() if path.suffix != ".log")
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir() if path.is_file()} == {0o600}
+    Path("go").touch()
+    while "done" not in seen():
+        pass
+    assert seen() == "half [redacted:API_KEY] done"
+    Path("end").touch()
+    running.wait(30)
+
+
 def test_a_sub_workflow_is_shown_below_the_thread_that_it_is_for(
     uwf: Uwf, config: Callable[[str], Path], printer: str, hermetic: Path
 ) -> None:

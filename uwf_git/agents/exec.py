@@ -15,6 +15,7 @@ import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Usage
@@ -136,7 +137,7 @@ def run(ctx: Context) -> Reply:
         pass_fds=held_lock(ctx),
         keep=max(4 * options.tail, 1 << 20),
         on_stdout=ctx.show,
-        on_stderr=ctx.show,
+        on_stderr=partial(ctx.show, stream="stderr"),
     )
     return _reply(ctx, options, argv, finished, time.monotonic() - began)
 

@@ -7,11 +7,14 @@ store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.store.private import Order, Runs
-from uwf_git.text import last_line
+from uwf_git.store.private import LOG_END, Order
+from uwf_git.text import last_line, whole_lines
 from uwf_git.values.ids import ThreadId, is_thread_id
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
 
 _DEEPEST = 8  # workflows within each other
 
@@ -45,11 +48,14 @@ class _Heard(NamedTuple):
 
 
 class Watch:
-    """Looks at the steps that are being made. What it has read once it remembers while there is no news."""
+    """Looks at the steps that are being made, without showing any secret. What it has read once it remembers while
+    there is no news."""
 
-    def __init__(self, runs: Runs) -> None:
-        self._runs = runs
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._runs = instance.runs
         self._orders: dict[ThreadId, tuple[float, Order]] = {}
+        self._logs: dict[ThreadId, tuple[tuple[bytes, float], str]] = {}
         self._heard: dict[ThreadId, tuple[tuple[int, float], _Heard]] = {}
 
     def step(self, thread: ThreadId, depth: int = 0) -> Progress | None:
@@ -62,8 +68,7 @@ class Watch:
         noted = runs.noted(thread)
         heard = self._notes(thread, noted)
         now = runs.now(thread)
-        log, logged = runs.logged(thread)
-        lines = [(noted[1], heard.said), (logged, last_line(log.decode("utf-8", "replace")))]
+        lines = [(noted[1], heard.said), self._logged(thread)]
         if now is not None:
             lines.append((now.time, now.line))
         lines.sort(key=lambda line: line[0])
@@ -79,6 +84,18 @@ class Watch:
             next((line for _, line in reversed(lines) if line), ""),
             self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
         )
+
+    def _logged(self, thread: ThreadId) -> tuple[float, str]:
+        """When an agent's program last wrote to standard error, and the last whole line of it. Nobody has taken the
+        secrets out of that yet, and where it begins in the middle, so may one of them."""
+        log, logged = self._runs.logged(thread)
+        known = self._logs.get(thread)
+        if known is None or known[0] != (log, logged):
+            text = whole_lines(log.decode("utf-8", "replace"))
+            clean = self._instance.redactor.text(text)[0] if text else ""
+            line = last_line(clean[LOG_END // 2 :] if len(log) == LOG_END else clean)
+            known = self._logs[thread] = (log, logged), line
+        return logged, known[1]
 
     def _order(self, thread: ThreadId, since: float) -> Order | None:
         known = self._orders.get(thread)

@@ -110,18 +110,27 @@ def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
 
 
 def chosen(thread: ThreadId, options: Sequence[str], text: str) -> str:
-    """The option that a text is, in any case, or whose number it is. Raises Usage for none of them."""
+    """The option that a text is, in any case, or whose number it is. Raises Usage for none of them, or where the text
+    is one option and the number of another."""
     wanted = text.strip()
-    if wanted in options:
-        return wanted
-    same = [option for option in options if option.casefold() == wanted.casefold()]
-    if len(same) == 1:
+    same = [option for option in options if option.strip() == wanted]
+    same = same or [option for option in options if option.strip().casefold() == wanted.casefold()]
+    number = int(wanted) if wanted.isascii() and wanted.isdigit() and len(wanted) < 10 else 0
+    numbered = options[number - 1] if 0 < number <= len(options) else None
+    other = f"uwf thread answer {thread} --other -m TEXT"
+    if same and numbered is not None and numbered.strip() != wanted:
+        raise Usage(
+            f"{wanted!r} is an option of thread {thread} and the number of another, {one_line(numbered, 60)!r}",
+            f"give the text of that one, or for {wanted!r} as it is: {other}",
+        )
+    if len(same) == 1 or (same and same[0].strip() == wanted):
         return same[0]
-    if wanted.isascii() and wanted.isdigit() and 0 < int(wanted[:9]) <= len(options):
-        return options[int(wanted) - 1]
+    if numbered is not None:
+        return numbered
+    listed = ", ".join(one_line(option, 60) for option in options)
     raise Usage(
-        f"{one_line(wanted, 60)!r} is none of the options of thread {thread}: {', '.join(options)}",
-        f"to answer so all the same: uwf thread answer {thread} --other -m TEXT",
+        f"{one_line(wanted, 60)!r} is none of the options of thread {thread}: {listed}",
+        f"to answer so all the same: {other}",
     )
 
 

@@ -80,7 +80,7 @@ class Context(NamedTuple):
     `record(turn)` stores a turn at once, for those who watch the step; the same object may stand in `Reply.turns` too,
     and is not stored twice. `in_session(id)` notes the session as soon as it is known, so that a run which is broken
     off can be carried on. `show(data)` tells them what a command of the agent prints, piece by piece as it comes, and
-    `show(model=name)` whom the agent asks; it is kept nowhere.
+    `show(data, stream=name)` where it has several outputs; `show(model=name)` whom the agent asks; it is kept nowhere.
     """
 
     thread: ThreadId

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.text import encodable, last_line, one_line
+from uwf_git.text import encodable, last_line, one_line, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Detail, TurnRecord, parse_turn
 from uwf_git.values.types import DETAIL, TURN
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from uwf_git.store.private import Order
     from uwf_git.store.threads import Head
 
-_LINE = 2000  # bytes of what is being printed in which its last line is looked for
-_EDGE = 400
+_LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
+_EDGE = (
+    4000  # of these, how many are there only so that a secret at the beginning of the others is recognised
+)
 
 
 class Recorder:
@@ -40,7 +42,7 @@ class Recorder:
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
         self._model = self._line = ""
-        self._printed = b""
+        self._printed: dict[str, bytes] = {}
 
     def redact(self, value: Any, where: str) -> Any:
         """The value without its secrets, which are counted for `where`."""
@@ -70,25 +72,48 @@ class Recorder:
                     "role": turn.role,
                     "model": self._model,
                     "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
-                    "said": self._instance.redactor.text(sound(_told(turn)))[0],
+                    "said": self._told(turn),
                 },
             )
 
-    def show(self, data: bytes = b"", model: str = "") -> None:
+    def show(self, data: bytes = b"", model: str = "", stream: str = "") -> None:
         """Tells those who watch the step what is being printed, piece by piece as it comes, or which model is being
-        asked. Only the last line is kept, and only until the step is over."""
+        asked; of several outputs at once each is a `stream`. Only the last whole line is kept, and only until the step
+        is over: in half of one, half of a secret would not be recognised."""
         if not self._thread:
             return
-        line = self._last(data) if data else self._line
+        line = self._last(data, stream) if data else self._line
         if (model or self._model, line) != (self._model, self._line):
             self._model, self._line = model or self._model, line
             self._instance.runs.show(self._thread, self._model, self._line)
 
-    def _last(self, data: bytes) -> str:
-        self._printed = (self._printed + data)[-_LINE:]
-        text = self._instance.redactor.text(self._printed.decode("utf-8", "replace"))[0]
-        # A secret that is halved where the piece begins isn't recognised.
-        return last_line(text if len(self._printed) < _LINE else text[_EDGE:])
+    def _last(self, data: bytes, stream: str) -> str:
+        printed = self._printed[stream] = (self._printed.get(stream, b"") + data)[-2 * _LINE :]
+        if not (b"\n" in data or b"\r" in data):
+            return self._line
+        text = whole_lines(printed.decode("utf-8", "replace"))
+        return last_line(self._end(text, len(printed) == 2 * _LINE)) or self._line
+
+    def _end(self, text: str, is_cut: bool = False) -> str:
+        """The end of a text without its secrets, nor what may be half of one where its beginning is cut off."""
+        clean = self._clean(text[-_LINE:])
+        return clean[_EDGE:] if is_cut or len(text) > _LINE else clean
+
+    def _clean(self, text: str) -> str:
+        return self._instance.redactor.text(sound(text))[0]
+
+    def _told(self, turn: TurnRecord) -> str:
+        """A turn in a line: the last one said, or the call of a tool."""
+        if turn.role == "tool" and turn.tool and turn.arguments is not None:
+            import json
+
+            given = turn.arguments
+            if isinstance(given, dict) and len(given) == 1:
+                given = next(iter(given.values()))
+            text = given if isinstance(given, str) else json.dumps(given)
+            return one_line(f"{turn.tool} {self._clean(text[:_LINE])}")
+        said = last_line(self._end(turn.text))
+        return self._clean(one_line(f"{turn.tool} {said}" if turn.tool else said))
 
     def in_session(self, session: str) -> None:
         """Notes the session as soon as it is known, so that a run which is broken off can be carried on."""
@@ -136,19 +161,6 @@ class Recorder:
             notes=self.redact(said.notes, "notes"),
         )
         return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
-
-
-def _told(turn: TurnRecord) -> str:
-    """A turn in a line: the last one said, or the call of a tool."""
-    if turn.role == "tool" and turn.tool and turn.arguments is not None:
-        import json
-
-        given = turn.arguments
-        if isinstance(given, dict) and len(given) == 1:
-            given = next(iter(given.values()))
-        return one_line(f"{turn.tool} {given if isinstance(given, str) else json.dumps(given)[:_LINE]}")
-    said = last_line(turn.text[-_LINE:])
-    return one_line(f"{turn.tool} {said}" if turn.tool else said)
 
 
 def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:

@@ -26,8 +26,9 @@ from uwf_git.git.durable import sync
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
 
+_MINE = 0o600  # what is said in a step is read by its user alone
 _SHOWN = 240  # characters of a line that is being said
-_END = 4096  # bytes of a log in which its last line is looked for
+LOG_END = 4096  # bytes of a log in which its last line is looked for
 _SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
 
 
@@ -37,14 +38,16 @@ def write_private(
     failure: str = "",
     hint: str = "check permissions and free space",
     synced: bool = False,
+    mode: int = 0o666,
 ) -> None:
     """Writes a file of the private folder, whole or not at all: another process may read it at this moment. Its
-    folder is made if need be. `synced` waits until it is on the disk. Raises StoreUnwritable with what `failure`
-    says, and that `hint`."""
+    folder is made if need be. `synced` waits until it is on the disk; `mode` is narrowed by the umask. Raises
+    StoreUnwritable with what `failure` says, and that `hint`."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
+        with open(temporary, "wb", opener=_opener(mode)) as file:
+            file.write(content)
         if synced:
             sync(temporary)
         temporary.replace(path)
@@ -56,6 +59,10 @@ def write_private(
             temporary.unlink(missing_ok=True)
         failure = failure or f"can't write {path}"
         raise StoreUnwritable(f"{failure}: {error}", hint) from None
+
+
+def _opener(mode: int) -> Callable[[str, int], int]:
+    return lambda path, flags: os.open(path, flags, mode)
 
 
 class Order(NamedTuple):
@@ -106,7 +113,7 @@ class Runs:
     def order(self, thread: ThreadId, order: Order) -> None:
         """Writes the order and clears the last report and log."""
         self.withdraw(thread)
-        write_private(self._folder / f"{thread}.json", _json(order._asdict()))
+        write_private(self._folder / f"{thread}.json", _json(order._asdict()), mode=_MINE)
 
     def read_order(self, thread: ThreadId) -> Order | None:
         """The order of the step in progress, if there is one."""
@@ -116,7 +123,7 @@ class Runs:
     def report(self, thread: ThreadId, report: Report) -> None:
         """Writes the report."""
         value = {**report._asdict(), "nodes": dict(report.nodes)}
-        write_private(self._folder / f"{thread}.result", _json(value))
+        write_private(self._folder / f"{thread}.result", _json(value), mode=_MINE)
 
     def read_report(self, thread: ThreadId) -> Report | None:
         """The last report, if there is one."""
@@ -171,7 +178,7 @@ class Runs:
         reason to fail."""
         data = json.dumps([model[:_SHOWN], line[:_SHOWN]], ensure_ascii=False).encode("utf-8", "replace")
         with contextlib.suppress(OSError):
-            descriptor = os.open(self._folder / f"{thread}.now", os.O_WRONLY | os.O_CREAT, 0o600)
+            descriptor = os.open(self._folder / f"{thread}.now", os.O_WRONLY | os.O_CREAT, _MINE)
             try:
                 os.pwrite(descriptor, data.ljust(8 * _SHOWN), 0)
             finally:
@@ -200,8 +207,8 @@ class Runs:
         try:
             with self.log(thread).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - _END))
-                return file.read(_END), os.fstat(file.fileno()).st_mtime
+                file.seek(max(0, size - LOG_END))
+                return file.read(LOG_END), os.fstat(file.fileno()).st_mtime
         except OSError:
             return b"", 0.0
 
@@ -210,7 +217,8 @@ class Runs:
         for those who watch, its `role`, `model` and `tokens`, and the last line that was `said`."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with (self._folder / f"{thread}.turns").open("a", encoding="ascii") as file:
+            path = self._folder / f"{thread}.turns"
+            with open(path, "a", encoding="ascii", opener=_opener(_MINE)) as file:
                 file.write(json.dumps(note) + "\n")
         except OSError as error:
             raise StoreUnwritable(

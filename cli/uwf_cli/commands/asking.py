@@ -15,6 +15,7 @@ from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_git.errors import Usage
+from uwf_git.text import numbered, one_line
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -50,8 +51,9 @@ def _waits_text(value: Any) -> str:
         *terminal.wrapped(about, 2),
         *terminal.wrapped(f"{_WHO[value['kind']].format(value['role'])}: {_wanted(value)}", 2),
     ]
-    for number, option in enumerate(value["options"], 1):
-        lines += terminal.wrapped(f"{number}  {option}", 4)
+    room = terminal.width()
+    for option in numbered(value["options"]):
+        lines.append("    " + (option if room is None else terminal.cut(option, max(room - 4, 1))))
     if value["reason"] and value["kind"] == "question":
         lines += terminal.wrapped(f"({value['reason']})", 2)
     return "\n".join([*lines, "  " + terminal.style(value["command"], "cyan")]) + "\n"
@@ -61,8 +63,6 @@ _WHO = {"question": "{} asks", "budget": "{} has to wait", "role": "you are {}"}
 
 
 def _wanted(value: Any) -> str:
-    from uwf_git.text import one_line
-
     return one_line(value["reason"] if value["kind"] == "budget" else value["question"], 400)
 
 
@@ -110,8 +110,9 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
     from uwf_git.engine.status import chosen, outlook
 
     asked = outlook(instance, head)
-    lines = [f"{asked.asks} asks: {asked.question}"]
-    lines += [f"  {number}  {option}" for number, option in enumerate(asked.options, 1)]
+    first, *rest = (asked.question or "").splitlines() or [""]
+    lines = [f"{asked.asks} asks: {first}", *map(str.strip, rest)]  # indented, one could pass for an option
+    lines += [f"  {option}" for option in numbered(asked.options)]
     lines += [f"({asked.reason})"] if asked.reason else []
     sys.stderr.write(terminal.escape("\n".join(lines)) + "\n")
     while True:
@@ -122,5 +123,7 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
             return text
         try:
             return chosen(head.thread, asked.options, text)
-        except Usage:
+        except Usage as error:
+            if text in (option.strip() for option in asked.options):
+                sys.stderr.write(terminal.escape(f"{error.message} — {error.hint}") + "\n")
             sys.stderr.write("Please choose one of these, or its number; --other takes any answer.\n")

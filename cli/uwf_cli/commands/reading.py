@@ -13,7 +13,7 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
-from uwf_git.text import counted
+from uwf_git.text import counted, numbered
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -41,7 +41,7 @@ def _running(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     from uwf_cli.live import step_value
     from uwf_git.engine.progress import Watch
 
-    step = Watch(instance.runs).step(thread)
+    step = Watch(instance).step(thread)
     value = inner = {"running": step_value(step)} if step else {}
     while step is not None and step.child is not None:
         step, inner = step.child, inner.get("running") or inner["child"]
@@ -55,7 +55,7 @@ def _state_text(value: Any) -> str:
         if value["number"]
         else "not stepped yet"
     )
-    options = "\n".join(f"- {option}" for option in value.get("options", ()))
+    options = "\n".join(numbered(value.get("options", ())))
     pairs = [
         ("thread", terminal.style(value["thread"], "bold")),
         ("workflow", f"{value['name']}  {value['workflow']}"),

@@ -22,7 +22,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, chosen_threads, threads
 from uwf_git.errors import Invalid, NotFound, Waiting
-from uwf_git.text import counted
+from uwf_git.text import counted, numbered
 from uwf_git.values.ids import parse_thread_id
 
 if TYPE_CHECKING:
@@ -237,8 +237,8 @@ def _line(value: dict[str, Any]) -> str:
     verdict = value["verdict"]
     if verdict and (width := terminal.width()) is not None:
         verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _LEAST))
-    question = [line for line in value["question"].splitlines() if line.strip()]
-    options = [f"  {number}  {option}" for number, option in enumerate(value["options"], 1)]
+    question = [text for line in value["question"].splitlines() if (text := line.strip())]
+    options = [f"  {option}" for option in numbered(value["options"])]
     below = [f"      {line}" for line in (*question, *options)] if value["status"] == "waiting" else []
     return "\n".join([f"{begin}: {verdict}{end}" if verdict else begin + end, *below])
 
@@ -252,7 +252,7 @@ def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) ->
     from uwf_cli.live import Lines, step_line
     from uwf_git.engine.progress import Watch
 
-    watch, locks, began = Watch(invocation.instance.runs), invocation.instance.locks, time.time()
+    watch, locks, began = Watch(invocation.instance), invocation.instance.locks, time.time()
 
     def compose() -> list[str]:
         step = watch.step(thread)
@@ -271,7 +271,7 @@ def ps(invocation: Invocation, watch: bool) -> None:
     """List what runs on this machine: who is at work, since when, what was said or printed last."""
     from uwf_git.engine.progress import Watch
 
-    seen = Watch(invocation.instance.runs)
+    seen = Watch(invocation.instance)
     if watch:
         _watch(invocation, seen)
         return
