@@ -13,7 +13,7 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
-from uwf_git.text import counted, numbered
+from uwf_git.text import counted, one_line
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -55,7 +55,7 @@ def _state_text(value: Any) -> str:
         if value["number"]
         else "not stepped yet"
     )
-    options = "\n".join(numbered(value.get("options", ())))
+    options = "\n".join(f"- {one_line(option, 100)}" for option in value.get("options", ()))
     pairs = [
         ("thread", terminal.style(value["thread"], "bold")),
         ("workflow", f"{value['name']}  {value['workflow']}"),
