@@ -96,6 +96,10 @@ def test_no_humans_word_is_made_up_even_when_rehearsal_is_asked_for(
     assert (
         "a human has the word" in uwf("thread", "step", thread, "--agent", STAND_IN, check=2).error["message"]
     )
+    head = uwf("thread", "show", thread).json["head"]
+    wrapped = uwf("thread", "step", thread, "--agent", f"env {STAND_IN}", check=6).error
+    assert "a human has the word" in wrapped["message"]  # under another name as well
+    assert uwf("thread", "show", thread).json["head"] == head
     replies = scripted("- {role: critic, output: {approved: false}}\n" * 4)
     assert uwf("thread", "step", thread, "--agent", replies).json["role"] == "critic"  # somebody wrote that
 
@@ -157,3 +161,27 @@ def test_a_sub_workflow_is_part_of_what_it_is_stepped_for(uwf: Uwf, thread: str,
     assert {each["thread"]: each["message"].split(" steps")[0] for each in uwf("verify").json["warnings"]}[
         real
     ] == "1 of 2"
+
+
+def test_what_another_machine_made_up_of_a_sub_workflow_is_not_taken_over_by_real_work(
+    uwf: Uwf, thread: str, config: Config, tmp_path: Path
+) -> None:
+    uwf("workflow", "put", write("outer.yaml", OUTER))
+    real = uwf("thread", "start", "outer", "-p", "Do it").json["thread"]
+    uwf("thread", "step", real, "--agent", WRITES)
+    sub = "uwf-workflow pair"
+    uwf("thread", "step", real, "--agent", sub, check=6)
+    (child,) = (each["thread"] for each in uwf("thread", "list").json if each["parent"] == real)
+    shared = tmp_path / "shared.git"
+    git("init", "-q", "--bare", "--object-format=sha1", shared)
+    uwf("remote", "add", "origin", shared)
+    uwf("push")
+
+    other = Machine(uwf, tmp_path / "other")
+    other("clone", shared)
+    other("thread", "run", child)
+    other("push")
+    uwf("pull")
+    refused = uwf("thread", "step", real, "--agent", sub, check=6).error
+    assert child in refused["message"] and "made up" in refused["message"]
+    assert uwf("thread", "show", real).json["rehearsed"] == 0

@@ -207,3 +207,15 @@ def test_a_bundle_brings_back_what_was_removed_here(team: Team, tmp_path: Path) 
     team.ada("thread", "rm", team.thread, "--yes")
     team.ada("unbundle", tmp_path / "one.bundle")
     assert set(team.ada.heads()) == {team.thread, team.other}
+
+
+def test_a_thread_that_is_on_the_remote_again_is_pushed_like_any_other(team: Team) -> None:
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    team.bob.steps(team.thread)
+    team.bob("push", "origin", team.thread)
+    team.ada("thread", "restore", team.thread)
+    team.ada("pull")
+    head = team.ada.steps(team.thread)
+    team.ada("push")
+    team.bob("pull")
+    assert team.bob.heads()[team.thread] == head

@@ -119,7 +119,7 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
             f"uwf config set agents.{agent.alias}.command …",
         )
     # As a default it is no choice for this role: uwf setup offers it where there is no model.
-    return agent._replace(stands_in=where == "defaultAgent" and agent.command == REHEARSE)
+    return agent._replace(stands_in=where == "defaultAgent" and PurePath(agent.command).name == REHEARSE)
 
 
 def resolve_model(config: Config, scenario: str) -> Model | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uwf_git.engine.status import decide_at
 from uwf_git.errors import AgentFailed
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Step, parse_step
+from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, parse_step
 from uwf_git.values.types import END, QUESTION, is_kind
 
 if TYPE_CHECKING:
@@ -45,7 +45,11 @@ def accept(
         raise AgentFailed(f"output {made.output} of step {node} is no output of role {role!r}")
     if problems := store.problems(output.type, output.payload):
         raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")
-    return made, _child_commit(instance, head, made)
+    if made.agent == REHEARSE and order is not None and order.name != REHEARSE:
+        from uwf_git.engine.stand_in import refuse_made_up_step
+
+        refuse_made_up_step(instance, at, role, order.agent)
+    return made, _child_commit(instance, at, made)
 
 
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:
@@ -65,13 +69,17 @@ def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order:
             raise AgentFailed(f"step {node} names node {turn} as a turn, which is none")
 
 
-def _child_commit(instance: Instance, head: Head, made: Step) -> Oid | None:
+def _child_commit(instance: Instance, at: Position, made: Step) -> Oid | None:
     """The last commit of the sub-workflow's thread; None where an agent did the step. Raises AgentFailed where the
-    sub-workflow has not come to its end."""
+    sub-workflow has not come to its end, or was made up where others have worked."""
     threads = instance.threads
     if not is_kind(instance.store.get(made.detail).type, "step"):
         return None
-    child = threads.history_at(head.thread, made.detail)
+    child = threads.history_at(at.head.thread, made.detail)
     if decide_at(child).next != END:
         raise AgentFailed(f"the sub-workflow that ends in step {made.detail} has not come to its end")
+    if any(step.agent in (REHEARSE, SUBWORKFLOW) for step in child.steps):
+        from uwf_git.engine.stand_in import refuse_made_up_child
+
+        refuse_made_up_child(instance, at, child)
     return threads.commit_of(made.detail)

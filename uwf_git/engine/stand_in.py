@@ -11,10 +11,10 @@ from pathlib import PurePath
 
 from uwf_git.config.known_agents import full_name
 from uwf_git.config.settings import AgentConfig
-from uwf_git.errors import NotFound, Usage
+from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head, Position
+from uwf_git.store.threads import Head, History, Position
 from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, StepContext
 from uwf_git.values.types import USER, is_kind
@@ -24,19 +24,16 @@ HUMAN = "uwf-human"
 
 def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentConfig) -> None:
     """Raises Usage where the agent makes answers up, and this role's must not be."""
-    if PurePath(agent.command).name != REHEARSE or agent.args:
+    if not _is_rehearse(agent) or agent.args:
         return
     thread = at.head.thread
     if not (who := _others(instance, at.head, at.history.steps)):
         return
     if agent.stands_in:
-        from uwf_git.config.edit import dotted
-
-        setting = dotted(("agentOverrides", at.history.workflow.name, role))
         raise Usage(
             f"no agent is configured for role {role!r} of thread {thread}, and uwf-rehearse makes nothing up"
             f" where others have worked: {', '.join(who)}",
-            f"uwf config set {setting} NAME, or step it with --agent NAME",
+            f"uwf config set {_setting(at.history, role)} NAME, or step it with --agent NAME",
         )
     if _is_gate(instance, at, role):
         raise Usage(
@@ -45,15 +42,84 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
         )
 
 
-def _others(instance: Instance, head: Head, steps: Iterable[StepContext]) -> list[str]:
-    """Who but uwf-rehearse has worked on a thread: in its steps, in failed attempts at them, or else on the thread that
-    it is stepped for. Each once, in the order in which they came."""
+def refuse_made_up_step(instance: Instance, at: Position, role: str, agent: str) -> None:
+    """Raises AgentFailed where uwf-rehearse made a step up that `refuse_to_make_up` would not have let it make, had the
+    command of the agent, an alias or a command, not been another one that called it. Whether that one gave it a script
+    isn't known."""
+    if not (who := _others(instance, at.head, at.history.steps)):
+        return
+    thread, config = at.head.thread, instance.config
+    if agent == config.default_agent and role not in config.agent_overrides.get(at.history.workflow.name, {}):
+        raise AgentFailed(
+            f"agent {agent!r} is uwf-rehearse, nobody chose it for role {role!r} of thread {thread}, and it makes"
+            f" nothing up where others have worked: {', '.join(who)}",
+            f"uwf config set {_setting(at.history, role)} NAME",
+        )
+    if _is_gate(instance, at, role):
+        raise AgentFailed(
+            f"agent {agent!r} is uwf-rehearse, a human has the word in role {role!r} of thread {thread}, and"
+            " uwf-rehearse makes up no such word",
+            f"uwf thread step {thread} --agent {HUMAN}, or another NAME",
+        )
+
+
+def refuse_made_up_child(instance: Instance, at: Position, child: History) -> None:
+    """Raises AgentFailed where others have worked on a thread, and steps of the sub-workflow's thread that is to be its
+    next step were made up without anybody here having chosen that: they come from where the thread that they are for
+    wasn't known."""
+    unasked = next(_made_up_unasked(instance, child), None)
+    who = _others(instance, at.head, at.history.steps, (REHEARSE, SUBWORKFLOW)) if unasked else []
+    if unasked is None or not who:
+        return
+    history, role = unasked
+    thread = instance.threads.ending_with(child.head)
+    raise AgentFailed(
+        f"role {role!r} of workflow {history.workflow.name} in thread {thread or child.head} was made up by"
+        f" uwf-rehearse, and thread {at.head.thread} doesn't take it over where others have worked: {', '.join(who)}",
+        (f"uwf thread rm {thread}, and step again for a new one" if thread else "step again")
+        + f"; or if it is meant to be rehearsed: uwf config set {_setting(history, role)} {REHEARSE}",
+    )
+
+
+def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[History, str]]:
+    """The roles of a sub-workflow, and of those within it, that uwf-rehearse has made answers up for, but for those
+    that it is to play by this machine's configuration."""
+    from uwf_git.config.read import resolve_agent
+
+    for step in history.steps:
+        if step.agent == REHEARSE:
+            try:
+                agent = resolve_agent(instance.config, history.workflow.name, step.role)
+            except UwfError:
+                agent = None
+            if agent is None or not _is_rehearse(agent) or (agent.stands_in and not agent.args):
+                yield history, step.role
+        elif step.agent == SUBWORKFLOW and is_kind(instance.store.get(step.detail).type, "step"):
+            yield from _made_up_unasked(instance, instance.threads.history_at(history.thread, step.detail))
+
+
+def _is_rehearse(agent: AgentConfig) -> bool:
+    return PurePath(agent.command).name == REHEARSE
+
+
+def _setting(history: History, role: str) -> str:
+    from uwf_git.config.edit import dotted
+
+    return dotted(("agentOverrides", history.workflow.name, role))
+
+
+def _others(
+    instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = (REHEARSE,)
+) -> list[str]:
+    """Who but those has worked on a thread: in its steps, in failed attempts at them, or else on the thread that it is
+    stepped for. Each once, in the order in which they came."""
     found = dict.fromkeys(_workers(instance, steps))
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
         found.update(dict.fromkeys(each.agent for each in instance.attempts.all(head.thread)))
-    found.pop(REHEARSE, None)
+    for each in but:
+        found.pop(each, None)
     if not found and (around := _around(instance, head.thread)):
-        return _others(instance, around, instance.threads.history(around).steps)
+        return _others(instance, around, instance.threads.history(around).steps, but)
     return list(found)
 
 

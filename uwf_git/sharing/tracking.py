@@ -305,11 +305,16 @@ def resumed_there(
 
 
 def marked(instance: Instance, remote: Remote) -> set[str]:
-    """The refs that were deleted on a remote and are still here."""
+    """The refs that were deleted on a remote and are still here. One that was seen there again since isn't among
+    them."""
     prefix = _deleted(remote.name)
     repository = instance.store.repository
     names = {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
-    return {name for name in names if repository.ref(name) is not None}
+    return {
+        name
+        for name in names
+        if repository.ref(name) is not None and repository.ref(layout.tracking(remote.name, name)) is None
+    }
 
 
 def mark(instance: Instance, remote: str, name: str, oid: Oid) -> None:
