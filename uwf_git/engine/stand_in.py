@@ -68,7 +68,8 @@ def refuse_made_up_child(instance: Instance, at: Position, child: History) -> No
     next step were made up without anybody here having chosen that: they come from where the thread that they are for
     wasn't known."""
     unasked = next(_made_up_unasked(instance, child), None)
-    who = _others(instance, at.head, at.history.steps, (REHEARSE, SUBWORKFLOW)) if unasked else []
+    # Somebody who has only answered a rehearsal's question is part of that rehearsal.
+    who = _others(instance, at.head, at.history.steps, (REHEARSE, SUBWORKFLOW, "a human")) if unasked else []
     if unasked is None or not who:
         return
     history, role = unasked
