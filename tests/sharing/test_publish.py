@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,7 @@ def test_a_fork_is_compared_with_the_step_it_was_made_at(forge: Forge) -> None:
     assert forge.publish("thread", fork)["base"] == forge.first["commit"]
     forge.uwf("unpublish", fork)
     forge.step(fork)
+    time.sleep(1.1)  # equal steps of one second are one commit
     forge.step(thread)
     assert forge.publish("thread", fork)["base"] == shared
     assert forge.publish("thread", thread)["base"] == forge.first["commit"]
