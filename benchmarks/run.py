@@ -248,7 +248,8 @@ def memory(folder: Path, size: Size) -> Iterator[Row]:
     lab = Lab(folder)
     thread = lab.threads(1, size.long)[0]
     for command in ("show", "step", "read"):
-        most = max(peak([UWF, "thread", command, thread], lab.environ) for _ in range(3))
+        argv = [UWF, "thread", command, thread, *_options(command)]
+        most = max(peak(argv, lab.environ) for _ in range(3))
         what = f"memory of uwf thread {command}, {size.long:,} steps"
         yield Row(what, most / MEGABYTE, "MB", None, 100)
 
@@ -301,7 +302,12 @@ def _compared(found: Iterator[exchange.Compared]) -> Iterator[Row]:
 
 
 def _uwf(lab: Lab, command: str, thread: str) -> Turn:
-    return process([UWF, "thread", command, thread], lab.environ)
+    return process([UWF, "thread", command, thread, *_options(command)], lab.environ)
+
+
+def _options(command: str) -> list[str]:
+    """A step is made up in the engine's process, which has to be asked for: another agent began the thread."""
+    return ["--agent", "uwf-rehearse"] if command == "step" else []
 
 
 def _python(code: str) -> Turn:
