@@ -109,6 +109,9 @@ def test_the_bootstrap_node_is_its_own_type() -> None:
 def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
     assert {schema["title"]: node for node, schema in BUILTIN.items()} == {
         "JSON Schema": "1ETEAXPCRHVYW",
+        "Bundle": "3XCB718V9QZB7",
+        "Result": "D4N65S95CBY8P",
+        "StartNode3": "0N5C4D05ZG4JJ",
         "Text": "8451C8DVPAGHX",
         "Workflow": "5N0WD6B3F85DE",
         "Workflow2": "DFGC74BXXJBJ1",

@@ -17,7 +17,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Damaged, Head, History
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.types import END, USER
+from uwf_git.values.types import BUNDLE, END, USER
 
 IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting", "failed"
 COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
@@ -25,9 +25,9 @@ STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, COMPLETED, KILLED, CORRUPT)
 
 
 class Outlook(NamedTuple):
-    """What comes next at a head: a role, `$END`, `$USER` where a human is asked, or None with the
-    problem where the graph knows no way on. `instruction` and `location` belong to a role; `question`,
-    `options` and `reason` to `$USER`, and `asks` is then the role that asked."""
+    """What comes next at a head: a role, `$END`, `$USER` where a human is asked, `$BUNDLE` where a bundle's code
+    decides, or None with the problem where the graph knows no way on. `instruction` and `location` belong to a role;
+    `question`, `options` and `reason` to `$USER`, and `asks` is then the role that asked."""
 
     next: str | None
     instruction: str | None = None
@@ -84,7 +84,7 @@ def _stuck(error: UwfError) -> Outlook:
 
 
 def _decided(history: History) -> Outlook:
-    from uwf_git.workflow.moderator import Asking, Next, decide
+    from uwf_git.workflow.moderator import Asking, Coded, Next, decide
 
     decision = decide(history.workflow, history.start, history.steps)
     if isinstance(decision, Next):
@@ -97,7 +97,7 @@ def _decided(history: History) -> Outlook:
             options=tuple(decision.options),
             reason=decision.reason or None,
         )
-    return Outlook(END)
+    return Outlook(BUNDLE if isinstance(decision, Coded) else END)
 
 
 def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:

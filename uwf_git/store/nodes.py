@@ -19,13 +19,24 @@ from uwf_git.values.ids import Hash, complete, parse_hash
 from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_start, parse_step, parse_turn
 from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.values.schema import Problem, Schema, check_schema
-from uwf_git.values.types import ANSWER, BUILTIN, LIMITED_START, META, STARTNODE, STEPNODE, TEXT, is_kind
+from uwf_git.values.types import (
+    ANSWER,
+    BUILTIN,
+    LIMITED_START,
+    META,
+    ROUNDS_START,
+    STARTNODE,
+    STEPNODE,
+    TEXT,
+    is_kind,
+)
 
 # Types whose payloads are checked by parsing: that says the same as the schema without starting a validator.
 PARSERS: Mapping[Hash, Callable[[Any], object]] = {
     STEPNODE: parse_step,
     STARTNODE: parse_start,
     LIMITED_START: parse_start,
+    ROUNDS_START: parse_start,
 }
 
 RECENT_COUNT = 256

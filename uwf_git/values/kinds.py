@@ -50,9 +50,22 @@ class Transition(NamedTuple):
     location: str | None = None
 
 
+class Code(NamedTuple):
+    """The file of a bundle. `language` is javascript or python; `id` the XXH64 of its bytes, by which people know the
+    version; `sha256` what it is trusted by. `max_rounds` is how many steps its threads have at most, unless their start
+    says otherwise."""
+
+    language: str
+    id: str
+    sha256: str
+    size: int
+    max_rounds: int | None = None
+
+
 class Workflow(NamedTuple):
     """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
-    limits each of its threads: maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds)."""
+    limits each of its threads: maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds). Where there is `code`
+    that decides who goes next, and `graph` is only what the bundle says of itself: its conditions are no names."""
 
     name: str
     description: str
@@ -60,14 +73,16 @@ class Workflow(NamedTuple):
     conditions: Mapping[str, Condition]
     graph: Mapping[str, tuple[Transition, ...]]
     budget: Mapping[str, float] | None = None
+    code: Code | None = None
 
 
 class Start(NamedTuple):
-    """A StartNode's payload. `budget` is this thread's own."""
+    """A StartNode's payload. `budget` is this thread's own; `max_rounds` how many steps a bundle may take."""
 
     workflow: Hash
     prompt: str
     budget: Mapping[str, float] | None = None
+    max_rounds: int | None = None
 
 
 class Step(NamedTuple):
@@ -202,7 +217,7 @@ class Attempt(NamedTuple):
 
 
 def parse_workflow(payload: Any) -> Workflow:
-    """The value of a Workflow node's payload, which must obey its schema. Raises Invalid."""
+    """The value of a Workflow node's payload, a bundle's too, which must obey its schema. Raises Invalid."""
     try:
         return Workflow(
             name=payload["name"],
@@ -210,13 +225,19 @@ def parse_workflow(payload: Any) -> Workflow:
             roles={name: _parse_role(name, role) for name, role in payload["roles"].items()},
             conditions={
                 name: Condition(name, item["description"], item["expression"])
-                for name, item in payload["conditions"].items()
+                for name, item in payload.get("conditions", {}).items()
             },
             graph={source: _parse_edges(edges) for source, edges in payload["graph"].items()},
             budget=payload.get("budget"),
+            code=_parse_code(payload) if "file" in payload else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"a Workflow node lacks or garbles {error}") from None
+
+
+def _parse_code(payload: Any) -> Code:
+    file = payload["file"]
+    return Code(payload["language"], file["id"], file["sha256"], file["size"], payload.get("maxRounds"))
 
 
 def _parse_role(name: str, role: Any) -> Role:
@@ -258,13 +279,18 @@ def parse_start(payload: Any) -> Start:
     """The value of a StartNode's payload. Raises Invalid."""
     if (
         not isinstance(payload, dict)
-        or payload.keys() - {"budget"} != {"workflow", "prompt"}
+        or payload.keys() - {"budget", "maxRounds"} != {"workflow", "prompt"}
         or not is_hash(payload["workflow"])
         or not isinstance(payload["prompt"], str)
         or not isinstance(payload.get("budget", {}), dict)
+        or not isinstance(payload.get("maxRounds", 1), int)
     ):
-        raise Invalid("not a StartNode: it has exactly workflow (a hash), prompt (text), and maybe a budget")
-    return Start(Hash(payload["workflow"]), payload["prompt"], payload.get("budget"))
+        raise Invalid(
+            "not a StartNode: it has exactly workflow (a hash), prompt (text), and maybe a budget and maxRounds"
+        )
+    return Start(
+        Hash(payload["workflow"]), payload["prompt"], payload.get("budget"), payload.get("maxRounds")
+    )
 
 
 def parse_step(payload: Any) -> Step:

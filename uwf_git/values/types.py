@@ -17,6 +17,8 @@ START = "$START"
 END = "$END"
 USER = "$USER"
 SUSPEND = "$SUSPEND"
+BUNDLE = "$BUNDLE"
+"""Stands for the next role where a bundle's code decides who that is."""
 DEFAULT_STATUS = "_"
 
 _REF = {"type": "string", "format": "cas_ref"}
@@ -144,10 +146,66 @@ def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any
 WORKFLOW = _builtin(_workflow_schema("Workflow", {}, {}))
 LIMITED_WORKFLOW = _builtin(_workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET}))
 
+CODE = _builtin(
+    _object(
+        "Bundle",
+        ["name", "description", "language", "file", "roles", "graph"],
+        {
+            "name": _TEXT,
+            "description": _TEXT,
+            "language": {"enum": ["javascript", "python"]},
+            "file": _object(
+                "File",
+                ["id", "sha256", "size"],
+                {
+                    "id": {"type": "string", "description": "XXH64 of its bytes, in Crockford's Base32."},
+                    "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+                    "size": {"type": "integer", "minimum": 1},
+                },
+            ),
+            "roles": {
+                "type": "object",
+                "additionalProperties": _object(
+                    "Role",
+                    ["description", "systemPrompt", "outputSchema"],
+                    {
+                        "description": _TEXT,
+                        "systemPrompt": _TEXT,
+                        "extractPrompt": _TEXT,
+                        "outputSchema": _REF,
+                    },
+                ),
+            },
+            "graph": {
+                "description": "What the bundle says of its ways, for people: its code decides.",
+                "type": "object",
+                "additionalProperties": {
+                    "type": "array",
+                    "items": _object(
+                        "Way",
+                        ["role", "condition"],
+                        {"role": _TEXT, "condition": {"type": ["string", "null"]}},
+                    ),
+                },
+            },
+            "maxRounds": {"type": "integer", "minimum": 1},
+            "budget": _BUDGET,
+        },
+    )
+)
+RESULT = _builtin({"title": "Result", "description": "What a bundle returned at its end: any value."})
+
 _START = {"workflow": _REF, "prompt": _TEXT}
 STARTNODE = _builtin(_object("StartNode", list(_START), _START))
 _START_WITH_BUDGET = {**_START, "budget": _BUDGET}
 LIMITED_START = _builtin(_object("StartNode2", list(_START_WITH_BUDGET), _START_WITH_BUDGET))
+ROUNDS_START = _builtin(
+    _object(
+        "StartNode3",
+        [*_START, "maxRounds"],
+        {**_START_WITH_BUDGET, "maxRounds": {"type": "integer", "minimum": 1}},
+    )
+)
 
 _STEP = {"start": _REF, "prev": _NULLABLE_REF, "role": _TEXT, "output": _REF, "detail": _REF, "agent": _TEXT}
 STEPNODE = _builtin(_object("StepNode", list(_STEP), _STEP))
@@ -260,8 +318,8 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 QUESTION = _builtin(SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW}),
-    "start": frozenset({STARTNODE, LIMITED_START}),
+    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, CODE}),
+    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START}),
     "step": frozenset({STEPNODE}),
     "detail": frozenset({FIRST_DETAIL, DETAIL}),
     "turn": frozenset({FIRST_TURN, TURN}),
@@ -276,14 +334,21 @@ def is_kind(type_hash: str, kind: str) -> bool:
 
 
 def workflow_type(payload: Any) -> Hash:
-    """The type of a Workflow node: the first version unless it holds what only the second one has, so that
-    a definition keeps its hash."""
+    """The type of a Workflow node: a bundle's, or the first version unless it holds what only the second one has, so
+    that a definition keeps its hash."""
+    if "file" in payload:
+        return CODE
     limited = "budget" in payload or any("tools" in role for role in payload["roles"].values())
     return LIMITED_WORKFLOW if limited else WORKFLOW
 
 
-def start_node(workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None) -> tuple[Hash, Any]:
+def start_node(
+    workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None, max_rounds: int | None = None
+) -> tuple[Hash, Any]:
     """The type and the payload of a StartNode."""
-    if not budget:
-        return STARTNODE, {"workflow": workflow, "prompt": prompt}
-    return LIMITED_START, {"workflow": workflow, "prompt": prompt, "budget": dict(budget)}
+    payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
+    if budget:
+        payload["budget"] = dict(budget)
+    if max_rounds is not None:
+        return ROUNDS_START, {**payload, "maxRounds": max_rounds}
+    return LIMITED_START if budget else STARTNODE, payload

@@ -18,14 +18,14 @@ from uwf_git.values.kinds import (
     title_of,
 )
 from uwf_git.values.node import Node
-from uwf_git.values.types import ANSWER, QUESTION, USER, is_kind
+from uwf_git.values.types import ANSWER, END, QUESTION, RESULT, USER, is_kind
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.thread_pages import ThreadPages, files_of
-from uwf_git.workflow.moderator import Asking, Ended, Next
+from uwf_git.workflow.moderator import Asking, Coded, Ended, Next
 
 
 class Records:
@@ -179,6 +179,8 @@ class Records:
         if isinstance(decision, Ended):
             report("after-end", f"{made.role} made a step after the workflow had ended")
             return True
+        if isinstance(decision, Coded):
+            return self._check_coded(made, before, output, report)
         role = USER if isinstance(decision, Asking) else decision.role
         if made.role != role:
             report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
@@ -190,6 +192,21 @@ class Records:
         if output.type not in allowed:
             report("wrong-output", f"output {made.output} is of type {output.type}, not of {role}'s")
         self._known.check_detail(detail, here, decision, before, report)
+        return True
+
+    def _check_coded(self, made: Step, before: Record, output: Node, report: Report) -> bool:
+        """A step of a bundle is of one of its roles, or its result. Whether its code called for it isn't known, since
+        nothing of a store is run."""
+        roles = self._known.definition(before).workflow.roles
+        if made.role == END:
+            allowed: tuple[Hash, ...] = (RESULT,)
+        elif made.role in roles:
+            allowed = (roles[made.role].schema, QUESTION)
+        else:
+            report("wrong-role", f"{made.role} made the step, which is no role of the bundle")
+            return True
+        if output.type not in allowed:
+            report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
         return True
 
     def _check_merge(self, commit: CommitObject, made: Step, detail: Node, report: Report) -> None:

@@ -41,7 +41,11 @@ class Asking(NamedTuple):
     reason: str
 
 
-Decision = Next | Ended | Asking
+class Coded(NamedTuple):
+    """The code of the bundle decides: who is next is known once it has been asked."""
+
+
+Decision = Next | Ended | Asking | Coded
 Graph = Mapping[str, Iterable[str]]
 
 
@@ -59,6 +63,8 @@ def decide(
     """What comes after these steps, oldest first. For a history that grows, one `replay` of its steps makes
     repeated decisions quicker. Raises NoTransition where no edge matches, Invalid where a condition or template of
     the workflow fails or it names a role that it doesn't have."""
+    if workflow.code is not None:
+        return _of_bundle(steps)
     if steps:
         last = steps[-1]
         if last.role == USER:
@@ -66,6 +72,15 @@ def decide(
         if asks_human(last.output):
             return _question(last.role, last.output)
     return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
+
+
+def _of_bundle(steps: Sequence[StepContext]) -> Decision:
+    """A bundle hears a human's answer itself, and its result, a step of `$END`, is its end."""
+    if steps and steps[-1].role == END:
+        return Ended()
+    if steps and steps[-1].role != USER and asks_human(steps[-1].output):
+        return _question(steps[-1].role, steps[-1].output)
+    return Coded()
 
 
 def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
