@@ -125,6 +125,25 @@ def test_an_agent_of_any_make_needs_only_the_cas_commands(uwf: Uwf, thread: str,
     assert (step["agent"], step["output"], step["step"]) == ("by-hand", {"text": "five"}, done["head"])
 
 
+def test_a_step_keeps_the_nodes_of_its_agent_and_no_pin_but_those_made_before_it(
+    uwf: Uwf, thread: str, script: Script, hermetic: Path
+) -> None:
+    def pinned() -> set[str]:
+        names = git(
+            "--git-dir", hermetic / "root/store.git", "for-each-ref", "--format=%(refname)", "refs/uwf/nodes"
+        )
+        return {name.rpartition("/")[2] for name in names.split()}
+
+    mine = uwf("cas", "put", "Text", '"by hand"').json["hash"]  # which the agent's detail is, too
+    beside = "uwf('cas', 'put', 'Text', '\"a note\"')\n"
+    body = by_hand().replace("output = uwf", beside + "output = uwf", 1)
+    uwf("thread", "step", thread, "--agent", script("agent", body))
+    note = uwf("cas", "hash", "Text", '"a note"').json["hash"]
+    assert pinned() == {mine, note}
+    uwf("cas", "reindex")
+    assert uwf("thread", "steps", thread).json[0]["output"] == {"text": "five"}
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

@@ -74,6 +74,12 @@ def test_a_flawless_workflow_has_no_findings() -> None:
     assert findings(BASE) == []
 
 
+def test_a_key_like_no_other_is_told_each_known_one_once() -> None:
+    (finding,) = changed(("systemPrompt: Write.", "systemPrompt: Write.\n    zzz: 1"))
+    known = finding.hint.removeprefix("known: ").split(", ")
+    assert len(known) == len(set(known)) >= 9
+
+
 CASES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     # what: (change), line severity code, message has, hint has
     "a misspelt role": (("role: critic", "role: critik"), "33 error unknown-role", '"critik" is not', '"critic"?'),

@@ -48,6 +48,7 @@ from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import Order, Report
+from uwf_git.store.taking_in import pins, unpin
 from uwf_git.store.threads import Head, Outrun, Position
 from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
@@ -284,6 +285,7 @@ class _Run:
         self._found = found
         self._on_stderr = on_stderr
         self._order: Order | None = None
+        self._pinned: frozenset[str] | None = None
 
     def do(self, agent: str | None, cwd: Path | None, lock: int) -> Position:
         """Runs the agent, checks and commits what it made; keeps it as an attempt where that fails."""
@@ -306,7 +308,18 @@ class _Run:
             instance.runs.clear(self._thread)
             raise
         instance.runs.clear(self._thread)
+        self._unpin(made.step)
         return after
+
+    def _unpin(self, step: Hash) -> None:
+        """Drops the pins that an agent without the kit has put its nodes by, since the step's commit keeps them."""
+        if self._pinned is not None:
+            history = self._at.history
+            past = {history.start_hash, *(each.hash for each in history.steps)}
+            with contextlib.suppress(
+                UwfError
+            ):  # what keeps a ref from being deleted is no fault of the step's
+                unpin(self._instance.store, self._pinned, step, frozenset(past))
 
     def _left_behind(self) -> Made | None:
         """The finished work of an agent whose engine was killed meanwhile. What it failed at, or was broken off at
@@ -348,6 +361,7 @@ class _Run:
         )
         instance.runs.order(self._thread, order)
         self._order = order
+        self._pinned = pins(instance.store)
         try:
             if performer is None:
                 return self._in_child(config, name, folder, lock)

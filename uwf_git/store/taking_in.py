@@ -312,6 +312,21 @@ def pin(store: Store, node: Hash) -> Oid:
     return commit
 
 
+def pins(store: Store) -> frozenset[str]:
+    """The names of the refs that keep nodes which were put by hand."""
+    return frozenset(store.repository.ref_names(layout.PINS))
+
+
+def unpin(store: Store, before: frozenset[str], root: Hash, stop: frozenset[Hash]) -> None:
+    """Deletes those pins that are not among the ones `before`, of nodes that `root` leads to, not through any in
+    `stop`: a commit keeps them by now. Deletes refs under `refs/uwf/nodes/`."""
+    if not (new := pins(store) - before):
+        return
+    kept = {layout.PINS + node for node, _ in store.walk(root, stop)} & new
+    found = {name: oid for name in kept if (oid := store.repository.ref(name)) is not None}
+    store.repository.delete_refs(found)
+
+
 def _followed(commit: Commit) -> tuple[Oid, ...]:
     """The parents that are records as well. The second parent of a workflow version is not: it may be a
     merge on a forge, with any history."""

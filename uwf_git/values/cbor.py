@@ -17,6 +17,10 @@ from uwf_git.errors import Invalid
 MAX_INTEGER = 2**53 - 1
 MAX_DEPTH = 200
 
+LARGE_INTEGER_HINT = "write it as a string (I-JSON)"
+TOO_LONG = "an integer of thousands of digits is outside ±(2^53-1)"
+"""What is wrong where Python's JSON parser raises a ValueError that is no JSONDecodeError."""
+
 type_error_hint = "a payload is JSON: null, booleans, numbers, strings, lists and string-keyed objects"
 
 
@@ -31,7 +35,7 @@ def normalise(value: Any, depth: int = 0) -> Any:
     if kind is int:
         if -MAX_INTEGER <= value <= MAX_INTEGER:
             return value
-        raise Invalid(f"integer {str(value)[:24]} is outside ±(2^53-1)", "write it as a string (I-JSON)")
+        raise Invalid(f"integer {str(value)[:24]} is outside ±(2^53-1)", LARGE_INTEGER_HINT)
     if kind is float:
         if not math.isfinite(value):
             raise Invalid(f"{value} is not a JSON number", "NaN and infinities have no hash")

@@ -80,8 +80,8 @@ def parse_json(text: str) -> Any:
         raise Invalid(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
     except RecursionError:
         raise Invalid(f"value is nested deeper than {cbor.MAX_DEPTH} levels") from None
-    except ValueError as error:  # an integer literal of thousands of digits
-        raise Invalid(f"not JSON: {error}") from None
+    except ValueError:
+        raise Invalid(cbor.TOO_LONG, cbor.LARGE_INTEGER_HINT) from None
 
 
 def _not_json(name: str) -> Any:

@@ -25,6 +25,7 @@ VERSION = 1
 _TOP = ("version", "name", "description", "budget", "roles", "conditions", "graph")
 _PROMPT_FORM = ("description", "systemPrompt", "outputSchema", "tools")
 _GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter", "tools")
+_ROLE = tuple(dict.fromkeys((*_PROMPT_FORM, *_GOAL_FORM)))
 _GOAL_ONLY = ("capabilities", "procedure", "output")
 _SCHEMAS = ("outputSchema", "frontmatter")
 _TOOLS = ("allow", "deny", "runCommand", "network")
@@ -186,7 +187,7 @@ class _Reader:
 
     def _role(self, name: str, value: Any, path: ValuePath) -> DraftRole | None:
         what = f'role "{name}"'
-        role = self._mapping(value, path, what, (*_PROMPT_FORM, *_GOAL_FORM), "role")
+        role = self._mapping(value, path, what, _ROLE, "role")
         if role is None:
             return None
         by_goal = "goal" in role or (

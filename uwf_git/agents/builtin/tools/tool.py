@@ -21,6 +21,7 @@ from uwf_git.agents.builtin.tools.workspace import WORKFLOW, Workspace
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import UwfError
 from uwf_git.text import encodable, nearest
+from uwf_git.values.cbor import TOO_LONG
 from uwf_git.values.schema import Schema
 
 ARGUMENTS = 8_000_000  # characters of a call's arguments
@@ -213,9 +214,13 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]
             value = json.loads(arguments, parse_constant=_no_constant) if arguments.strip() else {}
         except RecursionError:
             raise _too_deep() from None
-        except ValueError as error:
+        except _NoConstant as error:
+            raise ToolFailure("invalid_arguments", f"the arguments are no JSON: {error}") from None
+        except json.JSONDecodeError as error:
             said = f"the arguments are no JSON: {shown(str(error))}"
             raise ToolFailure("invalid_arguments", said) from None
+        except ValueError:
+            raise ToolFailure("invalid_arguments", f"the arguments hold {TOO_LONG}") from None
     if value is None:
         value = {}
     if not isinstance(value, Mapping):
@@ -247,5 +252,9 @@ def _too_deep() -> ToolFailure:
     return ToolFailure("invalid_arguments", f"the arguments are nested more than {DEEPEST} deep")
 
 
+class _NoConstant(ValueError):
+    """NaN or an infinity stands where JSON has none."""
+
+
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise _NoConstant(f"{name} is no JSON")
