@@ -361,6 +361,21 @@ def test_a_ref_that_the_index_does_not_know_is_put_where_it_was_seen_on_a_remote
     assert hurt.machine.refs() == refs
 
 
+def test_a_ref_that_holds_nothing_is_put_back_where_sound_objects_stand_between_lost_ones(
+    hurt: Hurt, tmp_path: Path
+) -> None:
+    name = f"refs/uwf/threads/{hurt.machine.starts('Another', 'pair')}"
+    copy = tmp_path / "copy"
+    shutil.copytree(hurt.store, copy)
+    node = hurt.git("ls-tree", "-r", "--name-only", name, "start/nodes").splitlines()[0]
+    # The root tree and start/nodes are whole, so nothing tells of what is below them until these are reached.
+    for path in [hurt.path(each) for each in (name, f"{name}:start", f"{name}:{node}")]:
+        damage(path, "truncated")
+    (hurt.store / name).write_bytes(b"")
+    assert name in {each.get("ref") for each in hurt.fixed("--from", copy)}
+    hurt.is_whole()
+
+
 def test_a_line_of_packed_refs_that_is_no_ref_is_taken_out(hurt: Hurt) -> None:
     hurt.git("pack-refs", "--all")
     refs = hurt.machine.refs()

@@ -34,7 +34,6 @@ from uwf_git.verify.whole import verify_refs
 
 NAME = "repair"
 TOLD = 20  # objects that are named one by one
-ROUNDS = 8
 
 
 class _Known(NamedTuple):
@@ -136,8 +135,8 @@ class Repair:
         """Goes from place to place with all that is wanted, until nothing is, or no place has any of it."""
         tips = [hurt.head for hurt in damage.hurt if hurt.head]
         every: list[Place] = [Remade(self._store, tips), *opened]
-        for _ in range(ROUNDS):
-            wanted = lost_objects(self._store)
+        wanted, before = lost_objects(self._store), -1
+        while wanted and len(self._brought) > before:
             before = len(self._brought)
             left = set(wanted)
             for place in every:
@@ -146,8 +145,7 @@ class Repair:
                     left -= taken.keys()
                     self._brought |= taken.keys()
                     yield from _told(place, taken, {**damage.objects, **wanted})
-            if not wanted or len(self._brought) == before:
-                break
+            wanted = lost_objects(self._store)
         for place in every:
             if place.failed is not None:
                 message = f"{place.name} gave nothing: {place.failed.message}"
@@ -251,12 +249,13 @@ class Repair:
 
     def _is_whole(self, oid: Oid, mending: Mending, opened: Collection[Place]) -> bool:
         """Whether an object can be read here, brought if need be, with all that it leads to."""
-        lost = self._lacks(oid)
-        for place in opened:
-            if not lost:
-                break
-            self._brought |= self._taken(place, lost, mending).keys()
-            lost = self._lacks(oid)
+        lost, before = self._lacks(oid), -1
+        while lost and len(self._brought) > before:  # what a sound object leads to is seen once it is reached
+            before = len(self._brought)
+            for place in opened:
+                if lost:
+                    self._brought |= self._taken(place, lost, mending).keys()
+                    lost = self._lacks(oid)
         return not lost
 
     def _lacks(self, oid: Oid) -> set[Oid]:
