@@ -39,6 +39,7 @@ SLOW = (
     "dotenv",
     "asyncio",
     "importlib.metadata",
+    "logging",
 )
 """Libraries that cost more than a few milliseconds. A function that needs one imports it."""
 

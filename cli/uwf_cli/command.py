@@ -1,4 +1,4 @@
-"""What every command shares: `--root` and `--format` before and after its name, help that begins with
+"""What every command shares: `--root`, `--format` and `--debug` before and after its name, help that begins with
 examples, the nearest name for one that isn't known, and subcommands that are imported when called."""
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ def _shared_options() -> list[click.Parameter]:
             callback=_keep("root_option"),
             help="The storage root.",
         ),
+        click.Option(
+            ["--debug"],
+            is_flag=True,
+            default=None,
+            expose_value=False,
+            is_eager=True,
+            callback=_keep("debug_option"),
+            help="Log what is done, and show it on standard error.",
+        ),
     ]
 
 
@@ -54,6 +63,12 @@ class Command(click.Command):
         super().__init__(*args, **{"context_settings": _HELP, **keywords})
         self.examples = examples
         self.params.extend(_shared_options())
+
+    def invoke(self, context: click.Context) -> Any:
+        """Runs the command; by now all options are known."""
+        if not isinstance(self, Group):
+            context.ensure_object(Invocation).begin_log()
+        return super().invoke(context)
 
     def format_help(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write("Examples:\n")

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
+
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
@@ -53,8 +55,25 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
 
         traceback.print_exc()
     failure = _described(error)
+    if log.is_on():
+        _log(error, failure)
     tell(invocation, failure, arguments)
     return failure.status
+
+
+def _log(error: Exception, failure: Failure) -> None:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    log.error(
+        "APCQYZ4W",
+        "fails with {code}: {message}",
+        code=failure.code,
+        message=failure.message,
+        hint=failure.hint,
+        kind=type(error).__name__,
+        raised=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames[:-13:-1]],
+    )
 
 
 def _described(error: Exception) -> Failure:

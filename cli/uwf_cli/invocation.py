@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import output, terminal
+from uwf_git import log
 from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
     from uwf_git.store.location import Location
     from uwf_git.store.opened import Instance
+
+
+_KEY = "--api-key"
 
 
 class Invocation:
@@ -24,6 +28,7 @@ class Invocation:
     def __init__(self) -> None:
         self.format_option: str | None = None
         self.root_option: str | None = None
+        self.debug_option = False
         self.going_on = ""
         self._after: list[Callable[[], None]] = []
 
@@ -59,6 +64,46 @@ class Invocation:
             init(self.location)
             self.note(f"made the store {self.location.git_dir}")
         return self.instance
+
+    def begin_log(self) -> None:
+        """Begins the log that `--debug` or UWF_LOG asks for, also for the processes that this one starts. What goes to
+        standard error is of this process alone: that of an agent is looked at. Raises Usage."""
+        shown = os.environ.pop("UWF_LOG_STDERR", "") == "1" or self.debug_option
+        if self.debug_option:
+            os.environ["UWF_LOG"] = "debug"
+        if os.environ.get("UWF_LOG"):
+            from uwf_git.store.opened import begin_log, wanted_log
+
+            if level := wanted_log(os.environ):
+                begin_log(self.location, level, self._show if shown else None, self.warn)
+                self._log_call()
+
+    def _log_call(self) -> None:
+        import platform
+
+        from uwf_git import __version__
+
+        log.debug(
+            "AYE1AF6K",
+            "uwf {version} is called: {arguments}",
+            version=__version__,
+            arguments=_without_keys(sys.argv[1:]),
+            folder=os.environ.get("PWD"),
+            python=platform.python_version(),
+            root=self.location.root,
+            store=self.location.git_dir,
+        )
+
+    def _show(self, record: Mapping[str, Any]) -> None:
+        from uwf_git.attention import undisturbed
+
+        is_json = self.format == "json"
+        text = (
+            output.as_json(record, compact=True) if is_json else output.as_line(terminal.escape_value(record))
+        )
+        with undisturbed():
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
 
     # What goes out
 
@@ -131,3 +176,16 @@ class Invocation:
         """Says something on standard error that nobody should miss."""
         sys.stderr.write(f"uwf: {terminal.escape(text)}\n")
         sys.stderr.flush()
+
+
+def _without_keys(arguments: Sequence[str]) -> list[str]:
+    """Arguments of `uwf` as a log may hold them: a key that is being set up is no known secret yet."""
+    shown: list[str] = []
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        if shown and shown[-1] == _KEY and argument != "-":
+            argument = "…"
+        elif name == _KEY and equals:
+            argument = f"{name}=…"
+        shown.append(argument)
+    return shown

@@ -51,9 +51,12 @@ def _run(arguments: list[str]) -> int:
 
 def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation, arguments: list[str]) -> int:
     """The exit status of what is done; where that breaks off it says so."""
+    from uwf_git import log
+
     try:
         return do(invocation, arguments)
     except BrokenPipeError:
+        log.info("R059EEGS", "ends: nobody reads what it prints")
         _forget_output()
         return NOBODY_READS
     except Terminated as signal:
@@ -73,7 +76,9 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
 
 def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
     from uwf_cli.failures import Failure, tell
+    from uwf_git import log
 
+    log.warning("0E1G7YJ1", "is {how}", how=message, going_on=invocation.going_on)
     tell(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)
     return status
 
@@ -96,14 +101,18 @@ def _invoke(invocation: Invocation, arguments: list[str]) -> int:
     from click.exceptions import Exit
 
     from uwf_cli.tree import uwf
+    from uwf_git import log
 
+    status = 0
     try:
         with uwf.make_context("uwf", arguments, obj=invocation) as context:
             uwf.invoke(context)
     except Exit as done:
-        return done.exit_code
-    sys.stdout.flush()
-    return 0
+        status = done.exit_code
+    else:
+        sys.stdout.flush()
+    log.debug("J4YVCR7E", "has done its work, with status {status}", status=status)
+    return status
 
 
 def _prepare() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from uwf_git.text import iso as iso
+from uwf_git.text import one_line
 
 FORMATS = ("text", "json", "yaml")
 
@@ -49,6 +51,29 @@ def as_yaml(value: Any) -> str:
     from uwf_git.values.yaml12 import dump
 
     return dump(value)
+
+
+def as_line(record: Mapping[str, Any]) -> str:
+    """A record of the log for people, on a line: when it was, its level and tag, where, what, and those of its other
+    fields that the content doesn't show."""
+    seconds, milliseconds = divmod(record["timestamp"], 1000)
+    when = f"{iso(seconds)[:-1]}.{milliseconds:03d}Z"
+    where = " ".join(filter(None, (record["thread"], record["role"])))
+    what = record["content"]
+    fields = {name: _field(value) for name, value in record.items() if name not in _OF_ALL_RECORDS}
+    more = " ".join(f"{name}={text}" for name, text in fields.items() if text and text not in what)
+    return "  ".join(filter(None, (when, f"{record['level']:<7}", record["tag"], where, what, more)))
+
+
+_OF_ALL_RECORDS = ("tag", "level", "content", "timestamp", "thread", "role", "pid")
+
+
+def _field(value: Any) -> str:
+    if value is None or value is False or value in ("", [], {}):
+        return ""
+    if isinstance(value, list):
+        value = " ".join(map(_field, value))
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def dollars(cost: float | None, unpriced: int = 0) -> str:

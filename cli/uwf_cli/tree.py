@@ -174,6 +174,7 @@ uwf = Group(
         "stats": "spending:stats",
         "trace": trace,
         "doctor": "store:doctor",
+        "debug": "store:debug",
         "gc": "store:gc",
         "verify": "verify:verify",
         "completion": "config:completion",

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git import log
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import Standing
@@ -149,10 +150,26 @@ def step_untold(
 ) -> Outcome:
     """As `step`, without the hooks."""
     role = None
-    with instance.locks.hold(thread) as lock:
+    with log.about(thread=thread), instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
+        log.debug(
+            "ANQE03T0",
+            "is at {head} after {steps} steps of {workflow}",
+            head=at.head.node,
+            steps=len(at.history.steps),
+            workflow=at.history.workflow.name,
+            commit=at.head.commit,
+        )
         raise_if_paused(instance, thread)
         found = outlook(instance, *at)
+        log.info(
+            "PG4BWQYP",
+            "next is {next}",
+            next=found.next,
+            instruction=found.instruction,
+            location=found.location,
+            problem=found.problem,
+        )
         raise_if_stuck(found, thread)
         if found.next == USER:
             raise Waiting(
@@ -162,7 +179,8 @@ def step_untold(
         if found.next != END:
             budget.raise_if_used_up(instance, at.head)
             role = found.next
-            at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
+            with log.about(role=role):
+                at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
             found = outlook(instance, *at)
         if found.next == END:
             at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
@@ -261,6 +279,13 @@ def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid
         head = instance.threads.append(at.head, node, known, merge, extraction, then)
     except Outrun as outrun:
         fork = fork_id(thread, node)
+        log.warning(
+            "5DWWCJD5",
+            "the head moved during the step: it is kept as thread {fork}",
+            fork=fork,
+            base=at.head.commit,
+            commit=outrun.commit,
+        )
         instance.threads.part(thread, fork, at.head.commit, outrun.commit)
         raise HeadMoved(
             f"thread {thread} moved on while its step was made; that is kept as thread {fork}",
@@ -297,14 +322,25 @@ class _Run:
             assert made.step is not None
             self._keep_for_pause(made)
             step, merge = accept(instance, self._at, self._role, made.step, self._order)
+            log.debug(
+                "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
+            )
             after = _append(instance, self._at, made.step, step, merge)
         except (AgentFailed, NotFound) as error:
             self._keep_for_pause(made)
             raise self._failed(made, error) from None
-        except (Busy, SigningFailed, StoreUnwritable, KeyboardInterrupt):
+        except (Busy, SigningFailed, StoreUnwritable, KeyboardInterrupt) as error:
+            log.warning(
+                "QTP055FT",
+                "can't commit, what the agent made is left for the next step: {error}",
+                error=repr(error),
+            )
             self._leave_behind(made)
             raise
-        except BaseException:
+        except BaseException as error:
+            log.error(
+                "EZZFP8B5", "what the agent made is dropped: {error}", error=repr(error), step=made.step
+            )
             instance.runs.clear(self._thread)
             raise
         instance.runs.clear(self._thread)
@@ -329,8 +365,10 @@ class _Run:
         report = runs.read_report(self._thread)
         if report is not None and (report.head, report.role) == asked:
             made = self._from_report(report)
+            log.info("PTMBS4G9", "takes over what an agent finished without its engine", step=made.step)
         elif order is not None and (order.head, order.role) == asked and runs.notes(self._thread):
             made = Made(error=AgentFailed("the step was broken off"))
+            log.info("P1DTS74H", "finds what was said before the last run was broken off", agent=order.name)
         else:
             return None
         if made.error is None:
@@ -362,6 +400,17 @@ class _Run:
         instance.runs.order(self._thread, order)
         self._order = order
         self._pinned = pins(instance.store)
+        log.info(
+            "CSRVQ5KM",
+            "{agent} plays the role {place}",
+            agent=config.alias,
+            place="in this process" if performer else "as a process",
+            name=name,
+            command=[config.command, *config.args],
+            named_by="--agent" if agent else "config",
+            folder=folder,
+            timeout=config.timeout,
+        )
         try:
             if performer is None:
                 return self._in_child(config, name, folder, lock)
@@ -437,6 +486,18 @@ class _Run:
         tails = (agent, stdout[-SHOWN:], stderr[-SHOWN:])
         name = config.command
         complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
+        log.info(
+            "THJPKHPV",
+            "{command} ended with {status}",
+            command=name,
+            status=done.returncode,
+            timed_out=done.timed_out,
+            stdout_size=done.stdout_size,
+            stderr_size=done.stderr_size,
+            last_line=last[:SHOWN],
+            complaint=complaint[:SHOWN],
+            reported=report is not None,
+        )
         if done.timed_out:
             error = AgentFailed(
                 f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout"
@@ -491,6 +552,9 @@ class _Run:
             )
         else:
             failure = error
+        log.error(
+            "0FH0299A", "{agent} failed: {error}", agent=made.agent, error=failure.message, hint=failure.hint
+        )
         self._keep(made, failure)
         redact = self._instance.redactor.text
         failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
@@ -520,6 +584,9 @@ class _Run:
             stderr=clean(made.stderr),
         )
         instance.attempts.record(head, attempt)
+        log.info(
+            "PMS6PCFJ", "keeps a failed attempt of {agent}", agent=agent, detail=detail, error=attempt.error
+        )
         instance.runs.clear(self._thread)
 
     def _leave_behind(self, made: Made) -> None:

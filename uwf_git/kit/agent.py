@@ -22,6 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uwf_git import log
 from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
@@ -230,6 +231,17 @@ class Agent:
         name = self.called(args)
         recorder = recorder or Recorder(instance, head.thread, name)
         context = self._context(instance, at, order, args, cwd or Path.cwd(), recorder)
+
+        log.debug(
+            "0SCJCGT5",
+            "{agent} works on {head}",
+            agent=name,
+            head=head.node,
+            folder=context.cwd,
+            previous=context.previous_session,
+            resumes=context.resume.error if context.resume else None,
+            attempts=context.attempts,
+        )
 
         def keep(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
             return recorder.detail(said._replace(budget=order.budget), turns, order, head.node)

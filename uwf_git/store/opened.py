@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.errors import UwfError
+from uwf_git.errors import Usage, UwfError
+from uwf_git.git.repository import PRIVATE
 from uwf_git.store.attempts import Attempts
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
@@ -21,7 +22,11 @@ from uwf_git.store.versions import Registry
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
     from uwf_git.config.settings import Config
+    from uwf_git.log_files import Record
     from uwf_git.store.remotes import Remotes
+
+
+LOG_VARIABLE = "UWF_LOG"
 
 
 class Instance:
@@ -54,7 +59,10 @@ class Instance:
     def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:
         """The instance that options, environment and current folder lead to. Raises NotFound where there
         is no store yet."""
-        return cls(locate(root, os.environ, cwd or Path.cwd()))
+        location = locate(root, os.environ, cwd or Path.cwd())
+        if level := wanted_log(os.environ):
+            begin_log(location, level)
+        return cls(location)
 
     def known_roles(self) -> dict[str, set[str]]:
         """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
@@ -100,3 +108,41 @@ class Instance:
         from uwf_git.config.secrets import Redactor
 
         return Redactor(self.secrets)
+
+
+def wanted_log(environ: Mapping[str, str]) -> int | None:
+    """The level of the log that UWF_LOG asks for; None for no log. Raises Usage for what is no level."""
+    named = environ.get(LOG_VARIABLE, "").strip().lower()
+    if named in ("", "off"):
+        return None
+    from uwf_git.log import LEVELS
+
+    if named not in LEVELS:
+        raise Usage(f"{LOG_VARIABLE} is {environ[LOG_VARIABLE]!r}", f"it is one of {', '.join(LEVELS)}, off")
+    return LEVELS[named]
+
+
+def log_folder(location: Location) -> Path:
+    """Where the log of a store is."""
+    return location.git_dir / PRIVATE / "logs"
+
+
+def begin_log(
+    location: Location,
+    level: int,
+    show: Callable[[Record], None] | None = None,
+    warn: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Begins the log of this process, without the secrets that are known at this moment; see `open_log`."""
+    from uwf_git.config.read import load_config
+    from uwf_git.config.secrets import Redactor, load_secrets
+    from uwf_git.log_files import open_log
+
+    config = None
+    secrets: Mapping[str, str] = {}
+    with suppress(UwfError):  # whoever needs it says what is wrong with it
+        config = load_config(location.root)
+    with suppress(UwfError):
+        secrets = load_secrets(location.root, config, os.environ)
+    redactor = Redactor(secrets)
+    open_log(level, log_folder(location), lambda value: redactor.value(value)[0], show, warn)

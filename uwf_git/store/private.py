@@ -8,6 +8,7 @@
     runs/<ULID>.off       there while a step is broken off, so that its engine knows why its agent ends
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working directory that a thread's agents get
+    logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
 
 The hash that an agent prints is the protocol; its report says more, and outlives an engine that was killed: the
 next step finds it and takes the finished work over instead of doing it again.

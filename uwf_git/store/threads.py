@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
@@ -357,6 +358,7 @@ class Threads:
         thread = new_thread_id()
         self._repository.create_ref(layout.THREADS + thread, commit)
         self._store.moved(layout.THREADS + thread, commit, commit)
+        log.info("7S0C82A2", "begins on commit {commit}", thread=thread, commit=commit)
         return thread
 
     def append(
@@ -392,6 +394,15 @@ class Threads:
         commit = self._repository.write_commit(tree, parents, author, text, when)
         try:
             self._repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
+            log.info(
+                "3T0A0A5H",
+                "step {number} is commit {commit}",
+                number=number,
+                commit=commit,
+                node=node,
+                parents=parents,
+                then=then,
+            )
         except HeadMoved:
             raise Outrun(head.thread, commit) from None
         with self._store.index.transaction():
@@ -472,6 +483,7 @@ class Threads:
         except HeadMoved:  # it was archived meanwhile
             return self.head(head.thread)
         self._store.moved(layout.ARCHIVE + head.thread, tag, head.commit)
+        log.info("Z070FPVA", "is archived as {status}", status=status, thread=head.thread, object=tag)
         # Where one of these fails the archive wins all the same, and `doctor` tidies up.
         self.drop(layout.THREADS + head.thread)
         self.drop(layout.PAUSED + head.thread)

@@ -1,4 +1,5 @@
-"""`uwf init`, `uwf doctor` and `uwf gc`: a store made, looked over and packed."""
+"""`uwf init`, `uwf doctor`, `uwf debug` and `uwf gc`: a store made, looked over and packed, and the log of what is done
+in it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import math
 import os
 import re
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,14 @@ from click.exceptions import Exit
 
 from uwf_cli import terminal
 from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
+from uwf_cli.output import as_line
 from uwf_git.errors import Busy, NotFound, StoreDamaged, Usage
+from uwf_git.log import LEVELS
 from uwf_git.text import counted
+from uwf_git.values.ids import parse_thread_id
 
 DAY = 24 * 60 * 60
 _DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
@@ -116,6 +123,67 @@ def _checks_text(value: Any) -> str:
         for each in value
     ]
     return terminal.table(rows)
+
+
+@command(
+    "uwf debug                          the last records of the log",
+    "uwf debug 5K0R2X7M                 where a tag stands, and its last records",
+    "uwf debug --thread @ --level info",
+    "UWF_LOG=debug uwf thread run @     writes a log",
+)
+@click.argument("tag", required=False)
+@click.option("--thread", metavar="ID", help="Only of this thread.", shell_complete=complete_thread)
+@click.option("--level", type=click.Choice(list(LEVELS)), default="debug", help="Only from this level on.")
+@click.option(
+    "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="So many records."
+)
+def debug(invocation: Invocation, tag: str | None, thread: str | None, level: str, last: int) -> None:
+    """Show what was logged, the newest record last; of a tag also the line of the source that says it.
+
+    Records are written while UWF_LOG names a level, or a command is given --debug.
+    """
+    import uwf_cli
+    import uwf_git
+    from uwf_git.log_files import newest_first
+    from uwf_git.log_sites import find_site
+    from uwf_git.store.opened import log_folder
+
+    of = parse_thread_id(thread) if thread and len(thread.strip()) == 26 else None
+    if thread and of is None:
+        of = find_thread(invocation, thread)
+    folder = log_folder(invocation.location)
+    wanted = (
+        dict(record)
+        for record in newest_first(folder)
+        if (of is None or record["thread"] == of)
+        and (tag is None or record["tag"] == tag.upper())
+        and LEVELS.get(record["level"], 0) >= LEVELS[level]
+    )
+    records = list(islice(wanted, last))[::-1]
+    if tag is None:
+        if not records and not folder.is_dir():
+            invocation.note("nothing was logged; UWF_LOG=debug writes a log")
+        invocation.emit(records, lambda shown: "\n".join(map(as_line, shown)))
+        return
+    site = find_site(tag, [Path(each.__file__).parent for each in (uwf_git, uwf_cli) if each.__file__])
+    if site is None and not records:
+        raise NotFound(f"no tag {tag!r} in the sources or the log", "a tag is 8 characters, as in 5K0R2X7M")
+    value = {
+        "tag": tag.upper(),
+        "file": str(site.file) if site else None,
+        "line": site.line if site else None,
+        "level": site.level if site else records[-1]["level"],
+        "content": site.content if site else None,
+        "records": records,
+    }
+    invocation.emit(value, _tag_text)
+
+
+def _tag_text(value: Any) -> str:
+    where = f"{value['file']}:{value['line']}" if value["file"] else "not in the sources of this version"
+    said = [("says", f"{value['level']}: {value['content']}")] if value["content"] else []
+    shown = terminal.fields([("tag", value["tag"]), ("at", where), *said])
+    return "\n".join([shown, *map(as_line, value["records"])])
 
 
 @command(
