@@ -24,7 +24,7 @@ from uwf_git.text import counted, nearest
 from uwf_git.values.ids import Hash, ThreadId, complete
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.node import parse_json
-from uwf_git.values.types import LIMITED_WORKFLOW, WORKFLOW, is_kind
+from uwf_git.values.types import is_kind, versions
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
@@ -251,7 +251,7 @@ def _in_store(instance: Instance, text: str) -> Found | None:
     instance.store.sync()
     try:
         index = instance.store.index
-        known = [*index.hashes_of_type(WORKFLOW), *index.hashes_of_type(LIMITED_WORKFLOW)]
+        known = [each for type_hash in versions("workflow") for each in index.hashes_of_type(type_hash)]
         node = Hash(complete(prefix, known, "workflow"))
     except NotFound:
         return None

@@ -115,6 +115,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Text": "8451C8DVPAGHX",
         "Workflow": "5N0WD6B3F85DE",
         "Workflow2": "DFGC74BXXJBJ1",
+        "Workflow3": "92B2C05ZB76R7",
         "StartNode": "22GWWJB6PPWS6",
         "StartNode2": "1HEHHD9CH0065",
         "StepNode": "2VPBA58TEM5G7",

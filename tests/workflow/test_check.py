@@ -53,7 +53,7 @@ graph:
       prompt: Judge this. {{ text }}
   critic:
     good: $END
-    bad: { role: writer, prompt: "It is bad, because {{ why }}" }
+    bad: { role: writer, prompt: "It is bad{% if why %}, because {{ why }}{% endif %}" }
     _: writer
 """
 
@@ -150,8 +150,18 @@ CASES: dict[str, tuple[tuple[str, str], str, str, str]] = {
     "no fallback": (("  $START: [{ role: writer }]", "  $START: [{ role: writer, condition: long }]"),
         "29 warning no-fallback", "stuck", ""),
     "no start": (("  $START: [{ role: writer }]\n", ""), "28 error no-start", "no $START", ""),
-    "a start by status": (("$START: [{ role: writer }]", "$START: { _: writer, new: critic }"),
-        "29 error edge-without-status", '"new"', "_"),
+    "a start of another name": (("$START: [{ role: writer }]", "$START: { nwe: writer }"),
+        "29 error edge-without-status", '"nwe" never comes', '"new"?'),
+    "a start of two names": (("$START: [{ role: writer }]", "$START: { _: writer, new: writer }"),
+        "29 error two-forms", "mean the same", "keep one"),
+    "only a way to go on": (("$START: [{ role: writer }]", "$START: { resume: writer }"),
+        "29 error no-start", "no new", "add new"),
+    "a variable the start lacks": (("[{ role: writer }]", '[{ role: writer, prompt: "{{ repo }}" }]'),
+        "29 warning unknown-variable", "the start doesn't have", "prompt"),
+    "an optional variable": (("{% if why %}, because {{ why }}{% endif %}", ", because {{ why }}"),
+        "37 warning optional-variable", '{{ why }}, which "critic" may leave out', "{% if why %}"),
+    "an optional variable that is filtered": (("{{ text }}", "{{ book.title | upcase }}"),
+        "34 warning optional-variable", '{{ book.title }}, which "writer" may leave out', "{% if book %}"),
     "a role without edges": (("  critic:\n    good: $END\n", "  x-critic:\n    good: $END\n"),
         "14 error stuck-role", '"critic"', "$END"),
     "an empty list of edges": (("$START: [{ role: writer }]", "$START: []"), "29 error stuck-role", '"$START"', ""),
@@ -248,6 +258,7 @@ def test_one_misspelling_is_one_finding() -> None:
     )
     assert len(changed(("  critic:\n    good", "  somebody-else:\n    good"))) == 1
     assert len(changed(("$START: [", "start: ["))) == 1, "and not also a graph without a start"
+    assert len(changed(("$START: [{ role: writer }]", "$START: { begin: writer }"))) == 1, "and it is reached"
     assert len(changed(("good: $END", "good: done"), ("role: $END", "role: END"))) == 2
     assert len(changed(("roles:\n", "roles: []\nx-roles:\n"))) == 1, "and not also every edge"
     assert len(changed(("conditions:\n", "conditions: []\nx-conditions:\n"))) == 1
@@ -450,7 +461,8 @@ def test_a_status_that_may_be_left_out_needs_a_default() -> None:
     "{% assign x = text %}{{ x }}", "{% if text %}a{% else %}b{% endif %}", "no variable at all",
 ])  # fmt: skip
 def test_a_template_may_use_what_the_answer_has(template: str) -> None:
-    assert changed(("Judge this. {{ text }}", f"'{template}'")) == []
+    found = changed(("Judge this. {{ text }}", f"'{template}'"))
+    assert {each.code for each in found} <= {"optional-variable"}
 
 
 def test_the_first_edge_may_use_the_prompt_and_no_answer() -> None:

@@ -59,7 +59,6 @@ from uwf_git.values.kinds import (
     Attempt,
     Detail,
     Step,
-    StepContext,
     parse_step,
 )
 from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
@@ -269,10 +268,9 @@ def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid
     """Commits a checked StepNode; returns the position after it. Where a push from elsewhere has moved the thread
     meanwhile, the step becomes a thread of its own, and HeadMoved says which."""
     thread = at.head.thread
-    output = instance.store.get(made.output).payload
     detail = instance.store.detail(made.detail)
     known = [past.hash for past in at.history.steps]
-    context = StepContext(node, made.role, output, made.detail, made.agent)
+    context = instance.threads.context(node, at.history.workflow)
     then = outlook_of(instance, at.history.after(context)).next
     extraction = detail.extraction if detail else ""
     try:

@@ -213,7 +213,13 @@ def _check(value: Any, role: Role, schema: Schema, body: str, coerced: bool = Tr
         return question
     # A role may have a status of that name in its own schema, with fields of its own.
     own = _obeys(value, role.schema, schema, body, coerced)
-    return question if own.problems else own
+    if not own.problems:
+        return own
+    if isinstance(value, Mapping) and "question" not in value and "reason" in value:
+        turned = {"question" if key == "reason" else key: item for key, item in value.items()}
+        because = _obeys(turned, QUESTION, Schema(SUSPEND_SCHEMA), body, coerced)
+        return question if because.problems else because
+    return question
 
 
 def _obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool) -> _Verdict:
@@ -247,8 +253,11 @@ def _by_model(
     said: _Said, role: Role, schema: Schema, model: Ask, problems: Sequence[str], clean: Clean | None
 ) -> Extraction:
     """The output as a model reads it out of what the agent said, with one chance to correct itself."""
+    told = _EXTRACT.format(schema=json.dumps(schema.payload, ensure_ascii=False))
+    if role.extract_prompt:
+        told += f"\n\nWhat the author of the workflow says of it:\n{role.extract_prompt.strip()}"
     messages: list[dict[str, Any]] = [
-        {"role": "system", "content": _EXTRACT.format(schema=json.dumps(schema.payload, ensure_ascii=False))},
+        {"role": "system", "content": told},
         {"role": "user", "content": _transcript([reply.text for reply in said.replies])},
     ]
     for _ in range(_MODEL_TRIES):

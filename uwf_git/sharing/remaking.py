@@ -21,7 +21,7 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head, Threads
 from uwf_git.store.versions import Registry
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import StepContext, parse_detail, parse_start, parse_step
+from uwf_git.values.kinds import parse_detail, parse_start, parse_step
 from uwf_git.values.types import is_kind
 from uwf_git.verify.damage import problem_with
 
@@ -120,8 +120,7 @@ def _step(store: Store, head: Head, node: Hash) -> None:
     known = [step.hash for step in history.steps]
     merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
-    context = StepContext(node, made.role, store.get(made.output).payload, made.detail, made.agent)
-    then = decide_at(history.after(context)).next
+    then = decide_at(history.after(threads.context(node, history.workflow))).next
     threads.append(head, node, known, merge, extraction, then)
 
 

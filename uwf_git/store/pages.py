@@ -25,6 +25,7 @@ from uwf_git.values.kinds import (
     REHEARSE,
     Attempt,
     StepContext,
+    answer_in,
     asks_human,
     parse_detail,
     parse_start,
@@ -110,21 +111,17 @@ def ruling(value: Any) -> tuple[str, str]:
 
 def answer_of(value: Any, detail_type: str, detail: Any) -> str:
     """What an agent said, verbatim; where its detail holds no text, the output as JSON."""
-    if is_kind(detail_type, "detail"):
-        return parse_detail(detail).answer
-    if is_kind(detail_type, "text") and isinstance(detail, str):
-        return detail
+    answer = answer_in(detail_type, detail)
+    if answer is not None:
+        return answer
     return f"```json\n{json.dumps(value, ensure_ascii=False, indent=2, sort_keys=True)}\n```\n"
 
 
 def report_of(value: Any, detail: Node) -> str:
     """What an agent said besides its output: the answer without the block of fields, or the JSON, that its output is.
     "" where it said nothing else, or its detail holds no text."""
-    if is_kind(detail.type, "detail"):
-        answer = parse_detail(detail.payload).answer
-    elif is_kind(detail.type, "text") and isinstance(detail.payload, str):
-        answer = detail.payload
-    else:
+    answer = answer_in(detail.type, detail.payload)
+    if answer is None:
         return ""
     text = _unified(answer.removeprefix("\ufeff")).strip("\n").rstrip()
     said = value.values() if isinstance(value, Mapping) else (value,)

@@ -35,6 +35,7 @@ from uwf_git.values.kinds import (
     Step,
     StepContext,
     Workflow,
+    answer_in,
     parse_start,
     parse_step,
     parse_workflow,
@@ -269,15 +270,28 @@ class Threads:
 
     def history_at(self, thread: ThreadId, node: Hash) -> History:
         """The history that leads to a StepNode or StartNode. `thread` is who it is told of. Raises as `past` does."""
-        steps: list[StepContext] = []
-        start_hash = node
-        for at, step, _ in self.past(node):
-            output = self._store.get(step.output).payload
-            steps.append(StepContext(at, step.role, output, step.detail, step.agent))
-            start_hash = step.start
+        past = list(self.past(node))
+        start_hash = past[-1].step.start if past else node
         start = parse_start(self._store.get(start_hash).payload)
         workflow = parse_workflow(self._store.get(start.workflow).payload)
-        return History(thread, node, start_hash, start, start.workflow, workflow, tuple(reversed(steps)))
+        reads = workflow.needs_answers
+        steps = tuple(self._context(each, reads) for each in reversed(past))
+        return History(thread, node, start_hash, start, start.workflow, workflow, steps)
+
+    def context(self, node: Hash, workflow: Workflow) -> StepContext:
+        """A StepNode as the moderator of a workflow sees it, whether or not any thread has it yet."""
+        content = self._store.get(node)
+        past = PastStep(node, parse_step(content.payload), content.timestamp)
+        return self._context(past, workflow.needs_answers)
+
+    def _context(self, past: PastStep, reads: bool) -> StepContext:
+        node, step, time = past
+        answer = None
+        if reads:
+            detail = self._store.get(step.detail)
+            answer = answer_in(detail.type, detail.payload)
+        output = self._store.get(step.output).payload
+        return StepContext(node, step.role, output, step.detail, step.agent, answer or "", time)
 
     def past(self, node: Hash) -> Iterator[PastStep]:
         """The StepNodes from one back along `prev` to the first, newest first; none for a StartNode. Raises

@@ -8,17 +8,20 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.types import DEFAULT_STATUS, SUSPEND
+from uwf_git.values.types import DEFAULT_STATUS, RESUME, START, SUSPEND, is_kind
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
 ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW})  # errors of attempts that nothing was wrong with
 SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
+BODY = "_body"  # in a template: the text below the fields of the last answer
+CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a step, and when it was made
 
 
 class Role(NamedTuple):
     """Who does a step. Either `system_prompt` or `goal` (with its companions) is filled. `tools` is what the
-    workflow lets it use: it can only take away from what the user's configuration allows."""
+    workflow lets it use: it can only take away from what the user's configuration allows. `extract_prompt` is what a
+    model is told that reads the role's output out of an answer."""
 
     name: str
     description: str
@@ -29,6 +32,7 @@ class Role(NamedTuple):
     procedure: str = ""
     output: str = ""
     tools: Mapping[str, Any] | None = None
+    extract_prompt: str = ""
 
 
 class Condition(NamedTuple):
@@ -75,6 +79,25 @@ class Workflow(NamedTuple):
     budget: Mapping[str, float] | None = None
     code: Code | None = None
 
+    @property
+    def resume(self) -> int | None:
+        """The place among the edges of $START of the one that a thread goes on by which has ended; None where nothing
+        is said of that."""
+        edges = enumerate(self.graph.get(START, ()))
+        return next((place for place, edge in edges if edge.status == RESUME), None)
+
+    @property
+    def step_fields(self) -> tuple[str, ...]:
+        """What its conditions may look for in a step besides its role, output, detail and agent."""
+        return step_fields(" ".join(condition.expression for condition in self.conditions.values()))
+
+    @property
+    def needs_answers(self) -> bool:
+        """Whether who is next, and with which instruction, follows also from what agents said besides their outputs."""
+        edges = (edge for edges in self.graph.values() for edge in edges)
+        templates = (text for edge in edges for text in (edge.prompt, edge.location) if text)
+        return any(BODY in text for text in templates) or CONTENT in self.step_fields
+
 
 class Start(NamedTuple):
     """A StartNode's payload. `budget` is this thread's own; `max_rounds` how many steps a bundle may take."""
@@ -101,13 +124,17 @@ class Step(NamedTuple):
 
 
 class StepContext(NamedTuple):
-    """A step as a moderator and an agent see it: `output` is the payload itself, not its hash."""
+    """A step as a moderator and an agent see it: `output` is the payload itself, not its hash. `answer` is what the
+    agent said, verbatim, read only for a workflow that asks for it and "" where the detail has none; `time` is when
+    the step was made, in Unix milliseconds, 0 where nobody knows."""
 
     hash: Hash
     role: str
     output: Any
     detail: Hash
     agent: str
+    answer: str = ""
+    time: int = 0
 
 
 class Usage(NamedTuple):
@@ -241,6 +268,7 @@ def _parse_code(payload: Any) -> Code:
 
 
 def _parse_role(name: str, role: Any) -> Role:
+    extract_prompt = role.get("extractPrompt", "")
     if "outputSchema" in role:
         return Role(
             name,
@@ -248,6 +276,7 @@ def _parse_role(name: str, role: Any) -> Role:
             Hash(role["outputSchema"]),
             system_prompt=role["systemPrompt"],
             tools=role.get("tools"),
+            extract_prompt=extract_prompt,
         )
     return Role(
         name,
@@ -258,6 +287,7 @@ def _parse_role(name: str, role: Any) -> Role:
         procedure=role.get("procedure", ""),
         output=role.get("output", ""),
         tools=role.get("tools"),
+        extract_prompt=extract_prompt,
     )
 
 
@@ -362,6 +392,18 @@ def status_of(output: Any) -> str | None:
             if isinstance(value := output.get(key), str):
                 return value
     return None
+
+
+def step_fields(expression: str) -> tuple[str, ...]:
+    """The fields of a step that only expressions which name them are given."""
+    return tuple(name for name in (CONTENT, TIMESTAMP) if name in expression)
+
+
+def answer_in(detail_type: str, detail: Any) -> str | None:
+    """What an agent said, verbatim, by the detail of its step; None where that holds no text."""
+    if is_kind(detail_type, "detail"):
+        return parse_detail(detail).answer
+    return detail if is_kind(detail_type, "text") and isinstance(detail, str) else None
 
 
 def asks_human(output: Any) -> bool:

@@ -20,6 +20,8 @@ SUSPEND = "$SUSPEND"
 BUNDLE = "$BUNDLE"
 """Stands for the next role where a bundle's code decides who that is."""
 DEFAULT_STATUS = "_"
+NEW, RESUME = "new", "resume"
+"""What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
 
 _REF = {"type": "string", "format": "cas_ref"}
 _NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
@@ -145,6 +147,9 @@ def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any
 
 WORKFLOW = _builtin(_workflow_schema("Workflow", {}, {}))
 LIMITED_WORKFLOW = _builtin(_workflow_schema("Workflow2", {"tools": _ROLE_TOOLS}, {"budget": _BUDGET}))
+EXTRACTING_WORKFLOW = _builtin(
+    _workflow_schema("Workflow3", {"tools": _ROLE_TOOLS, "extractPrompt": _TEXT}, {"budget": _BUDGET})
+)
 
 CODE = _builtin(
     _object(
@@ -318,7 +323,7 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 QUESTION = _builtin(SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, CODE}),
+    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CODE}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START}),
     "step": frozenset({STEPNODE}),
     "detail": frozenset({FIRST_DETAIL, DETAIL}),
@@ -333,13 +338,20 @@ def is_kind(type_hash: str, kind: str) -> bool:
     return type_hash in _KINDS[kind]
 
 
+def versions(kind: str) -> frozenset[Hash]:
+    """The types of a built-in kind, of all its versions."""
+    return _KINDS[kind]
+
+
 def workflow_type(payload: Any) -> Hash:
-    """The type of a Workflow node: a bundle's, or the first version unless it holds what only the second one has, so
-    that a definition keeps its hash."""
+    """The type of a Workflow node: a bundle's, or the first version that has a place for all it holds, so that a
+    definition keeps its hash."""
     if "file" in payload:
         return CODE
-    limited = "budget" in payload or any("tools" in role for role in payload["roles"].values())
-    return LIMITED_WORKFLOW if limited else WORKFLOW
+    in_roles = {key for role in payload["roles"].values() for key in role}
+    if "extractPrompt" in in_roles:
+        return EXTRACTING_WORKFLOW
+    return LIMITED_WORKFLOW if "budget" in payload or "tools" in in_roles else WORKFLOW
 
 
 def start_node(

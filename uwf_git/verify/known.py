@@ -23,7 +23,6 @@ from uwf_git.values.kinds import (
     Workflow,
     parse_detail,
     parse_start,
-    parse_step,
     parse_workflow,
 )
 from uwf_git.values.node import Node
@@ -32,7 +31,7 @@ from uwf_git.verify.definition import Definition, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import Nodes, files_below, node_files, row_of
 from uwf_git.verify.objects import FOLDER, CommitObject, Objects
-from uwf_git.workflow.moderator import Decision, Next, Replay, decide
+from uwf_git.workflow.moderator import Decision, Replay, decide
 
 _NO_THREAD = ThreadId("0" * 26)
 _REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
@@ -66,7 +65,7 @@ class Past:
     def decide(self, workflow: Workflow, start: Start) -> Decision:
         """Who is next after these steps. Raises as the moderator does."""
         if self._replay is None:
-            self._replay = Replay(start, self.steps)
+            self._replay = Replay(workflow, start, self.steps)
         return decide(workflow, start, self.steps, self._replay)
 
     def go_to(self, head: Record, known: Mapping[bytes, Record | None]) -> None:
@@ -157,9 +156,9 @@ class Known:
         tree = self.objects.commit(oid).tree
         step, head, attempts = None, None, 0
         if row.kind == "step":
-            made = parse_step(self._store.get(row.node).payload)
-            output = self._store.get(made.output).payload
-            step = StepContext(row.node, made.role, output, made.detail, made.agent)
+            assert row.workflow is not None
+            workflow = parse_workflow(self._store.get(row.workflow).payload)
+            step = Threads(self._store).context(row.node, workflow)
         if row.kind == "attempt":
             head, attempts = self._attempts.head_of(oid).raw, self._attempts.count(oid)
         return Record(row, tree, step, head, attempts, trusted=True)
@@ -216,18 +215,18 @@ class Known:
         self,
         detail: Node,
         here: Mapping[Hash, Node],
-        decision: Decision,
+        expected: str | None,
         before: Record,
         report: Report,
     ) -> None:
-        """What a detail says of the prompt must be so; that it says nothing is allowed. Its turns are turns."""
+        """What a detail says of the prompt must be so, with the instruction that is `expected`; that it says nothing is
+        allowed. Its turns are turns."""
         if not is_kind(detail.type, "detail"):
             return
         made = parse_detail(detail.payload)
         for turn in made.turns:
             if not is_kind(self.content(here, turn).type, "turn"):
                 report("wrong-detail", f"the detail names node {turn} as a turn, which is none")
-        expected = decision.instruction if isinstance(decision, Next) else None
         said = made.instruction
         if said is not None and not is_instruction(said, expected, bool(made.redactions)):
             report("wrong-detail", "the detail's instruction is not the one of the workflow")

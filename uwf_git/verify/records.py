@@ -11,6 +11,7 @@ from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
     Step,
     StepContext,
+    answer_in,
     parse_attempt,
     parse_detail,
     parse_start,
@@ -120,7 +121,8 @@ class Records:
         number = before.row.number + 1
         name = self._known.new_folder(commit.tree, ("steps",), number)
         files, here = self._known.folder(name.tree, name.path, node, report)
-        made = parse_step(self._known.node(here, node, "step").payload)
+        content = self._known.node(here, node, "step")
+        made = parse_step(content.payload)
         folders = layout.step_folder(number, made.role)
         told = self._pages.is_told(commit.tree, before)
         also = self._pages.added(before) if told else ()
@@ -150,7 +152,10 @@ class Records:
         if made.role != USER:
             self._known.author(commit, made.agent, report)
         self._check_merge(commit, made, detail, report)
-        context = StepContext(node, made.role, output.payload, made.detail, made.agent)
+        answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
+        context = StepContext(
+            node, made.role, output.payload, made.detail, made.agent, answer or "", content.timestamp
+        )
         last = self._known.records.get(commit.parents[1].raw) if len(commit.parents) == 2 else None
         of_child = last.row if last is not None else None
         row = step_row(_row(commit, "step", node), before.row, made, output.payload, of_child)
@@ -173,25 +178,27 @@ class Records:
     ) -> bool:
         """The moderator's word on a step. Returns False where it has none."""
         decision = self._known.decision(before)
-        if isinstance(decision, str):
+        workflow = self._known.definition(before).workflow
+        if made.role == USER and (isinstance(decision, Asking) or workflow.resume is not None):
+            allowed: tuple[Hash, ...] = (ANSWER,)
+        elif isinstance(decision, str):
             report("no-decision", f"nobody can be next: {decision}")
             return False
-        if isinstance(decision, Ended):
+        elif isinstance(decision, Ended):
             report("after-end", f"{made.role} made a step after the workflow had ended")
             return True
-        if isinstance(decision, Coded):
+        elif isinstance(decision, Coded):
             return self._check_coded(made, before, output, report)
-        role = USER if isinstance(decision, Asking) else decision.role
-        if made.role != role:
-            report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
-            return True
-        if isinstance(decision, Asking):
-            allowed: tuple[Hash, ...] = (ANSWER,)
         else:
-            allowed = (self._known.definition(before).workflow.roles[role].schema, QUESTION)
+            role = USER if isinstance(decision, Asking) else decision.role
+            if made.role != role:
+                report("wrong-role", f"{made.role} made the step that the workflow called {role} for")
+                return True
+            allowed = (workflow.roles[role].schema, QUESTION)
         if output.type not in allowed:
-            report("wrong-output", f"output {made.output} is of type {output.type}, not of {role}'s")
-        self._known.check_detail(detail, here, decision, before, report)
+            report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
+        expected = decision.instruction if isinstance(decision, Next) and made.role != USER else None
+        self._known.check_detail(detail, here, expected, before, report)
         return True
 
     def _check_coded(self, made: Step, before: Record, output: Node, report: Report) -> bool:
@@ -296,8 +303,8 @@ class Records:
             if role != made.role:
                 report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
             elif detail is not None:
-                assert not isinstance(decision, str)
-                self._known.check_detail(detail, here, decision, head, report)
+                expected = decision.instruction if isinstance(decision, Next) else None
+                self._known.check_detail(detail, here, expected, head, report)
         both = (lambda: pages.attempt_page(made, detail), lambda: pages.first_attempt_page(made, detail))
         self._known.page(files, name.path, report, *both)
         self._known.message(commit, layout.attempt_message(number, node, made), report)

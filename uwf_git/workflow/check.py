@@ -12,8 +12,9 @@ import re
 from pathlib import Path
 
 from uwf_git.text import one_line
-from uwf_git.values.documents import InvalidYaml
-from uwf_git.values.types import DEFAULT_STATUS, END, START, SUSPEND, USER
+from uwf_git.values.documents import InvalidYaml, ValuePath
+from uwf_git.values.kinds import BODY
+from uwf_git.values.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
 from uwf_git.workflow.findings import Finding, Findings
@@ -77,7 +78,7 @@ class _Checker:
                 continue
             for edge in edges.edges:
                 self._target(edge)
-                self._templates(source, edge)
+                self._templates(source, edge, edges)
             taken = self._by_status(source, edges) if edges.by_status else self._by_condition(source, edges)
             targets = {self._meant.get(edge.role, edge.role) for edge in taken}
             if any(target != END and target not in self._draft.declared for target in targets):
@@ -163,31 +164,41 @@ class _Checker:
         else:
             self._unclear = True
 
-    def _templates(self, source: str, edge: DraftEdge) -> None:
+    def _templates(self, source: str, edge: DraftEdge, edges: DraftEdges) -> None:
         for key, template in (("prompt", edge.prompt), ("location", edge.location)):
             if template is None:
                 continue
-            from uwf_git.workflow.template import check_template, variables_of
+            from uwf_git.workflow.template import check_template, needs, variables_of
 
             path = (*edge.path, key)
             if (reason := check_template(template)) is not None:
                 self._findings.error(path, "bad-template", f"{key} is no template: {reason}")
                 continue
             for variable in sorted(variables_of(template)):
+                used = f"{key} uses {{{{ {'.'.join(variable)} }}}}, which"
                 if not self._has_variable(source, edge, variable):
-                    name = ".".join(variable)
-                    known = [f"start.{each}" for each in _START_VARIABLES]
-                    if source == START:
-                        known.append("prompt")
-                    elif source in self._answers:
-                        known += self._answers[source].fields()
-                    who = "the start" if source == START else f'the schema of "{source}"'
-                    self._findings.error(
+                    self._unknown_variable(source, path, used, variable)
+                elif (absent := self._may_lack(source, edge, edges, variable)) and needs(template, absent):
+                    self._findings.warning(
                         path,
-                        "unknown-variable",
-                        f"{key} uses {{{{ {name} }}}}, which {who} doesn't have",
-                        self._findings.nearest(name, known),
+                        "optional-variable",
+                        f'{used} "{source}" may leave out: it prints nothing then',
+                        f"make it required, or write {{% if {'.'.join(absent)} %}}…{{% endif %}} around it",
                     )
+
+    def _unknown_variable(self, source: str, path: ValuePath, used: str, variable: tuple[str, ...]) -> None:
+        known = [f"start.{each}" for each in _START_VARIABLES]
+        if source == START:
+            known.append("prompt")
+        elif source in self._answers:
+            known += self._answers[source].fields()
+        hint = self._findings.nearest(".".join(variable), known)
+        if source == START:
+            message = f"{used} the start doesn't have: it prints nothing"
+            self._findings.warning(path, "unknown-variable", message, hint)
+        else:
+            message = f'{used} the schema of "{source}" doesn\'t have'
+            self._findings.error(path, "unknown-variable", message, hint)
 
     def _has_variable(self, source: str, edge: DraftEdge, variable: tuple[str, ...]) -> bool:
         if not variable or (
@@ -198,7 +209,17 @@ class _Checker:
             return variable[0] == "prompt"
         answers = self._answers.get(source)
         # Without a schema that could be read, its own finding says enough.
-        return answers is None or answers.has(variable, edge.status)
+        return variable == (BODY,) or answers is None or answers.has(variable, edge.status)
+
+    def _may_lack(
+        self, source: str, edge: DraftEdge, edges: DraftEdges, variable: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """What of a variable an answer may leave out that takes the edge."""
+        answers = self._answers.get(source)
+        if answers is None or variable[:1] in ((), ("start",), (BODY,)):
+            return ()
+        named = [each.status for each in edges.edges if each.status is not None]
+        return answers.may_lack(variable, edge.status, named if edges.by_status else None)
 
     def _by_condition(self, source: str, edges: DraftEdges) -> list[DraftEdge]:
         """Checks a list of transitions; returns those that can be taken."""
@@ -303,15 +324,19 @@ class _Checker:
         return live
 
     def _start_by_status(self, edges: DraftEdges) -> list[DraftEdge]:
-        for edge in edges.edges:
-            if edge.status is not None:
-                self._findings.key_error(
-                    edge.path,
-                    "edge-without-status",
-                    f'{START} has no status, so "{edge.status}" never comes',
-                    f"write {START}: {{{DEFAULT_STATUS}: …}}",
-                )
-        return [edge for edge in edges.edges if edge.status is None]
+        unknown = [edge for edge in edges.edges if edge.status not in (None, RESUME)]
+        for edge in unknown:
+            self._findings.key_error(
+                edge.path,
+                "edge-without-status",
+                f'{START} leads on by {NEW} and {RESUME}, and "{edge.status}" never comes',
+                self._findings.nearest(str(edge.status), (NEW, RESUME)) or f"write {NEW}: …",
+            )
+        if edges.edges and edges.whole and not unknown and all(edge.status for edge in edges.edges):
+            self._findings.key_error(
+                edges.path, "no-start", f"{START} has no {NEW}, so no thread can begin", f"add {NEW}: …"
+            )
+        return edges.edges
 
     def _without_status(self, source: str, edges: DraftEdges) -> None:
         """Reports a mapping of statuses after a role that has none, once for all of them."""

@@ -105,7 +105,7 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
         if not problem.follows:
             path = _place_of(problem, draft)
             message = problem.message.removeprefix(f"workflow {compiled.workflow.name}: ")
-            findings.warning(path, problem.code, f"rehearsed: {message}", _hint_for(problem))
+            findings.warning(path, problem.code, f"rehearsed: {message}", _HINTS.get(problem.code, ""))
     told = {(finding.line, finding.column) for finding in compiled.warnings}
     found = [each for each in findings.sorted() if (each.line, each.column) not in told]
     return tuple(sorted((*compiled.warnings, *found)))
@@ -142,12 +142,6 @@ def validate(path: Path) -> list[Finding]:
     return list(foresee(compile_source(read_source(path))))
 
 
-def _hint_for(problem: Problem) -> str:
-    if problem.code == "fails" and problem.position is not None and "not defined" in problem.message:
-        return "an answer may leave it out: make it required, or test it with {% if … %}"
-    return _HINTS.get(problem.code, "")
-
-
 def _place_of(problem: Problem, draft: Draft) -> ValuePath:
     """Where in a definition a problem is."""
     if problem.condition is not None:
@@ -167,7 +161,7 @@ def _place_of(problem: Problem, draft: Draft) -> ValuePath:
         return edge.path
     if problem.code in ("no-output", "unreachable-role"):
         return ("roles", source)
-    return ("graph", source)
+    return draft.graph[source].path if source in draft.graph else ("graph", source)
 
 
 def _payload(draft: Draft, schemas: dict[Hash, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from uwf_git.markdown import code, inline, paragraphs, table
 from uwf_git.text import printable, shortened
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, Transition, Workflow
-from uwf_git.values.types import END, START
+from uwf_git.values.types import END, NEW, START
 
 OTHERWISE = "otherwise"
 
@@ -114,7 +114,8 @@ def edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
     for source in order(workflow):
         leaving = _leaving(workflow, source)
         for edge in leaving:
-            yield source, edge, edge.status or edge.condition or (OTHERWISE if len(leaving) > 1 else "")
+            fallback = NEW if source == START and leaving[0].status else OTHERWISE
+            yield source, edge, edge.status or edge.condition or (fallback if len(leaving) > 1 else "")
 
 
 def _purpose(role: Role) -> str:

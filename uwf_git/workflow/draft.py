@@ -16,15 +16,16 @@ from uwf_git.text import one_line
 from uwf_git.values.amounts import parse_budget
 from uwf_git.values.documents import ValuePath
 from uwf_git.values.ids import name_problem
-from uwf_git.values.types import DEFAULT_STATUS, END, START
+from uwf_git.values.types import DEFAULT_STATUS, END, NEW, START
 from uwf_git.workflow.findings import Findings
 from uwf_git.workflow.habits import key_hint, means_start, meant_key
 
 VERSION = 1
 
 _TOP = ("version", "name", "description", "budget", "roles", "conditions", "graph")
-_PROMPT_FORM = ("description", "systemPrompt", "outputSchema", "tools")
-_GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter", "tools")
+_IN_BOTH_FORMS = ("tools", "extractPrompt")
+_PROMPT_FORM = ("description", "systemPrompt", "outputSchema", *_IN_BOTH_FORMS)
+_GOAL_FORM = ("description", "goal", "capabilities", "procedure", "output", "frontmatter", *_IN_BOTH_FORMS)
 _ROLE = tuple(dict.fromkeys((*_PROMPT_FORM, *_GOAL_FORM)))
 _GOAL_ONLY = ("capabilities", "procedure", "output")
 _SCHEMAS = ("outputSchema", "frontmatter")
@@ -32,6 +33,8 @@ _TOOLS = ("allow", "deny", "runCommand", "network")
 _CONDITION = ("description", "expression")
 _TRANSITION = ("role", "condition", "prompt", "location")
 _TARGET = ("role", "prompt", "location")
+_SENTINELS = {"__start__": START, "__end__": END}
+"""What the first engine calls them; a role may have such a name all the same."""
 _UNDER_ITS_NAME = {
     "roles": "the name of a role is its key: roles: {writer: {description: …}}",
     "conditions": "the name of a condition is its key: conditions: {rejected: {expression: …}}",
@@ -115,6 +118,7 @@ class _Reader:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
+        self._sentinels: dict[str, str] = {}
 
     def draft(self, data: Any) -> Draft:
         top = self._mapping(data, (), "a workflow", _TOP, "workflow")
@@ -126,9 +130,9 @@ class _Reader:
             self._findings.error(("name",), "bad-name", f'workflow name "{name}" {problem}')
         roles_data = self._section(top, "roles")
         roles = self._roles(roles_data)
-        conditions = self._conditions(self._section(top, "conditions", required=False))
-        graph = self._graph(self._section(top, "graph"))
         declared = frozenset(role for role in roles_data if not role.startswith("x-"))
+        conditions = self._conditions(self._section(top, "conditions", required=False))
+        graph = self._graph(self._section(top, "graph"), declared)
         description = self._description(top, (), "the workflow")
         budget = self._budget(top.get("budget"))
         missing = {"roles"} if not roles_data else set()
@@ -223,6 +227,9 @@ class _Reader:
                     )
         if role.get("tools") is not None:
             fields["tools"] = self._tools(role["tools"], (*path, "tools"), f"{what}: tools")
+        if role.get("extractPrompt") is not None:
+            told = self._text(role, path, "extractPrompt", what, may_be_empty=True) or ""
+            fields |= {"extractPrompt": told} if told.strip() else {}
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
 
     def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
@@ -284,13 +291,21 @@ class _Reader:
             conditions[name] = DraftCondition(name, path, description, expression or "")
         return conditions
 
-    def _graph(self, section: dict[str, Any]) -> dict[str, DraftEdges]:
+    def _graph(self, section: dict[str, Any], declared: frozenset[str]) -> dict[str, DraftEdges]:
         graph: dict[str, DraftEdges] = {}
-        for source, value in _own(section):
-            path: ValuePath = ("graph", source)
+        self._sentinels = {name: meant for name, meant in _SENTINELS.items() if name not in declared}
+        for written, value in _own(section):
+            path: ValuePath = ("graph", written)
+            meant = self._sentinels.get(written, written)
+            source = written if meant in section else meant
             if isinstance(value, list):
                 made = [self._transition(item, (*path, number), source) for number, item in enumerate(value)]
             elif isinstance(value, dict):
+                if source == START and {NEW, DEFAULT_STATUS} <= value.keys():
+                    message = f"graph: {NEW} and {DEFAULT_STATUS} of {START} mean the same"
+                    self._findings.key_error(
+                        (*path, DEFAULT_STATUS), "two-forms", message, "keep one of them"
+                    )
                 made = [self._target(item, (*path, status), source, status) for status, item in _own(value)]
             else:
                 named = START if means_start(source) else source
@@ -327,9 +342,9 @@ class _Reader:
 
     def _target(self, value: Any, path: ValuePath, source: str, status: str) -> DraftEdge | None:
         what = f'graph: "{source}" on "{status}"'
-        named = None if status == DEFAULT_STATUS else status
+        named = None if status == DEFAULT_STATUS or (source == START and status == NEW) else status
         if isinstance(value, str):
-            return DraftEdge(path, value, path, status=named)
+            return DraftEdge(path, self._sentinels.get(value, value), path, status=named)
         hint = f"write {one_line(status, 40)}: {END}" if value is None else ""
         edge = self._mapping(value, path, what, _TARGET, "edge", "a role's name or a mapping", hint)
         return None if edge is None else self._edge(edge, path, what, status=named)
@@ -350,6 +365,7 @@ class _Reader:
         }
         if role is None:
             return None
+        role = self._sentinels.get(role, role)
         return DraftEdge(
             path, role, (*path, "role"), condition, status, texts.get("prompt"), texts.get("location")
         )

@@ -1,8 +1,8 @@
 """Who is next: a pure function of a workflow and what happened so far. No git, no network, no clock.
 
-The last step decides. An answer of the user goes back to the role that asked; an output that asks a
-human waits for one; any other output takes the first edge of its role that matches, by its status or
-by a condition over the whole history.
+The last step decides. An answer of the user goes back to the role that asked; what the user says where nobody asked
+goes to the role that `$START` names for it; an output that asks a human waits for an answer; any other output takes
+the first edge of its role that matches, by its status or by a condition over the whole history.
 """
 
 from __future__ import annotations
@@ -14,10 +14,20 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.text import nearest, shortened
-from uwf_git.values.kinds import Start, StepContext, Transition, Workflow, asks_human, status_of
-from uwf_git.values.types import END, START, USER
+from uwf_git.values.kinds import (
+    BODY,
+    CONTENT,
+    TIMESTAMP,
+    Start,
+    StepContext,
+    Transition,
+    Workflow,
+    asks_human,
+    status_of,
+)
+from uwf_git.values.types import END, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
-from uwf_git.workflow.template import render
+from uwf_git.workflow.template import body_of, render
 
 
 class Next(NamedTuple):
@@ -68,7 +78,7 @@ def decide(
     if steps:
         last = steps[-1]
         if last.role == USER:
-            return _answered(workflow, steps)
+            return _told(workflow, start, steps)
         if asks_human(last.output):
             return _question(last.role, last.output)
     return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
@@ -84,8 +94,8 @@ def _of_bundle(steps: Sequence[StepContext]) -> Decision:
 
 
 def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
-    """Where a chosen edge leads. Raises Invalid for a role the workflow doesn't have, and for a template
-    that fails or is empty."""
+    """Where a chosen edge leads. A prompt or location that is empty when rendered is none. Raises Invalid for a role
+    the workflow doesn't have, and for a template that fails."""
     role = chosen.edge.role
     if role == END:
         return Ended()
@@ -114,7 +124,7 @@ def choose(
     source = steps[-1].role if steps else START
     output = steps[-1].output if steps else None
     status = status_of(output)
-    value = replay.value if replay else cache(lambda: history_value(start, steps))
+    value = replay.value if replay else cache(lambda: history_value(start, steps, workflow.step_fields))
     edges = workflow.graph.get(source, ())
     for position, edge in enumerate(edges):
         if edge.status is not None:
@@ -131,24 +141,27 @@ def choose(
 
 
 def template_variables(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
-    """The variables of an edge's templates: the fields of the last output, and `start` with the workflow's hash
-    and the prompt; before the first step also `prompt`. `start` hides a field of that name."""
+    """The variables of an edge's templates: the fields of the last output, `_body` with the text below those in its
+    answer, and `start` with the workflow's hash and the prompt; before the first step also `prompt`. `start` hides a
+    field of that name, and a field hides `_body`."""
     if not steps:
         return {"prompt": start.prompt, "start": _start_value(start)}
-    output = steps[-1].output
-    return {**(output if isinstance(output, dict) else {}), "start": _start_value(start)}
+    output = steps[-1].output if isinstance(steps[-1].output, dict) else {}
+    return {BODY: body_of(steps[-1].answer), **output, "start": _start_value(start)}
 
 
-def history_value(start: Start, steps: Sequence[StepContext]) -> dict[str, Any]:
-    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded."""
-    return {"start": _start_value(start), "steps": list(map(_step_value, steps))}
+def history_value(start: Start, steps: Sequence[StepContext], fields: Sequence[str] = ()) -> dict[str, Any]:
+    """What an expression is evaluated over: `{start, steps}`, with the outputs expanded. `fields` are those that steps
+    have besides: `content`, the answer, and `timestamp`."""
+    return {"start": _start_value(start), "steps": [_step_value(step, fields) for step in steps]}
 
 
 class Replay:
     """What the conditions of a history are evaluated over, kept from one decision to the next, so that only the
     steps added to `steps` since then are converted."""
 
-    def __init__(self, start: Start, steps: list[StepContext]) -> None:
+    def __init__(self, workflow: Workflow, start: Start, steps: list[StepContext]) -> None:
+        self._fields = workflow.step_fields
         self._start = start
         self._steps = steps
         self._frozen: Frozen | None = None
@@ -162,7 +175,7 @@ class Replay:
             self._past = self._frozen.value["steps"]
         added = self._steps[len(self._past) :]
         # As a list, for the frozen one refuses to grow.
-        list.extend(self._past, (self._frozen.freeze(_step_value(step)) for step in added))
+        list.extend(self._past, (self._frozen.freeze(_step_value(step, self._fields)) for step in added))
         return self._frozen
 
 
@@ -170,8 +183,13 @@ def _start_value(start: Start) -> dict[str, Any]:
     return {"workflow": start.workflow, "prompt": start.prompt}
 
 
-def _step_value(step: StepContext) -> dict[str, Any]:
-    return {"role": step.role, "output": step.output, "detail": step.detail, "agent": step.agent}
+def _step_value(step: StepContext, fields: Sequence[str]) -> dict[str, Any]:
+    value = {"role": step.role, "output": step.output, "detail": step.detail, "agent": step.agent}
+    if CONTENT in fields:
+        value[CONTENT] = step.answer
+    if TIMESTAMP in fields:
+        value[TIMESTAMP] = step.time
+    return value
 
 
 def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any]) -> bool:
@@ -189,29 +207,44 @@ def _holds(workflow: Workflow, source: str, name: str, value: Callable[[], Any])
         ) from None
 
 
-def _answered(workflow: Workflow, steps: Sequence[StepContext]) -> Next:
-    asking = next((step.role for step in reversed(steps) if step.role != USER), None)
-    if asking is None:
-        raise Invalid("the user answered before any role asked", "the history can't have come about so")
-    if asking not in workflow.roles:
-        raise Invalid(
-            f"workflow {workflow.name}: {asking} asked the user and is no role",
-            nearest(asking, workflow.roles),
-        )
+def _told(workflow: Workflow, start: Start, steps: Sequence[StepContext]) -> Next | Ended:
+    """Who is next after the user has said something, in answer to a question or to go on where nobody asked."""
     output = steps[-1].output
-    answer = output.get("answer") if isinstance(output, dict) else None
-    if not isinstance(answer, str):
-        raise Invalid(f"the user's answer to {asking} is not {{answer: text}}: {brief(output)}")
-    return Next(asking, answer)
+    text = output.get("answer") if isinstance(output, dict) else None
+    if not isinstance(text, str):
+        raise Invalid(f"what the user said is not {{answer: text}}: {brief(output)}")
+    before = next((step for step in reversed(steps) if step.role != USER), None)
+    if before is None or not asks_human(before.output):
+        return _resumed(workflow, start, text)
+    role = before.role
+    if role not in workflow.roles:
+        raise Invalid(
+            f"workflow {workflow.name}: {role} asked the user and is no role", nearest(role, workflow.roles)
+        )
+    return Next(role, text)
+
+
+def _resumed(workflow: Workflow, start: Start, text: str) -> Next | Ended:
+    place = workflow.resume
+    if place is None:
+        raise Invalid(
+            f"the user spoke where nobody asked, and workflow {workflow.name} doesn't say who goes on then",
+            f"{START} of its graph names that role under {RESUME}",
+        )
+    found = follow(workflow, Chosen(START, place, workflow.graph[START][place]), start, ())
+    if isinstance(found, Ended):
+        return found
+    return found._replace(instruction=f"{found.instruction}\n\n{text}" if found.instruction else text)
 
 
 def _question(role: str, output: Mapping[str, Any]) -> Asking:
     question, options, reason = output.get("question"), output.get("options"), output.get("reason")
+    said = [text for text in (question, reason) if isinstance(text, str) and text.strip()]
     return Asking(
         role,
-        question if isinstance(question, str) else "",
+        said[0] if said else "",
         tuple(str(option) for option in options) if isinstance(options, list) else (),
-        reason if isinstance(reason, str) else "",
+        said[1] if len(said) > 1 else "",
     )
 
 
@@ -230,9 +263,7 @@ def _rendered(
         text = render(template, template_variables(start, steps))
     except Invalid as error:
         raise type(error)(f"{edge}: {error.message}", error.hint) from None
-    if not text.strip():
-        raise Invalid(f"{edge} is empty when rendered", f"give it text, or remove its {what}")
-    return text
+    return text if text.strip() else None
 
 
 def describe(chosen: Chosen) -> str:

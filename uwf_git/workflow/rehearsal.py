@@ -213,6 +213,8 @@ class _Walk:
         while way is not None:
             self._taken[way.chosen.source, way.chosen.position] += 1
             role = way.chosen.edge.role
+            if role == END:
+                role = self._resumed(start, steps)
             if role not in self._workflow.roles or len(steps) >= self._run_limit:
                 return
             self._steps += 1
@@ -234,6 +236,18 @@ class _Walk:
         for prompt in (f"Rehearse {self._workflow.name}", *self._texts):
             self._try(ways, Start(_NODE, prompt), [], prompt, START)
         return ways
+
+    def _resumed(self, start: Start, steps: list[StepContext]) -> str:
+        """The role that goes on with a run which has come to its end, what the user said added to the steps; $END
+        where nobody goes on, or a run before has shown it."""
+        place = self._workflow.resume
+        if place is None or self._taken[START, place]:
+            return END
+        chosen = Chosen(START, place, self._workflow.graph[START][place])
+        self._taken[START, place] += 1
+        steps.append(_step(USER, {"answer": "Go on."}))
+        self._lead(chosen, start, [], START)
+        return chosen.edge.role
 
     def _asked(self, role: str) -> list[StepContext]:
         """A question of a role, and an answer that conditions may look for."""
@@ -275,12 +289,16 @@ class _Walk:
             if failed and not any(self._taken[key] for key in self._taken if key[0] == source):
                 self._broken.add(source)
             return
+        self._lead(chosen, start, steps, source)
+        self._known.setdefault((source, chosen.position), output)
+        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(output)
+
+    def _lead(self, chosen: Chosen, start: Start, steps: list[StepContext], source: str) -> None:
+        """Adds the problem of an edge that doesn't lead on."""
         try:
             follow(self._workflow, chosen, start, steps)
         except Invalid as error:
             self._add("fails", describe(chosen), error.message, source, chosen.position)
-        self._known.setdefault((source, chosen.position), output)
-        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(output)
 
     def _named_in(self, source: str, message: str) -> str | None:
         """The condition of a source that a message of the moderator is about."""
@@ -456,7 +474,8 @@ class _Walk:
             for position, edge in enumerate(edges):
                 if edge.condition in self._workflow.conditions and edge.condition is not None:
                     self._check_condition(edge.condition)
-                if not self._taken[source, position]:
+                # Without an end there is nothing to go on with, and of that there is a problem already.
+                if not self._taken[source, position] and (source, position) != (START, self._workflow.resume):
                     name = describe(Chosen(source, position, edge))
                     message = f"{name} was never taken: {self._why(source, position)}"
                     self._add("edge-never-taken", name, message, source, position)

@@ -8,7 +8,7 @@ edge's template may use after it, as far as the schema says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -191,6 +191,26 @@ class Answers(NamedTuple):
         ]
         return any(_holds(self.schema, variant, variable, 0) for variant in fitting or self.variants)
 
+    def may_lack(
+        self, variable: tuple[str, ...], status: str | None, others: Collection[str] | None
+    ) -> tuple[str, ...]:
+        """The part of the variable, from its beginning, that an answer may leave out which takes an edge: one with that
+        `status`, or with none of the `others`; () where none may. Where `others` is None, a condition has chosen the
+        answer, which is taken to have what some answer must have."""
+        if not self.known:
+            return ()
+        lacking: list[tuple[str, ...]] = []
+        for variant in self.variants:
+            listed = _statuses(self.schema, variant)
+            if others is not None and listed is not None:
+                taken = {status} & {*listed} if status is not None else {*listed} - {*others}
+                if not taken and (listed or status is not None):
+                    continue
+            lacking.append(_may_lack(self.schema, variant, variable))
+        if others is None and not all(lacking):
+            return ()
+        return max(lacking, key=len, default=())
+
     def fields(self) -> tuple[str, ...]:
         """The names of all fields of all variants, in the schema's order."""
         return tuple(dict.fromkeys(field.name for variant in self.variants for field in variant.fields))
@@ -232,6 +252,22 @@ def _holds(root: Any, variant: Variant, variable: tuple[str, ...], depth: int) -
     if field is None:
         return not variant.fields and not variant.closed
     return _reaches(root, field.schema, variable[1:], depth)
+
+
+def _may_lack(root: Any, variant: Variant, variable: tuple[str, ...], depth: int = 1) -> tuple[str, ...]:
+    """The beginning of a variable, of at least `depth` names, that a value of a variant may leave out."""
+    if depth > min(len(variable), 20):
+        return ()
+    field = variant.field(variable[depth - 1])
+    if field is None or not field.required:
+        return variable[:depth]
+    schema = resolve(root, field.schema)
+    if depth == len(variable) or "object" not in types(schema):
+        return ()
+    ways = variants_of(root, schema)
+    if any(not way.fields and not way.closed for way in ways):
+        return ()
+    return next((found for way in ways if (found := _may_lack(root, way, variable, depth + 1))), ())
 
 
 def _reaches(root: Any, schema: Any, rest: tuple[str, ...], depth: int) -> bool:

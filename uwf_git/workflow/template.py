@@ -1,10 +1,10 @@
 """Liquid, bounded: the prompts and locations on the edges of a workflow.
 
-Variables are the fields of the last output. An undefined variable is an error where it would be printed,
-and false where it is only tested (`{% if reason %}`), so templates can test optional fields. Nothing is
-escaped: the text goes to an agent, not into a page. Arrays and objects are printed as JSON. Templates
-have no way to files, to the clock or to each other, and get two seconds, 256 MB, 10,000 turns of a loop
-and 1 MB of output.
+Variables are the fields of the last output. One that isn't there prints nothing and is false where it is tested, for
+an answer that is committed must not keep its thread from going on; `needs` tells before that a template prints it.
+Nothing is escaped: the text goes to an agent, not into a page. Arrays and objects are printed as JSON. `{{{ x }}}` is
+`{{ x }}`. Templates have no way to files, to the clock or to each other, and get two seconds, 256 MB, 10,000 turns
+of a loop and 1 MB of output.
 
 Liquid takes 170 ms to import, so text without markup, and markup that only names variables, are
 rendered here.
@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from uwf_git.errors import Invalid, LimitExceeded
@@ -36,12 +37,17 @@ _WORDS = re.compile(
     "|required|reversed|limit|offset|continue|cols|size|first|last"
 )
 
+_FIELD = re.compile(r"""[\w$.-]+[ ]*:(\s|$)|["'][^"']+["'][ ]*:|#""")
+_FENCE = re.compile(r"(`{3,})(?:ya?ml|json|markdown|md)?")
+
+_THREE_BRACES = re.compile(r"\{\{\{([ \t]*[A-Za-z_][\w.]*[ \t]*)\}\}\}")
+_VERBATIM = "{% raw"
+
 _T = TypeVar("_T")
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """The text of a template over JSON values. Raises Invalid, naming the variable, for one that is
-    printed but not there, and for syntax errors and exceeded limits."""
+    """The text of a template over JSON values. Raises Invalid for syntax errors and exceeded limits."""
     try:
         pieces = _pieces(template)
         if pieces is not None:
@@ -67,6 +73,24 @@ def variables_of(template: str) -> set[tuple[str, ...]]:
     return {path for paths in found for each in paths if (path := _path(each.segments))}
 
 
+def needs(template: str, path: tuple[str, ...]) -> bool:
+    """Whether a template that `check_template` finds nothing in prints something of a variable, so that it says less
+    than it should without it; False where it is only tested, or `default` replaces it."""
+    if (pieces := _pieces(template)) is not None:
+        return any(isinstance(piece, tuple) and piece[: len(path)] == path for piece in pieces)
+    others: dict[str, Any] = {name[0]: _Anything() for name in variables_of(template)}
+    others.pop(path[0], None)
+    if len(path) > 1:
+        others[path[0]] = _Anything(path[1:])
+    for given in ({}, others) if len(path) == 1 else (others,):
+        try:
+            _guarded(partial(_parse(template, strict=True).render, given))
+        except _Unusable as error:
+            if str(error).split(" (line")[0] == _undefined(".".join(path)):
+                return True
+    return False
+
+
 def check_template(template: str) -> str | None:
     """None for a template that can be rendered, else what is wrong with it: syntax, or a tag or filter
     that doesn't exist."""
@@ -76,6 +100,35 @@ def check_template(template: str) -> str | None:
     except _Unusable as error:
         return str(error)
     return None
+
+
+def body_of(answer: str) -> str:
+    """The text of an answer below its block of fields, without blank lines around it. The block stands between two
+    lines of `---`, or in a code fence at the beginning; without a block it is the whole text, and nothing where that
+    is a JSON object. What was replied decides who is next, so this stays as it is, however well an agent's slips are
+    understood elsewhere."""
+    lines = answer.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").strip().split("\n")
+    ends = [line.rstrip() for line in lines]
+    rules = [place for place, line in enumerate(ends) if line in ("---", "...")]
+    for first, last in pairwise(rules):
+        inside = next((line for line in ends[first + 1 : last] if line), None)
+        if ends[first] == "---" and (first == 0 if inside is None else _FIELD.match(inside)):
+            fence = _FENCE.fullmatch(ends[first - 1]) if first else None
+            return "\n".join(_unfenced(lines[last + 1 :], fence[1] if fence else "")).strip()
+    if ends[0].startswith("{") and ends[-1].endswith("}"):
+        return ""
+    fence = _FENCE.fullmatch(ends[0])
+    closing = ends.index(fence[1], 1) if fence and fence[1] in ends[1:] else -1
+    return "\n".join(lines[closing + 1 :]).strip()
+
+
+def _unfenced(below: list[str], fence: str) -> list[str]:
+    """What stands below a block without the mark that closes the fence which was opened above it: right below the
+    block, or at the end of the answer."""
+    closing = [place for place, line in enumerate(below) if fence and line.rstrip() == fence]
+    if closing and not "".join(below[: closing[0]]).strip():
+        return below[closing[0] + 1 :]
+    return below[:-1] if closing and closing[-1] == len(below) - 1 else below
 
 
 class _Unusable(Exception):
@@ -90,6 +143,7 @@ def _pieces(template: str) -> list[str | tuple[str, ...]] | None:
     """Literal text and paths of variables in turn, or None where that isn't all there is."""
     if len(template) > MAX_LENGTH:
         raise _Unusable(f"is longer than {MAX_LENGTH:,} characters")
+    template = _in_two_braces(template)
     if "{%" in template:
         return None
     pieces: list[str | tuple[str, ...]] = []
@@ -110,9 +164,9 @@ def _value(piece: str | tuple[str, ...], variables: Mapping[str, Any]) -> str:
     if isinstance(piece, str):
         return piece
     value: Any = variables
-    for depth, name in enumerate(piece, start=1):
+    for name in piece:
         if not isinstance(value, Mapping) or name not in value:
-            raise _Unusable(_undefined(".".join(piece[:depth])))
+            return ""
         value = value[name]
     return _text(value)
 
@@ -186,8 +240,35 @@ def _guarded(work: Callable[[], _T]) -> _T:
 
 
 @lru_cache(maxsize=128)
-def _parse(template: str) -> Any:
-    return _environment().from_string(template)
+def _parse(template: str, strict: bool = False) -> Any:
+    return _environment(strict).from_string(_in_two_braces(template))
+
+
+def _in_two_braces(template: str) -> str:
+    """A template without the third brace that other languages have for text which isn't escaped."""
+    return template if _VERBATIM in template else _THREE_BRACES.sub(r"{{\1}}", template)
+
+
+class _Anything(dict[str, Any]):
+    """A stand-in for any value, which has every field but the one that `without` leads to."""
+
+    def __init__(self, without: tuple[str, ...] = ()) -> None:
+        super().__init__()
+        self._without = without
+
+    def __missing__(self, key: str) -> Any:
+        if self._without[:1] != (key,):
+            return _Anything()
+        if len(self._without) == 1:
+            raise KeyError(key)
+        return _Anything(self._without[1:])
+
+    def __len__(self) -> int:
+        return 1
+
+    def items(self) -> Any:
+        """What a loop goes through: one of these."""
+        return [_Anything()]
 
 
 def _check_filters(parsed: Any) -> None:
@@ -219,25 +300,36 @@ def _printable(value: Any) -> Any:
 
 
 def _json(value: Any, indent: Any = None) -> str:
-    if hasattr(value, "poke"):  # undefined: raises when asked
+    if hasattr(value, "poke"):  # undefined: raises when asked, where it is strict
         value.poke()
+        return ""
     return json.dumps(value, ensure_ascii=False, indent=int(indent) if indent else None)
 
 
 @cache
-def _environment() -> Any:
+def _environment(strict: bool = False) -> Any:
+    """The language. With `strict` what isn't there is an error, but where it is only tested."""
     import liquid
     from liquid.builtin.output import Output, OutputNode
     from liquid.builtin.tags.echo_tag import EchoNode, EchoTag
     from liquid.context import RenderContext
+    from liquid.exceptions import LiquidError
     from liquid.template import BoundTemplate
-    from liquid.undefined import FalsyStrictUndefined
+    from liquid.undefined import FalsyStrictUndefined, Undefined
     from liquid.utils import ReadOnlyChainMap
 
-    class Undefined(FalsyStrictUndefined):
-        """False where it is tested; `default` replaces it; everything else is an error."""
+    class Strict(FalsyStrictUndefined):
+        """False where it is tested, empty where it is looped over; `default` replaces it; everything else is an
+        error."""
 
         force_liquid_default = True
+        allowed_properties = FalsyStrictUndefined.allowed_properties | {"items"}
+
+        def items(self) -> Any:
+            return ()
+
+        def __len__(self) -> int:
+            return 0
 
         def __init__(self, name: str, *, token: Any, obj: object = None, hint: str | None = None) -> None:
             super().__init__(name, token=token, hint=hint)
@@ -257,8 +349,23 @@ def _environment() -> Any:
         def make_partial_namespace(self, partial: bool, render_args: Any) -> Any:
             return dict(render_args)  # and no `partial`, which would hide a field of that name
 
+    absent: list[str] = []
+
+    class Absent(Undefined):
+        """Prints nothing."""
+
+        def __init__(self, name: str, **told: Any) -> None:
+            super().__init__(name, **told)
+            absent.append(name)
+
     def write(node: Any, context: Any, buffer: Any) -> int:
-        value = node.expression.evaluate(context)
+        absent.clear()
+        try:
+            value = node.expression.evaluate(context)
+        except LiquidError:
+            if not absent:
+                raise
+            return 0  # a filter can't do without it
         return int(buffer.write(str(value) if isinstance(value, Undefined) else _text(value)))
 
     class Printed(OutputNode):
@@ -279,7 +386,7 @@ def _environment() -> Any:
         local_namespace_limit = 4 * MAX_OUTPUT
         # No limit of the library's on the output: its stream would change line ends.
 
-    environment = Environment(undefined=Undefined, autoescape=False)
+    environment = Environment(undefined=Strict if strict else Absent, autoescape=False)
     environment.add_tag(Printing)
     environment.add_tag(Echoing)
     environment.add_filter("json", _json)
