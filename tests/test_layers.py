@@ -22,6 +22,7 @@ LAYERS = (
     "kit",
     "engine",
     "agents",
+    "bundles",
     "sharing",
 )
 """The packages of `uwf_git`, lowest first. Below them all are the modules beside them, which need no package."""

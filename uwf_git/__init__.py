@@ -12,6 +12,7 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
     kit        what makes a command an agent
     engine     one step, and what it cost
     agents     the agents that ship
+    bundles    workflows that are code: their contract, the harness, what they are trusted by
     sharing    two stores
 
 Importing this package imports none of them: start-up is what a user feels.

@@ -95,14 +95,14 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
     """The agent for a role: `override` (what --agent gave) > agentOverrides > defaultAgent > the embedded
     `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. Raises Invalid, Usage."""
     if override is not None:
-        known = _known_agent(config, override)
+        known = known_agent(config, override)
         return known if known is not None else command_agent(config, override, "--agent")
     named, where = config.agent_overrides.get(workflow, {}).get(role), f"agentOverrides.{workflow}.{role}"
     if named is None:
         named, where = config.default_agent, "defaultAgent"
     if named is None:
         return AgentConfig(REHEARSE, REHEARSE, (), None, stands_in=True)
-    agent = _known_agent(config, named)
+    agent = known_agent(config, named)
     if agent is None and _is_command(named):
         try:
             agent = command_agent(config, named, one_line(where))
@@ -150,7 +150,8 @@ def resolve_model(config: Config, scenario: str) -> Model | None:
     return model
 
 
-def _known_agent(config: Config, name: str) -> AgentConfig | None:
+def known_agent(config: Config, name: str) -> AgentConfig | None:
+    """The agent of that name: one of the configuration, one that ships or one of a package; None for any other."""
     if name in config.agents:
         return config.agents[name]
     if name in config.agent_clis:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
 from uwf_git.engine import budget
-from uwf_git.engine.acceptance import accept
+from uwf_git.engine.acceptance import accept, hash_printed
 from uwf_git.engine.budget import Standing
 from uwf_git.engine.embedded import embedded
 from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
@@ -52,7 +52,7 @@ from uwf_git.store.private import Order, Report
 from uwf_git.store.taking_in import pins, unpin
 from uwf_git.store.threads import Head, Outrun, Position
 from uwf_git.text import encodable
-from uwf_git.values.ids import Hash, ThreadId, fork_id, is_hash
+from uwf_git.values.ids import Hash, ThreadId, fork_id
 from uwf_git.values.kinds import (
     INTERRUPTED,
     PAUSED_NOW,
@@ -476,48 +476,15 @@ class _Run:
         """What a finished child comes to: the hash in its last line, or a failure in one line."""
         stdout = done.stdout_tail.decode("utf-8", "replace")
         stderr = done.stderr_tail.decode("utf-8", "replace")
-        last = stdout.rstrip().rpartition("\n")[2].strip()
         report = self._instance.runs.read_report(self._thread)
         detail = None
         if report is not None and (report.head, report.role) == (self._at.head.node, self._role):
             detail, agent = self._from_report(report).detail, report.agent
         tails = (agent, stdout[-SHOWN:], stderr[-SHOWN:])
-        name = config.command
-        complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
-        log.info(
-            "THJPKHPV",
-            "{command} ended with {status}",
-            command=name,
-            status=done.returncode,
-            timed_out=done.timed_out,
-            stdout_size=done.stdout_size,
-            stderr_size=done.stderr_size,
-            last_line=last[:SHOWN],
-            complaint=complaint[:SHOWN],
-            reported=report is not None,
-        )
-        if done.timed_out:
-            error = AgentFailed(
-                f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout"
-            )
-        elif done.returncode < 0:
-            error = AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
-        elif done.returncode > 0 and report is not None and report.error:
-            error = AgentFailed(report.error, report.hint)
-        elif done.returncode > 0:
-            error = AgentFailed(
-                f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else "")
-            )
-        elif not last:
-            error = AgentFailed(f"{name} printed nothing", "its last line must be the hash of its StepNode")
-        elif not is_hash(last.upper()):
-            error = AgentFailed(
-                f"{name} printed {last[:60]!r}, which is no hash",
-                "its last line must be that of its StepNode",
-            )
-        else:
-            return Made(Hash(last.upper()), None, detail, *tails)
-        return Made(None, error, detail, *tails)
+        try:
+            return Made(hash_printed(config, done, report), None, detail, *tails)
+        except AgentFailed as error:
+            return Made(None, error, detail, *tails)
 
     def _from_report(self, report: Report) -> Made:
         store = self._instance.store

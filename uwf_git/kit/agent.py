@@ -30,14 +30,15 @@ from uwf_git.kit.prompt import prompt_at, role_of
 from uwf_git.kit.record import Recorder, broken_off
 from uwf_git.store.private import Order, Report
 from uwf_git.values.ids import Hash, parse_thread_id
-from uwf_git.values.kinds import Detail, Step, TurnRecord
+from uwf_git.values.kinds import Detail, Role, Step, TurnRecord
 from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
-    from uwf_git.kit.extract import Ask
+    from uwf_git.kit.extract import Ask, Extraction
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head, Position
+    from uwf_git.values.schema import Schema
 
 RunFunction = Callable[[Context], "Reply | str"]
 ContinueFunction = Callable[[Context, str, str], "Reply | str"]
@@ -136,7 +137,7 @@ class Agent:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
         self._about = about or ""
-        self._converse = converse
+        self.converse = converse
         self._parse = parse_args
         self._named = named
 
@@ -225,12 +226,12 @@ class Agent:
     ) -> Hash:
         """Runs the agent for one step and stores the nodes. Returns the StepNode's hash. Raises AttemptFailed, with
         what was said, where no valid output came of it, and UwfError where nothing was said."""
-        from uwf_git.kit.extract import ExtractionFailed, extract
+        from uwf_git.kit.extract import ExtractionFailed
 
         head = at.head
         name = self.called(args)
         recorder = recorder or Recorder(instance, head.thread, name)
-        context = self._context(instance, at, order, args, cwd or Path.cwd(), recorder)
+        context = self.context(instance, at, order, args, cwd or Path.cwd(), recorder)
 
         log.debug(
             "0SCJCGT5",
@@ -246,19 +247,12 @@ class Agent:
         def keep(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
             return recorder.detail(said._replace(budget=order.budget), turns, order, head.node)
 
-        with closing(self._converse(context)) as conversation:
+        with closing(self.converse(context)) as conversation:
             try:
-                extraction = extract(
-                    conversation.begin(),
-                    context.role,
-                    context.schema,
-                    continue_=(lambda _, text: conversation.say(text)) if conversation.correctable else None,
-                    model=_extraction_model(instance, context),
-                    clean=lambda value: instance.redactor.value(value)[0],
-                )
+                extraction = read_output(context, conversation.begin(), conversation)
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
-                said = _said(failure.replies, last.text, failure.usage, "failed")
+                said = detail_of(failure.replies, last.text, failure.usage, "failed")
                 detail = keep(said._replace(session=last.session), failure.turns)
                 raise AttemptFailed(failure.message, failure.hint, detail) from None
             except UwfError as error:
@@ -267,7 +261,7 @@ class Agent:
                 detail = keep(broken_off(turns, recorder.session), turns)
                 raise AttemptFailed(error.message, error.hint, detail) from None
             history, replies = context.history, extraction.replies
-            said = _said(replies, extraction.answer, extraction.usage, extraction.how)
+            said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
             made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
             with instance.store.index.transaction():
                 output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
@@ -275,7 +269,7 @@ class Agent:
                 step = Step(history.start_hash, history.prev, order.role, output, detail, name)
                 return recorder.put(STEPNODE, step.payload())
 
-    def _context(
+    def context(
         self,
         instance: Instance,
         at: Position,
@@ -283,10 +277,13 @@ class Agent:
         args: Sequence[str],
         cwd: Path,
         recorder: Recorder,
+        role: Role | None = None,
     ) -> Context:
+        """What the agent is given for a step. `role` goes before the workflow's role of that name. Raises Usage for its
+        arguments, Invalid for the role, NotFound."""
         name = self.called(args)
         head, history = at
-        role = role_of(history, order.role)
+        role = role or role_of(history, order.role)
         attempts = instance.attempts.all(head.thread)
         memory = Memory(instance, history, role, name, attempts)
         return Context(
@@ -341,8 +338,27 @@ def create_agent(
     return agent
 
 
-def _said(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
-    """The Detail of an agent's replies, without their turns."""
+def read_output(
+    ctx: Context, reply: Reply, conversation: Conversation | None = None, schema: Schema | None = None
+) -> Extraction:
+    """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
+    needed. It obeys the `schema`, the role's own if none is given. Raises ExtractionFailed."""
+    from uwf_git.kit.extract import extract
+
+    said = conversation.say if conversation is not None and conversation.correctable else None
+    return extract(
+        reply,
+        ctx.role,
+        schema or ctx.schema,
+        continue_=(lambda _, text: said(text)) if said else None,
+        model=_extraction_model(ctx.instance, ctx),
+        clean=lambda value: ctx.instance.redactor.value(value)[0],
+    )
+
+
+def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, how: str) -> Detail:
+    """The Detail of an agent's replies, without their turns, of which `answer` and `usage` came at last, and an output
+    in the way that `how` says."""
     costs = [reply.cost for reply in replies if reply.cost is not None]
     return Detail(
         answer,

@@ -1,0 +1,334 @@
+"""What the code of a bundle asks for within one step: agents of this machine, side by side, and outputs that are read
+out of what they said.
+
+Each conversation is a process of its own, `asked.py`, and stays open until the step is over: an output that breaks its
+schema is corrected by the agent that gave it, in the same session. What all of them said, took and cost is the step's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.bundles.asked import Question
+from uwf_git.errors import Absent, AgentFailed, UwfError
+from uwf_git.kit.extract import sum_tokens
+from uwf_git.processes import GRACE, Descendants, deferred, spawn
+from uwf_git.text import last_line
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_turn
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+
+AT_ONCE = 8
+"""Conversations in which somebody speaks at the same time; more wait for their turn."""
+_OPEN = 8  # conversations that are kept for corrections, of those in which nobody speaks
+_PATIENCE = 5.0  # seconds in which a conversation that is over lets go of what it holds
+_TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
+
+
+class Heard(NamedTuple):
+    """What was said in a step's calls: by whom, "" where nobody was asked, and the sum of it, without an answer."""
+
+    agent: str
+    detail: Detail
+    turns: tuple[TurnRecord, ...]
+
+
+class Calls:
+    """The calls of one bundle that runs. `agent` is whom the user named for the step, in place of whomever the code
+    names; `folder` is where agents work, `locks` are the descriptors by which the thread is held, which its agents
+    inherit. A descriptor, `fileno`, can be read when there are answers. It must be closed."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        thread: ThreadId,
+        folder: Path,
+        agent: str | None = None,
+        locks: Sequence[int] = (),
+        name: str = "uwf-bundle",
+    ) -> None:
+        self._thread = thread
+        self._folder = folder
+        self._agent = agent
+        self._locks = tuple(locks)
+        self._name = name
+        self._log = instance.runs.log(thread)
+        self._environ = {**os.environ, **instance.location.environment()}
+        self._head = ""
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._guard = threading.Lock()
+        self._conversations: list[_Conversation] = []
+        self._answers: deque[tuple[int, dict[str, Any]]] = deque()
+        self._pending = 0
+        self._ready, self._wake = os.pipe()
+        os.set_blocking(self._ready, False)
+
+    def fileno(self) -> int:
+        """What can be read when there are answers."""
+        return self._ready
+
+    @property
+    def pending(self) -> int:
+        """How many calls have no answer yet."""
+        return self._pending
+
+    def begin(self, head: Hash) -> None:
+        """Begins a step on this head: the conversations of the one before are over."""
+        self._end()
+        self._head = head
+
+    def put(self, number: int, message: Mapping[str, Any]) -> None:
+        """Begins to answer a call, whose number is `number`: {what: agent, agent, role, prompt, systemPrompt, schema}
+        or {what: extract, schema, prompt, text, role}. Raises AgentFailed for one that is none of these."""
+        what = message.get("what")
+        names = _TEXTS.get(what) if isinstance(what, str) else None
+        if names is None:
+            raise AgentFailed(
+                f"the bundle asked for {str(what)[:40]!r}, which is neither an agent nor an extraction"
+            )
+        given = {name: message.get(name) for name in names}
+        for name, value in given.items():
+            if not isinstance(value, str | None):
+                raise AgentFailed(f"the bundle called an agent with a {name} that is no text")
+        schema = message.get("schema")
+        if not isinstance(schema, dict | bool | None):
+            raise AgentFailed(
+                "the bundle gave a schema that is no JSON Schema", "an object, as z.toJSONSchema makes it"
+            )
+        self._pending += 1
+        if what == "agent":
+            question = Question(
+                self._head,
+                str(self._folder),
+                self._agent,
+                given["agent"],
+                given["role"],
+                given["prompt"],
+                given["systemPrompt"],
+                schema,
+            )
+            self._pool.submit(
+                self._answer, number, self._new(given["role"]), {"question": question._asdict()}
+            )
+        else:
+            text = given["text"] or ""
+            self._pool.submit(self._read, number, text, given["role"], schema, given["prompt"])
+
+    def answered(self) -> list[tuple[int, dict[str, Any]]]:
+        """The answers that have come since the last time, by the number of their call: {value} or {error}. Raises
+        Absent where a human is needed who isn't there."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._ready, 1 << 16)
+        found = []
+        while self._answers:
+            number, answer = self._answers.popleft()
+            self._pending -= 1
+            if answer.get("absent"):
+                raise Absent(answer["error"], answer["hint"])
+            if "error" in answer:
+                hint = answer.get("hint")
+                found.append((number, {"error": f"{answer['error']} — {hint}" if hint else answer["error"]}))
+            else:
+                found.append((number, {"value": answer["value"]}))
+        return found
+
+    def heard(self) -> Heard:
+        """What was said since the step began."""
+        with self._guard:
+            told = [each for each in self._conversations if each.heard is not None]
+        details = [(each, parse_detail(each.heard["detail"])) for each in told if each.heard]
+        names = list(dict.fromkeys(each.agent for each in told if each.agent))
+        costs = [detail.cost for _, detail in details if detail.cost is not None]
+        hows = [detail.extraction for _, detail in details if detail.extraction not in ("native", "failed")]
+        sessions = [detail.session for _, detail in details if detail.session]
+        turns = tuple(parse_turn(turn) for each in told if each.heard for turn in each.heard["turns"])
+        notes = [note for _, detail in details for note in detail.notes]
+        if len(details) > 1:
+            notes += [each.noted for each in told if each.agent]
+        detail = Detail(
+            "",
+            session=sessions[-1] if len(names) == 1 and sessions else None,
+            model=next((detail.model for _, detail in details if detail.model), None),
+            usage=sum_tokens(detail.usage for _, detail in details),
+            extraction=hows[-1] if hows else "native",
+            cost=sum(costs) if costs else None,
+            notes=tuple(notes),
+        )
+        return Heard(names[0] if len(names) == 1 else self._name if names else "", detail, turns)
+
+    def close(self) -> None:
+        """Ends what is still being asked, with all that it has started."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._guard:
+            conversations, self._conversations = self._conversations, []
+        for each in conversations:
+            each.end()
+        self._pool.shutdown(wait=True)
+        os.close(self._ready)
+        os.close(self._wake)
+
+    def _end(self) -> None:
+        """Closes the conversations in which nobody speaks; those that the code went on without are ended."""
+        with self._guard:
+            conversations, self._conversations = self._conversations, []
+        over = [each for each in conversations if each.is_idle]
+        for each in over:
+            each.let_go()
+        for each in conversations:
+            if each in over:
+                each.close()
+            else:
+                each.end()
+
+    def _new(self, role: str | None) -> _Conversation:
+        made = _Conversation(role or "")
+        with self._guard:
+            self._conversations.append(made)
+            spare = [each for each in self._conversations if each.is_idle][:-_OPEN]
+            for each in spare:
+                each.is_idle = False
+        for each in spare:
+            each.let_go()
+        return made
+
+    def _read(self, number: int, text: str, role: str | None, schema: Any, prompt: str | None) -> None:
+        """Reads an output out of a text: in the conversation in which that was said last, where there is one."""
+        with self._guard:
+            said = [each for each in self._conversations if each.is_idle and each.said == text]
+            found = next((each for each in reversed(said) if each.role == (role or "")), None)
+            found = found or (said[-1] if said else None)
+            if found is not None:
+                found.is_idle = False
+        if found is None:
+            found = self._new(role)
+            question = Question(self._head, str(self._folder), role=role, text=text)
+            if "error" in (answer := self._exchange(found, {"question": question._asdict()})):
+                self._tell(number, answer)
+                return
+        self._answer(number, found, {"schema": {} if schema is None else schema, "prompt": prompt})
+
+    def _answer(self, number: int, conversation: _Conversation, request: Mapping[str, Any]) -> None:
+        self._tell(number, self._exchange(conversation, request))
+
+    def _exchange(self, conversation: _Conversation, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            if "question" in request:
+                conversation.start(self._thread, self._environ, self._folder, self._log, self._locks)
+            return conversation.exchange(request)
+        except UwfError as error:
+            return {"error": error.message, "hint": error.hint}
+
+    def _tell(self, number: int, answer: dict[str, Any]) -> None:
+        self._answers.append((number, answer))
+        with contextlib.suppress(OSError):
+            os.write(self._wake, b".")
+
+
+class _Conversation:
+    """A process of `asked.py`. `said` is what its agent answered last, `heard` what the process told last."""
+
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.said: str | None = None
+        self.heard: Mapping[str, Any] | None = None
+        self.is_idle = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._descendants: Descendants | None = None
+        self._requests: int | None = None
+        self._log = Path()
+        self._over = False
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent, "" where none is asked."""
+        return str(self.heard["agent"]) if self.heard else ""
+
+    @property
+    def noted(self) -> str:
+        """A line about it, where there are several."""
+        assert self.heard is not None
+        count = len(self.heard["turns"])
+        who = self.agent or "a text was read"
+        return f"{who}{f' as {self.role}' if self.role else ''}: {count} turn{'' if count == 1 else 's'}"
+
+    def start(
+        self, thread: ThreadId, environ: Mapping[str, str], folder: Path, log: Path, locks: Sequence[int]
+    ) -> None:
+        """Starts the process. Raises AgentFailed."""
+        self._log = log
+        self._descendants = Descendants(environ)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        theirs, self._requests = os.pipe()
+        argv = [sys.executable, "-P", "-m", "uwf_git.bundles.asked", thread, str(theirs)]
+        try:
+            with log.open("ab") as errors, deferred():
+                if self._over:
+                    raise AgentFailed("the step is over")
+                self._process = spawn(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stderr=errors.fileno(),
+                    cwd=folder,
+                    env=self._descendants.env,
+                    pass_fds=(theirs, *locks),
+                )
+        except OSError as error:
+            raise AgentFailed(f"no process can be started to ask an agent: {error}") from None
+        finally:
+            os.close(theirs)
+
+    def exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Sends a request, and waits for what it comes to. Raises AgentFailed where the process ends instead."""
+        assert self._process is not None and self._process.stdout is not None and self._requests is not None
+        line = b""
+        with contextlib.suppress(OSError, ValueError):
+            _write(self._requests, json.dumps(request).encode("ascii") + b"\n")
+            line = self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            complaint = last_line(self._log.read_text("utf-8", "replace")) if self._log.exists() else ""
+            raise AgentFailed("the process that asked the agent ended before it answered", complaint)
+        answer: dict[str, Any] = json.loads(line)
+        self.heard = answer
+        if isinstance(answer.get("value"), str) and "question" in request:
+            self.said = answer["value"]
+        self.is_idle = True
+        return answer
+
+    def let_go(self) -> None:
+        """Says that there will be no more requests."""
+        self.is_idle = False
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            os.close(requests)
+
+    def close(self) -> None:
+        """Waits until the process has let go of what it holds, and ends it where that takes too long."""
+        self.let_go()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_PATIENCE)
+        self.end()
+
+    def end(self) -> None:
+        """Ends the process and all that it has started."""
+        self._over = True
+        if self._process is not None and self._descendants is not None:
+            self._descendants.end(self._process, GRACE)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
