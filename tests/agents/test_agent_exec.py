@@ -120,6 +120,25 @@ def test_a_failure_that_the_schema_cannot_say_is_no_success(instance: Instance) 
     )
 
 
+def test_what_is_wrong_with_what_a_command_printed_is_said(instance: Instance) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "steps": {"type": "array", "minItems": 1},
+            "title": {"type": "string", "maxLength": 3},
+        },
+        "required": ["steps"],
+    }
+    said = failed(instance, "exec", sh("""echo '{"steps": [], "title": "long"}'"""), schema)
+    assert said.endswith(
+        " printed is no output of role worker: "
+        "steps: needs at least 1 item; title: has 4 characters, and at most 3 are allowed\n"
+    )
+    made = worked(instance, "exec", sh("printf -- '---\\nstatus: maybe\\n---\\n'; exit 1"), STATUS)
+    assert made.output["status"] == "failed"
+    assert made.detail["notes"][0].startswith("what the command printed is no output of the role: ")
+
+
 def test_what_a_failed_command_printed_is_kept(instance: Instance) -> None:
     thread = start(instance, {"type": "object", "required": ["plan"]})
     assert perform("exec", sh("echo hours of work"), thread).returncode == 6

@@ -226,6 +226,20 @@ def test_an_output_that_is_none_of_the_role_is_named_and_mended_without_another_
     assert steps[-1]["output"] == {"status": "solved", "summary": "effort 3"}
 
 
+def test_a_field_that_only_the_parent_asks_for_is_found_in_the_childs_answer(world: World) -> None:
+    answer = r'"---\nstatus: solved\nsummary: Done.\neffort: 2\ngain: 5\n---\n"'
+    world.play(WORKED + f"- {{role: reporter, garbage: {answer}}}\n")
+    world.configure("--output", "{'status': 'solved', 'summary': 'gains ' & steps[-1].output.gain}", "inner")
+    thread = world.start()
+    assert world.uwf("thread", "step", thread).json["done"] is True
+    assert world.uwf("thread", "steps", thread).json[-1]["output"]["summary"] == "gains 5"
+    [child] = world.children(but=thread)
+    last = world.uwf("thread", "steps", child["thread"]).json[-1]
+    assert last["output"] == {"status": "solved", "summary": "Done.", "effort": 2}
+    detail = world.uwf("cas", "get", last["detail"]).json["payload"]
+    assert detail["notes"] == ["left out of the output, as the schema has no such field: gain"]
+
+
 def test_a_killed_child_is_replaced_and_a_workflow_within_itself_is_refused(world: World) -> None:
     world.play("- {role: worker, exit: 1}\n")
     thread = world.start()

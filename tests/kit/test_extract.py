@@ -216,6 +216,83 @@ def test_a_schema_that_cannot_be_applied_asks_nobody() -> None:
     assert session.told == []
 
 
+STANDARD = "status: done\nnext: tester\nconfidence: 0.9\nartifacts: [a.py]\nscope: role\n"
+UNION = {
+    "type": "object",
+    "oneOf": [
+        {
+            "properties": {"status": {"const": "done"}, "plan": {}},
+            "required": ["plan"],
+            "additionalProperties": False,
+        },
+        {
+            "properties": {"status": {"const": "stuck"}, "why": {}},
+            "required": ["why"],
+            "additionalProperties": False,
+        },
+    ],
+}
+PARTS = {"allOf": [{"$ref": "#/$defs/a"}, {"required": ["plan"]}], "unevaluatedProperties": False,
+         "$defs": {"a": {"properties": {"plan": {"type": "string"}}}}, "type": "object"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("payload", "answer", "output"),
+    [
+        (PAYLOAD, "approved: true", {"approved": True}),
+        (UNION, "plan: go", {"status": "done", "plan": "go"}),
+        (PARTS, "plan: 'on'", {"plan": "on"}),
+    ],
+)
+def test_standard_fields_cost_no_correction_where_the_schema_is_closed(
+    payload: Any, answer: str, output: Any
+) -> None:
+    session = Session()
+    found = extract(Reply(f"---\n{STANDARD}{answer}\n---\n", "s"), ROLE, Schema(payload), continue_=session)
+    assert (found.output, found.how, found.notes) == (output, "frontmatter", ())
+    found = extract(Reply(f"---\nmood: good\n{answer}\n---\n", "s"), ROLE, Schema(payload), continue_=session)
+    assert found.output == {key: value for key, value in output.items() if key in answer}
+    assert found.notes == ("left out of the output, as the schema has no such field: mood",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("approved: true\ncoments: a misspelt field is no further one", "'coments' was unexpected"),
+        (f"{STANDARD}comments: fine", "'approved' is a required property"),
+    ],
+)
+def test_what_is_meant_for_the_schema_and_wrong_is_corrected(answer: str, said: str) -> None:
+    session = Session(GOOD)
+    assert extract(Reply(f"---\n{answer}\n---\n", "s"), ROLE, SCHEMA, continue_=session).how == "correction"
+    [problem] = [line for line in session.told[0][1].splitlines() if line.startswith("- ")]
+    assert said in problem
+
+
+def test_an_open_schema_keeps_what_it_names_the_standard_fields_and_what_the_workflow_reads() -> None:
+    payload = {"type": "object", "properties": {"plan": {"type": "string"}}, "required": ["risk"]}
+    reply = Reply(f"---\n{STANDARD}plan: go\nrisk: 1\nmood: good\ncost: 3\n---\n\nAll of it.\n")
+    standard = {"status": "done", "next": "tester", "confidence": 0.9, "artifacts": ["a.py"], "scope": "role"}
+
+    def output(payload: Any, reads: Callable[[str], bool]) -> Any:
+        return extract(reply, ROLE, Schema(payload), reads=reads).output
+
+    own = {**standard, "plan": "go", "risk": 1}
+    assert output(payload, lambda name: False) == own
+    assert output(payload, lambda name: name == "cost") == {**own, "cost": 3}
+    everything = {**own, "mood": "good", "cost": 3}
+    assert output({**payload, "additionalProperties": {}}, lambda name: False) == everything
+    assert output({"type": "object"}, lambda name: False) == everything
+    assert output({**payload, "minProperties": 9}, lambda name: False) == everything
+    assert "mood: good" in extract(reply, ROLE, Schema(payload), reads=lambda name: False).answer
+
+
+def test_a_question_with_standard_fields_is_a_question() -> None:
+    asked = Reply("---\n$status: $SUSPEND\nquestion: Which?\nconfidence: 0.2\nnext: developer\n---\n")
+    found = extract(asked, ROLE, SCHEMA)
+    assert (found.type, found.output) == (QUESTION, {"$status": "$SUSPEND", "question": "Which?"})
+
+
 def test_what_has_no_hash_is_a_problem_to_correct() -> None:
     session = Session(GOOD)
     reply = Reply('{"approved": true, "comments": "\\ud800"}', "s")

@@ -182,6 +182,17 @@ Begin your answer with the block of fields described under “Deliverable format
     )
 
 
+def test_an_agent_with_a_shell_is_told_by_which_commands_it_can_look_things_up() -> None:
+    def told(shell: bool, *steps: StepContext) -> str:
+        return build_prompt(history(*steps), REVIEWER, SCHEMA, None, ANSWERS, shell=shell)
+
+    commands = [line for line in told(True, *STEPS).splitlines() if line.startswith("- `uwf ")]
+    assert commands[0].startswith(f"- `uwf thread steps {THREAD}`: ")
+    assert "uwf " not in told(False, *STEPS)
+    role = [told(True, *steps).split("# Your role: ")[1].split("# The task")[0] for steps in ((), STEPS)]
+    assert role[0] == role[1] and "\n".join(commands) in role[0]
+
+
 def test_a_role_that_comes_back_is_told_everything_that_was_said() -> None:
     prompt = build_prompt(history(*STEPS), REVIEWER, SCHEMA, None, ANSWERS)
     assert prompt.split("# Progress\n\n")[1] == (
@@ -208,7 +219,7 @@ Fix the login.
 
 # What happened up to your last turn
 
-## Step 1: developer
+## Step 1: developer, by uwf-llm
 
 Output:
 
@@ -230,7 +241,7 @@ files: [login.py]
 Changed the login.
 ```
 
-## Step 2: reviewer (you)
+## Step 2: reviewer (you), by uwf-llm
 
 Output:
 
@@ -254,7 +265,7 @@ Without a test I can't tell.
 
 # What happened since your last turn
 
-## Step 3: developer
+## Step 3: developer, by uwf-llm
 
 Output:
 

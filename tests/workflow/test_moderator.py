@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
-from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, decide
+from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, decide, may_read
 
 HASH = Hash("0000000000000")
 START = Start(HASH, "Fix the <login> & logout")
@@ -321,3 +321,23 @@ def test_the_same_history_always_leads_to_the_same_decision(
     assert first == outcome()
     if isinstance(first, Next):
         assert first.role in flow.roles
+
+
+@pytest.mark.parametrize(
+    ("condition", "prompt", "expected"),
+    [
+        ("steps[-1].output.approved = false", "Fix the title: {{ comments }}.", {"approved", "comments"}),
+        ("$exists(steps[role='a'].output.`risk level`)", "", {"risk level"}),
+        ("$lookup(steps[-1].output, 'ti' & 'tle') = 1", "", None),
+        ("$count(steps[-1].output.*) > 2", "", None),
+        ("$contains($string(steps), 'title')", "", None),
+        ("'a' in steps.output.tags", "{% if title %}x{% endif %}", {"tags", "title"}),
+    ],
+)
+def test_what_a_workflow_may_read_of_an_output_is_told_by_its_texts(
+    condition: str, prompt: str, expected: set[str] | None
+) -> None:
+    edge = to("b", "asked", **({"prompt": prompt} if prompt else {}))
+    flow = workflow({"$START": [to("a")], "a": [edge, to("$END")]}, {"asked": condition})
+    names = {"approved", "comments", "title", "tags", "risk level", "mood"}
+    assert {name for name in names if may_read(flow, name)} == (names if expected is None else expected)

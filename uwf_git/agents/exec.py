@@ -34,6 +34,7 @@ USAGE = (
     "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
 )
 TAIL = 20_000  # characters of a report
+_NAMED = 3  # problems of what a command printed that are told
 _STDIN = ("context", "prompt", "none")
 
 _STATUS = ("$status", "status")
@@ -159,17 +160,20 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
     if finished.timed_out:
         failed = Reply(f"`{shown}` ran out of time.\n\n{report}\n", turns=(turn,))
         raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
-    printed = _printed(ctx, finished)
+    printed, problems = _printed(ctx, finished)
     if printed is not None:
         return printed._replace(turns=(turn,))
     output = _fill(ctx, options, ended)
+    wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
     if output is None:
-        raise failed_with(
-            Reply(body + "\n", turns=(turn,)),
-            f"{name} {ended.words}, and the output of role {ctx.role.name} can't be told from that",
-            _hint(ctx, ended),
-        )
-    return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
+        if problems:
+            more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
+            said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
+        else:
+            said = f"{name} {ended.words}, and the output of role {ctx.role.name} can't be told from that"
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said, "" if problems else _hint(ctx, ended))
+    notes = (f"what the command printed is no output of the role: {wrong}",) if problems else ()
+    return Reply(render_frontmatter(output, body), turns=(turn,), output=output, notes=notes)
 
 
 def _stdin(ctx: Context, options: Options) -> bytes | None:
@@ -230,16 +234,19 @@ def _end_of(text: str, most: int) -> str:
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
 
 
-def _printed(ctx: Context, finished: Finished) -> Reply | None:
-    """What was printed, where that is an answer itself: a JSON object alone, or a block of fields on top."""
+def _printed(ctx: Context, finished: Finished) -> tuple[Reply | None, Sequence[str]]:
+    """What was printed, where that is an answer itself: a JSON object alone, or a block of fields on top; or what is
+    wrong with it."""
     if finished.stdout_size > len(finished.stdout_tail):
-        return None
+        return None, ()
     text = finished.stdout_tail.decode("utf-8", "replace")
     stripped = text.strip().removeprefix("\ufeff").lstrip()
     if not stripped.startswith("---") and not (stripped.startswith("{") and stripped.endswith("}")):
-        return None
-    verdict = judge(Reply(text), ctx.role, ctx.schema)
-    return None if verdict.problems else Reply(text, output=verdict.output)
+        return None, ()
+    verdict = judge(Reply(text), ctx.role, ctx.schema, ctx.reads)
+    if verdict.problems:
+        return None, verdict.problems
+    return Reply(text, output=verdict.output, notes=verdict.notes), ()
 
 
 def _fill(ctx: Context, options: Options, ended: Ended) -> dict[str, Any] | None:

@@ -19,9 +19,10 @@ from uwf_git.errors import Absent, AgentFailed, Invalid, NotFound, Paused, Usage
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
+from uwf_git.kit.candidate import with_all_fields
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import SUBWORKFLOW
+from uwf_git.values.kinds import SUBWORKFLOW, StepContext
 from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
@@ -264,12 +265,20 @@ def _outputs(ctx: Context, history: History) -> list[Any]:
         from uwf_git.workflow.expression import evaluate
         from uwf_git.workflow.moderator import history_value
 
-        return [evaluate(options.output, history_value(history.start, history.steps))]
-    last = next(step.output for step in reversed(history.steps) if step.role != USER)
+        steps = [step._replace(output=_whole(ctx, step)) for step in history.steps]
+        return [evaluate(options.output, history_value(history.start, steps))]
+    last = _whole(ctx, next(step for step in reversed(history.steps) if step.role != USER))
     properties = ctx.schema.payload.get("properties") if isinstance(ctx.schema.payload, dict) else None
     if not isinstance(last, dict) or not isinstance(properties, dict):
         return [last]
     return [last, {key: value for key, value in last.items() if key in properties}]
+
+
+def _whole(ctx: Context, step: StepContext) -> Any:
+    """A step's output with the fields that stood beside it in the answer: the child doesn't know what is asked for
+    here."""
+    detail = ctx.store.detail(step.detail)
+    return step.output if detail is None else with_all_fields(step.output, detail.answer)
 
 
 agent = create_agent(NAME, run, continue_, parse_args, USAGE)

@@ -56,6 +56,12 @@ class ToolPolicy(NamedTuple):
             return False
         return _in_all(tool, self.allow) and not _matches(tool, self.deny)
 
+    @property
+    def forbids_commands(self) -> bool:
+        """Whether an agent with tools of its own may run no command. That run_command isn't switched on is said of the
+        built-in agent; that it is switched off, or not among the tools allowed, counts for every one."""
+        return self.run_command is False or not self._replace(run_command=True).permits(RUN)
+
     def reaches(self, host: str, port: int, public: bool) -> bool:
         """Whether fetch_url may ask this host (a name or an address, IPv6 in brackets). What isn't a
         public address has to be named without a wildcard."""

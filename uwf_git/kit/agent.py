@@ -111,6 +111,7 @@ class OfFunctions(Conversation):
 ConverseFunction = Callable[[Context], Conversation]
 ParseFunction = Callable[[Sequence[str]], Any]
 NameFunction = Callable[[Any], str]
+ShellFunction = Callable[[Context], bool]
 
 
 class AttemptFailed(AgentFailed):
@@ -123,7 +124,8 @@ class AttemptFailed(AgentFailed):
 
 class Agent:
     """An agent: `converse` makes its conversation for a step. `about` is what `--help` shows below the usage; the other
-    parameters are those of create_agent, which makes an agent of functions."""
+    parameters are those of create_agent, which makes an agent of functions. `has_shell` may look at the context, but
+    not at its prompt."""
 
     def __init__(
         self,
@@ -133,6 +135,7 @@ class Agent:
         usage: str = "",
         named: NameFunction | None = None,
         about: str | None = None,
+        has_shell: ShellFunction = lambda ctx: False,
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -140,6 +143,7 @@ class Agent:
         self.converse = converse
         self._parse = parse_args
         self._named = named
+        self.has_shell = has_shell
 
     def called(self, args: Sequence[str]) -> str:
         """The name that steps bear which the agent does with these arguments. Raises Usage."""
@@ -262,6 +266,7 @@ class Agent:
                 raise AttemptFailed(error.message, error.hint, detail) from None
             history, replies = context.history, extraction.replies
             said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
+            said = said._replace(notes=(*said.notes, *extraction.notes))
             made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
             with instance.store.index.transaction():
                 output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
@@ -285,8 +290,8 @@ class Agent:
         head, history = at
         role = role or role_of(history, order.role)
         attempts = instance.attempts.all(head.thread)
-        memory = Memory(instance, history, role, name, attempts)
-        return Context(
+        memory = Memory(instance, history, role, name, attempts, lambda: self.has_shell(context))
+        context = Context(
             thread=head.thread,
             alias=order.agent,
             role=role,
@@ -303,7 +308,7 @@ class Agent:
             deadline=None if order.timeout is None else recorder.began + order.timeout,
             options=self._parse(args) if self._parse else None,
             build_prompt=lambda remembers: prompt_at(
-                instance, history, role, order.instruction, remembers, name
+                instance, history, role, order.instruction, remembers, name, self.has_shell(context)
             ),
             record=recorder.record,
             in_session=recorder.in_session,
@@ -311,6 +316,7 @@ class Agent:
             secrets=instance.secrets,
             instance=instance,
         )
+        return context
 
 
 def create_agent(
@@ -320,6 +326,7 @@ def create_agent(
     parse_args: ParseFunction | None = None,
     usage: str = "",
     named: NameFunction | None = None,
+    shell: bool = False,
 ) -> Agent:
     """An agent called `uwf-<name>`.
 
@@ -329,11 +336,18 @@ def create_agent(
 
     `parse_args(args)` makes `ctx.options` of the arguments before the thread's id, and raises Usage. `usage` and the
     docstring of `run`'s module are what `--help` shows. `named(options)` is the name that its steps bear, such as
-    "uwf-acp/opencode", for an agent that asks others in its turn.
+    "uwf-acp/opencode", for an agent that asks others in its turn. An agent that can run commands on this machine has a
+    `shell`: its prompts say by which commands it can look things up in the thread.
     """
     about = getattr(sys.modules.get(run.__module__), "__doc__", None)
     agent = Agent(
-        name, lambda ctx: OfFunctions(ctx, agent.name, run, continue_), parse_args, usage, named, about
+        name,
+        lambda ctx: OfFunctions(ctx, agent.name, run, continue_),
+        parse_args,
+        usage,
+        named,
+        about,
+        lambda ctx: shell,
     )
     return agent
 
@@ -343,6 +357,7 @@ def read_output(
 ) -> Extraction:
     """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
     needed. It obeys the `schema`, the role's own if none is given. Raises ExtractionFailed."""
+    from uwf_git.kit.candidate import reads_all
     from uwf_git.kit.extract import extract
 
     said = conversation.say if conversation is not None and conversation.correctable else None
@@ -353,6 +368,7 @@ def read_output(
         continue_=(lambda _, text: said(text)) if said else None,
         model=_extraction_model(ctx.instance, ctx),
         clean=lambda value: ctx.instance.redactor.value(value)[0],
+        reads=ctx.reads if schema is None else reads_all,
     )
 
 

@@ -125,3 +125,9 @@ class Context(NamedTuple):
     def prompt_for_resumed_session(self) -> str:
         """The prompt for a session that remembers this role's earlier turns: it tells only what happened since."""
         return self.build_prompt(True)
+
+    def reads(self, name: str) -> bool:
+        """Whether the workflow may look at a field of that name in this role's output, be it in the schema or not."""
+        from uwf_git.workflow.moderator import may_read
+
+        return may_read(self.history.workflow, name)

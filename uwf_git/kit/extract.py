@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, UwfError
+from uwf_git.kit.candidate import Reads, left_out, own_fields, reads_all, told_fields, without_standard
 from uwf_git.kit.coerce import coerce, natural
 from uwf_git.kit.context import Reply
 from uwf_git.kit.frontmatter import parse_answer
@@ -42,7 +43,8 @@ class Extraction(NamedTuple):
     "native" or "model:<name>". `answer` is the text to show for the step: the agent's last reply, followed by its
     earlier report where that reply was only the corrected block. `replies` are all of the agent's, in order. `turns`
     are those of the replies, the corrections that were asked for as turns of "user", and what a model read as turns of
-    the tool "extract". `usage` is the sum of all of them.
+    the tool "extract". `usage` is the sum of all of them. `notes` say which fields of the answer the output was not
+    built from.
     """
 
     output: Any
@@ -52,6 +54,7 @@ class Extraction(NamedTuple):
     replies: tuple[Reply, ...]
     turns: tuple[TurnRecord, ...]
     usage: Usage | None
+    notes: tuple[str, ...] = ()
 
 
 class ExtractionFailed(AgentFailed):
@@ -72,6 +75,7 @@ class _Verdict(NamedTuple):
     type: Hash
     problems: tuple[str, ...]
     body: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class _Said:
@@ -108,11 +112,12 @@ def extract(
     continue_: Continue | None = None,
     model: Ask | None = None,
     clean: Clean | None = None,
+    reads: Reads = reads_all,
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
     Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
-    too. Raises ExtractionFailed where none of these gave a valid output, or failed itself.
+    too. `reads` is for judge. Raises ExtractionFailed where none of these gave a valid output, or failed itself.
     """
     said = _Said()
     said.add(reply)
@@ -121,7 +126,7 @@ def extract(
     bodies: list[str] = []
     for tries_left in range(CORRECTIONS, -1, -1):
         try:
-            verdict = _storable(judge(reply, role, schema), schema, clean)
+            verdict = _storable(judge(reply, role, schema, reads), schema, clean)
         except Invalid as error:  # the schema can't be applied: no other answer would help
             raise _failed(role, said, [error.message], error.hint) from None
         if not verdict.problems:
@@ -144,18 +149,19 @@ def extract(
         how = "correction"
     if model is None:
         raise _failed(role, said, verdict.problems)
-    return _by_model(said, role, schema, model, verdict.problems, clean)
+    return _by_model(said, role, schema, model, verdict.problems, clean, reads)
 
 
-def judge(reply: Reply, role: Role, schema: Schema) -> _Verdict:
+def judge(reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all) -> _Verdict:
     """Whether a reply holds a valid output: one that obeys the role's schema, or the reserved question's
-    where it asks a human. Raises Invalid when the role's schema itself can't be applied."""
+    where it asks a human. Fields that an open schema doesn't have are in it where `reads` says that the workflow may
+    look at them. Raises Invalid when the role's schema itself can't be applied."""
     if reply.output is not None:
-        return _check(reply.output, role, schema, reply.text, coerced=False)
-    answer = parse_answer(reply.text, lambda fields: not _check(fields, role, schema, "").problems)
+        return _check(reply.output, role, schema, reply.text, None)
+    answer = parse_answer(reply.text, lambda fields: not _check(fields, role, schema, "", reads).problems)
     if answer.fields is None:
         return _Verdict(None, role.schema, (answer.problem,), answer.body)
-    return _check(answer.fields, role, schema, answer.body)
+    return _check(answer.fields, role, schema, answer.body, reads)
 
 
 def _storable(verdict: _Verdict, schema: Schema, clean: Clean | None) -> _Verdict:
@@ -204,22 +210,39 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
     return total
 
 
-def _check(value: Any, role: Role, schema: Schema, body: str, coerced: bool = True) -> _Verdict:
-    asked = asks_human(natural(value))
-    if not asked:
-        return _obeys(value, role.schema, schema, body, coerced)
-    question = _obeys(value, QUESTION, Schema(SUSPEND_SCHEMA), body, coerced)
-    if not question.problems:
+def _check(value: Any, role: Role, schema: Schema, body: str, reads: Reads | None) -> _Verdict:
+    """The verdict on fields; without `reads` they are an output already, which is taken as it is or not at all."""
+    if not asks_human(natural(value)):
+        return _built(value, role.schema, schema, body, reads)
+    question = _built(value, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
+    if not question.problems and not question.notes:
         return question
     # A role may have a status of that name in its own schema, with fields of its own.
-    own = _obeys(value, role.schema, schema, body, coerced)
+    own = _obeys(value, role.schema, schema, body, reads is not None)
     if not own.problems:
         return own
-    if isinstance(value, Mapping) and "question" not in value and "reason" in value:
+    if question.problems and isinstance(value, Mapping) and "question" not in value and "reason" in value:
         turned = {"question" if key == "reason" else key: item for key, item in value.items()}
-        because = _obeys(turned, QUESTION, Schema(SUSPEND_SCHEMA), body, coerced)
+        because = _built(turned, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
         return question if because.problems else because
     return question
+
+
+def _built(value: Any, type_hash: Hash, schema: Schema, body: str, reads: Reads | None) -> _Verdict:
+    """The verdict on an output that is built from those of the fields that belong into it."""
+    whole = _obeys(value, type_hash, schema, body, reads is not None)
+    if reads is None or not isinstance(value, dict):
+        return whole
+    closed = bool(whole.problems)
+    told = own_fields(value, schema.payload) if closed else told_fields(value, schema.payload, reads)
+    if len(told) == len(value):
+        return whole
+    built = _obeys(told, type_hash, schema, body, True)
+    if not built.problems:
+        return built._replace(notes=left_out(value, told))
+    if closed:
+        return _obeys(without_standard(value, schema.payload), type_hash, schema, body, True)
+    return whole
 
 
 def _obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool) -> _Verdict:
@@ -235,7 +258,7 @@ def _obeys(value: Any, type_hash: Hash, schema: Schema, body: str, coerced: bool
 
 def _done(said: _Said, verdict: _Verdict, how: str, answer: str) -> Extraction:
     replies, turns = tuple(said.replies), tuple(said.turns)
-    return Extraction(verdict.output, verdict.type, how, answer, replies, turns, said.usage())
+    return Extraction(verdict.output, verdict.type, how, answer, replies, turns, said.usage(), verdict.notes)
 
 
 def _failed(role: Role, said: _Said, problems: Sequence[str], hint: str = "") -> ExtractionFailed:
@@ -250,7 +273,13 @@ def _failed(role: Role, said: _Said, problems: Sequence[str], hint: str = "") ->
 
 
 def _by_model(
-    said: _Said, role: Role, schema: Schema, model: Ask, problems: Sequence[str], clean: Clean | None
+    said: _Said,
+    role: Role,
+    schema: Schema,
+    model: Ask,
+    problems: Sequence[str],
+    clean: Clean | None,
+    reads: Reads,
 ) -> Extraction:
     """The output as a model reads it out of what the agent said, with one chance to correct itself."""
     told = _EXTRACT.format(schema=json.dumps(schema.payload, ensure_ascii=False))
@@ -268,7 +297,7 @@ def _by_model(
             problems = [f"{first}; extraction by a model failed: {error.message}", *others]
             raise _failed(role, said, problems, error.hint) from None
         said.read(reply)
-        verdict = _storable(judge(reply._replace(output=None), role, schema), schema, clean)
+        verdict = _storable(judge(reply._replace(output=None), role, schema, reads), schema, clean)
         if not verdict.problems:
             return _done(said, verdict, f"model:{reply.model or 'unnamed'}", said.replies[-1].text)
         problems = verdict.problems

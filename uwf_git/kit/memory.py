@@ -7,7 +7,7 @@ can be told to a model from its beginning, word for word.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git.kit.context import Exchange, Previous, Resume
@@ -26,16 +26,24 @@ FRESH_AFTER = 3
 
 
 class Memory:
-    """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread."""
+    """The past of `role` with the agent called `agent`. `attempts` are those of the whole thread; `shell` says whether
+    its prompts tell it of commands."""
 
     def __init__(
-        self, instance: Instance, history: History, role: Role, agent: str, attempts: Sequence[FailedAttempt]
+        self,
+        instance: Instance,
+        history: History,
+        role: Role,
+        agent: str,
+        attempts: Sequence[FailedAttempt],
+        shell: Callable[[], bool],
     ) -> None:
         self._instance = instance
         self._store = instance.store
         self._history = history
         self._role = role
         self._agent = agent
+        self._shell = shell
         self._attempts = [each for each in attempts if each.role == role.name and each.agent == agent]
 
     def previous(self) -> Previous | None:
@@ -101,7 +109,13 @@ class Memory:
         for failed_with, detail in runs:
             carries_on = error is not None
             prompt = prompt_at(
-                self._instance, before, self._role, detail.instruction, remembers or carries_on, self._agent
+                self._instance,
+                before,
+                self._role,
+                detail.instruction,
+                remembers or carries_on,
+                self._agent,
+                self._shell(),
             )
             said = prompt if error is None else carry_on(error, prompt)
             yield Exchange(said, self._store.turns(detail))

@@ -38,6 +38,7 @@ def build_prompt(
     *,
     remembers: bool = False,
     agent: str | None = None,
+    shell: bool = False,
     quota: int = QUOTA,
 ) -> str:
     """The whole prompt for a role's next turn.
@@ -45,12 +46,13 @@ def build_prompt(
     `schema` is the payload of the role's output schema. `answer_of` gives the verbatim answer of a step; it is asked
     for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
     it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
-    that is given), and only the steps since then are told.
+    that is given), and only the steps since then are told. With `shell` it is told by which commands it can look things
+    up, in the part on its role, which is the same in each of its steps.
     """
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
         f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
-        f"# Your role: {role.name}\n\n{_role(role)}",
+        f"# Your role: {role.name}\n\n{_role(role, _commands(history) if shell else '')}",
         f"# The task\n\n{history.start.prompt.strip()}",
     ]
     if history.steps:
@@ -67,12 +69,15 @@ def prompt_at(
     instruction: str | None,
     remembers: bool = False,
     agent: str | None = None,
+    shell: bool = False,
 ) -> str:
-    """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers` and
-    `agent` are those of build_prompt."""
+    """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers`,
+    `agent` and `shell` are those of build_prompt."""
     schema = instance.store.schema(role.schema).payload
     told = instance.threads.answer
-    return build_prompt(history, role, schema, instruction, told, remembers=remembers, agent=agent)
+    return build_prompt(
+        history, role, schema, instruction, told, remembers=remembers, agent=agent, shell=shell
+    )
 
 
 def role_of(history: History, name: str) -> Role:
@@ -138,7 +143,7 @@ def _turns(steps: Sequence[StepContext], role: str, agent: str | None = None) ->
     return [number for number, step in numbered if step.role == role and agent in (None, step.agent)]
 
 
-def _role(role: Role) -> str:
+def _role(role: Role, commands: str) -> str:
     parts = [role.description.strip()] if role.description.strip() else []
     if role.system_prompt.strip():
         parts.append(role.system_prompt.strip())
@@ -146,6 +151,8 @@ def _role(role: Role) -> str:
         parts.append(f"## Goal\n\n{role.goal.strip()}")
     if role.capabilities:
         parts.append("## Capabilities\n\n" + "\n".join(f"- {each.strip()}" for each in role.capabilities))
+    if commands:
+        parts.append(commands)
     if role.procedure.strip():
         parts.append(f"## Procedure\n\n{role.procedure.strip()}")
     if role.output.strip():
@@ -154,6 +161,19 @@ def _role(role: Role) -> str:
         "Focus exclusively on YOUR role's deliverable. Do not perform actions outside your role's scope."
     )
     return "\n\n".join(parts)
+
+
+def _commands(history: History) -> str:
+    """The commands by which an agent with a shell looks things up. They only read: to step is the engine's part."""
+    thread = history.thread
+    return (
+        "## Looking things up\n\nWhere the history below leaves something out, these commands print it:\n\n"
+        f"- `uwf thread steps {thread}`: all steps with their hashes, agents and outputs\n"
+        f"- `uwf thread read {thread}`: the answers, the newest whole; `--before STEP` for older ones\n"
+        "- `uwf thread step-details STEP`: one step in full, with what its agent said and which tools it called\n"
+        "- `uwf cas get HASH`: a node by its hash; `uwf cas refs HASH`: what it refers to\n\n"
+        "They only read. Use no other commands of `uwf`: who goes on with this thread is not yours to decide."
+    )
 
 
 def _instruction(history: History, instruction: str | None) -> str:
@@ -229,7 +249,7 @@ def _step(number: int, step: StepContext, role: str, answer: str, room: int | No
     if step.role == USER:
         said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
         return f"## Step {number}: the user answered\n\n{_cut(str(said).strip(), room)}"
-    who = f"{step.role} (you)" if step.role == role else step.role
+    who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.agent}"
     output = json.dumps(step.output, ensure_ascii=False, indent=2)
     if room is not None:
         output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))

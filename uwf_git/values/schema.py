@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
+from uwf_git.text import counted
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import REFERENCE_FORMATS, Hash, is_hash
 from uwf_git.values.quick_schema import Check, is_plainly_schema, plain_check
@@ -91,7 +92,7 @@ class Schema:
         found: list[Problem] = []
         for each in errors:
             for leaf in _leaves(each):
-                found.append(Problem(_pointer(leaf.absolute_path), _shorten(leaf.message)))
+                found.append(Problem(_pointer(leaf.absolute_path), _shorten(_message(leaf))))
         return list(dict.fromkeys(found))[:at_most]
 
     def is_valid(self, value: Any) -> bool:
@@ -275,6 +276,21 @@ def _distance(errors: list[Any]) -> tuple[int, int]:
 
 def _pointer(path: Iterable[str | int]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+_COUNTED = {"Items": "item", "Length": "character", "Properties": "field"}
+
+
+def _message(error: Any) -> str:
+    """What is wrong, in words. jsonschema's own repeat the whole of a value that is too long or too short, and don't
+    say what is asked for."""
+    for ending, what in _COUNTED.items():
+        if error.validator in (f"min{ending}", f"max{ending}"):
+            limit = error.validator_value
+            if error.validator.startswith("min"):
+                return f"needs at least {counted(limit, what)}"
+            return f"has {counted(len(error.instance), what)}, and at most {limit} are allowed"
+    return str(error.message)
 
 
 def _shorten(message: str) -> str:

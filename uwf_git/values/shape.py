@@ -6,6 +6,7 @@ a list of fields. The list describes and suggests; only the schema says whether 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -44,6 +45,19 @@ class Variant(NamedTuple):
         return next((field for field in self.fields if field.name == name), None)
 
 
+class Named(NamedTuple):
+    """The fields that a schema names, wherever it does: `names`, and regular expressions for `patterns` of names.
+    `others` where it also says what further fields may be."""
+
+    names: frozenset[str]
+    patterns: tuple[str, ...]
+    others: bool
+
+    def has(self, name: str) -> bool:
+        """Whether the schema has a field of that name."""
+        return name in self.names or any(re.search(pattern, name) for pattern in self.patterns)
+
+
 class _Object(NamedTuple):
     title: str
     properties: dict[str, dict[str, Any]]
@@ -60,6 +74,39 @@ def variants_of(root: Any, schema: Any) -> tuple[Variant, ...]:
     """As `variants`, for a subschema of `root`, which its references are resolved in."""
     found = _flatten(root, schema, 0, iter(range(_MOST_STEPS)))
     return tuple(Variant(each.title, _fields(each), each.closed) for each in found)
+
+
+def named(payload: Any) -> Named:
+    """The fields that a schema of an object names, in any of its variants. Raises re.error for a pattern that is no
+    regular expression."""
+    names: set[str] = set()
+    patterns: list[str] = []
+    others = False
+    for each in _in_place(payload, payload, 0, iter(range(_MOST_STEPS))):
+        for keyword, kind in (("properties", Mapping), ("required", list), ("dependentRequired", Mapping)):
+            if isinstance(found := each.get(keyword), kind):
+                names |= {name for name in found if isinstance(name, str)}
+        if isinstance(found := each.get("patternProperties"), Mapping):
+            patterns += [pattern for pattern in found if re.compile(pattern)]
+        said = [each[key] for key in ("additionalProperties", "unevaluatedProperties") if key in each]
+        others = others or any(value is not False for value in said)
+    return Named(frozenset(names), tuple(patterns), others)
+
+
+def _in_place(root: Any, schema: Any, depth: int, steps: Iterator[int]) -> Iterator[dict[str, Any]]:
+    """A schema, and all below it that say something of the same value."""
+    if depth >= _DEEPEST or next(steps, None) is None:
+        return
+    schema = resolve(root, schema)
+    yield schema
+    inner = [schema[keyword] for keyword in ("if", "then", "else") if keyword in schema]
+    for keyword in ("allOf", "oneOf", "anyOf"):
+        branches = schema.get(keyword)
+        inner += branches if isinstance(branches, list) else []
+    dependent = schema.get("dependentSchemas")
+    inner += dependent.values() if isinstance(dependent, Mapping) else []
+    for each in inner:
+        yield from _in_place(root, each, depth + 1, steps)
 
 
 def _fields(found: _Object) -> tuple[Field, ...]:

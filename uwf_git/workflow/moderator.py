@@ -8,6 +8,7 @@ the first edge of its role that matches, by its status or by a condition over th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -317,3 +318,25 @@ def can_end(graph: Graph) -> set[str]:
         for target in targets:
             backwards.setdefault(target, set()).add(source)
     return reachable(backwards, END) - {END}
+
+
+# What of an output is looked at as a whole: `output` without a field behind it, and what goes through all fields.
+_WHOLE = re.compile(
+    r"\boutput\b(?!\s*\.\s*[\w$`\"'])|\.\s*\*|\*\*|\$(?:string|keys|lookup|each|spread|merge|sift|eval)\b"
+)
+
+_TAG = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+
+
+def may_read(workflow: Workflow, name: str) -> bool:
+    """Whether a condition, or the prompt or location of an edge, may look at a field of that name in an output. It goes
+    by their texts, and says yes rather than no; of code it can't be told."""
+    if workflow.code is not None:
+        return True
+    edges = [edge for edges in workflow.graph.values() for edge in edges]
+    templates = [
+        tag for edge in edges for text in (edge.prompt, edge.location) for tag in _TAG.findall(text or "")
+    ]
+    expressions = [condition.expression for condition in workflow.conditions.values()]
+    word = re.compile(rf"(?<![\w$]){re.escape(name)}(?![\w$])")
+    return any(map(word.search, (*templates, *expressions))) or any(map(_WHOLE.search, expressions))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,11 +13,11 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import Invalid, NotFound
+from uwf_git.errors import Invalid, NotFound, UwfError
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head
+    from uwf_git.store.threads import Head, Position
     from uwf_git.values.ids import Hash
     from uwf_git.values.kinds import TurnRecord
 
@@ -35,6 +36,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     """Print what the next agent would be told, without running it."""
     from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.kit.prompt import prompt_at, role_of
+    from uwf_git.store.threads import Position
     from uwf_git.values.types import END, USER
 
     instance = invocation.instance
@@ -48,9 +50,29 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
         if role is None or role == END:
             raise Invalid(f"thread {found} has nobody next", "name one with --role")
     instruction = following.instruction if role == following.next else None
-    text = prompt_at(instance, history, role_of(history, role), instruction, resumed)
+    shell = _has_shell(instance, Position(head, history), role)
+    text = prompt_at(instance, history, role_of(history, role), instruction, resumed, shell=shell)
     value = {"thread": found, "role": role, "instruction": instruction, "prompt": text}
     invocation.emit_document(text, value)
+
+
+def _has_shell(instance: Instance, at: Position, role: str) -> bool:
+    """Whether the agent that is configured for the role is told of commands; False where that can't be said, as of one
+    that isn't installed."""
+    from pathlib import Path
+
+    from uwf_git.config.read import resolve_agent
+    from uwf_git.engine.embedded import embedded
+    from uwf_git.kit.record import Recorder
+    from uwf_git.store.private import Order
+
+    with suppress(UwfError):
+        config = resolve_agent(instance.config, at.history.workflow.name, role)
+        if (agent := embedded(config.command)) is not None:
+            order = Order(at.head.node, role, config.alias, None, None)
+            context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))
+            return agent.has_shell(context)
+    return False
 
 
 @command(

@@ -138,7 +138,8 @@ def _settings(ctx: Context) -> Settings:
 
     options: Options = ctx.options
     store = ctx.store.repository
-    environ = {**ctx.secrets, **os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
+    own = {"UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
+    environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **own}
     return Settings(
         options.command,
         ctx.cwd,
@@ -218,7 +219,13 @@ def named(options: Options) -> str:
     return f"uwf-acp/{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:60]}"
 
 
-agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__)
+def _has_shell(ctx: Context) -> bool:
+    from uwf_git.agents.builtin.surroundings import effective_policy
+
+    return not effective_policy(ctx).forbids_commands
+
+
+agent = Agent("uwf-acp", _Conversation, parse_args, USAGE, named, __doc__, _has_shell)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

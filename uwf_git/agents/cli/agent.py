@@ -51,6 +51,7 @@ def agent_called(command: str) -> Agent:
             f"{ANY} NAME [ARG…]",
             _name_of,
             __doc__,
+            lambda ctx: _has_shell(ctx, _row(ctx)),
         )
     name = f"uwf-{row.name}"
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
@@ -60,6 +61,7 @@ def agent_called(command: str) -> Agent:
         lambda args: Options("", tuple(args)),
         usage,
         about=__doc__,
+        has_shell=lambda ctx: _has_shell(ctx, row),
     )
 
 
@@ -90,6 +92,12 @@ def _row(ctx: Context) -> Row:
         hint = nearest(name, [*ctx.config.agent_clis, *TABLE]) or "add it under agentClis in config.yaml"
         raise Usage(f"there is no agent CLI called {name!r}", hint)
     return row
+
+
+def _has_shell(ctx: Context, row: Row) -> bool:
+    from uwf_git.agents.builtin.surroundings import effective_policy
+
+    return row.tools and not effective_policy(ctx).forbids_commands
 
 
 class _Conversation(Conversation):

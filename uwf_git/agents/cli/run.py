@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git.agents.cli.output import Output, Said
 from uwf_git.agents.cli.rows import NESTED
 from uwf_git.config.agent_cli import Row
-from uwf_git.config.policy import FETCH, RUN, WRITING, ToolPolicy
+from uwf_git.config.policy import FETCH, WRITING, ToolPolicy
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.context import Context, Reply
 from uwf_git.text import one_line
@@ -48,7 +48,7 @@ def conditions(policy: ToolPolicy) -> set[str]:
     """The conditions of a row's options that hold under a policy. Tools that a CLI can't tell apart, such as making
     a file and changing one, are all forbidden as soon as one of them is."""
     readonly = not all(policy.permits(tool) for tool in WRITING)
-    norun = policy.run_command is False or not policy._replace(run_command=True).permits(RUN)
+    norun = policy.forbids_commands
     nofetch = not policy.permits(FETCH)
     holding = {
         "always": True,

@@ -1,0 +1,79 @@
+"""From the fields of an answer to the ones that its output is built from.
+
+Agents give more fields than a schema names: the standard ones of older programs, and what else they think worth saying.
+None of that need cost a correction. Where the schema is closed, the output is built from the schema's own fields. Where
+it is open without a word on further fields, it is built from its own, from the standard ones, and from those that the
+workflow may read. What is left out is in the answer, which the step's detail keeps word for word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from uwf_git.kit.coerce import natural
+from uwf_git.kit.frontmatter import parse_answer
+from uwf_git.text import closest, one_line
+from uwf_git.values.shape import Named, named
+
+STANDARD = ("status", "$status", "next", "confidence", "artifacts", "scope")
+"""Fields that any answer may have, whatever its role's schema says."""
+
+Reads = Callable[[str], bool]
+"""Whether a workflow may look at a field of that name."""
+
+
+def reads_all(_name: str) -> bool:
+    """Of a workflow that may look at any field."""
+    return True
+
+
+def own_fields(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
+    """The fields that a schema has, for one that allows no others. A field that looks like a misspelt one of the
+    schema's stays, so that it is named as what is wrong."""
+    known = named(payload)
+    return {
+        name: value for name, value in fields.items() if known.has(name) or _misspelt(name, known, fields)
+    }
+
+
+def told_fields(fields: Mapping[str, Any], payload: Any, reads: Reads) -> dict[str, Any]:
+    """The fields to build the output from, for a schema that allows others beside its own."""
+    known = named(payload)
+    if known.others or not known.names:
+        return dict(fields)
+    return {
+        name: value
+        for name, value in fields.items()
+        if known.has(name) or name in STANDARD or reads(name) or _misspelt(name, known, fields)
+    }
+
+
+def without_standard(fields: Mapping[str, Any], payload: Any) -> dict[str, Any]:
+    """The fields without the standard ones that a schema doesn't have."""
+    known = named(payload)
+    return {name: value for name, value in fields.items() if known.has(name) or name not in STANDARD}
+
+
+def left_out(fields: Mapping[str, Any], output: Mapping[str, Any]) -> tuple[str, ...]:
+    """What to note of the fields that an output was not built from; nothing of standard ones."""
+    names = [name for name in fields if name not in output and name not in STANDARD]
+    if not names:
+        return ()
+    said = one_line(", ".join(map(str, names)), 300)
+    return (f"left out of the output, as the schema has no such field: {said}",)
+
+
+def with_all_fields(output: Any, answer: str) -> Any:
+    """An output with the fields that stood in the answer beside it."""
+    if not isinstance(output, dict):
+        return output
+    fields = parse_answer(answer, lambda given: output.keys() <= given.keys()).fields or {}
+    return {**natural(fields), **output} if output.keys() <= fields.keys() else output
+
+
+def _misspelt(name: str, known: Named, given: Iterable[str]) -> bool:
+    if name in STANDARD:
+        return False
+    missing = known.names - set(given)
+    return bool(missing) and closest(name, sorted(missing)) is not None
