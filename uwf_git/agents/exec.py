@@ -28,6 +28,8 @@ from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
     from uwf_git.processes import Finished
+    from uwf_git.store.taking_in import Store
+    from uwf_git.values.ids import ThreadId
 
 USAGE = (
     "uwf-exec [--role ROLE=COMMAND]… [--ok STATUS] [--fail STATUS] [--tail CHARACTERS] "
@@ -135,7 +137,7 @@ def run(ctx: Context) -> Reply:
         cwd=ctx.cwd,
         env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name},
         timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
-        pass_fds=held_lock(ctx),
+        pass_fds=held_lock(ctx.store, ctx.thread),
         keep=max(4 * options.tail, 1 << 20),
         on_stdout=ctx.show,
         on_stderr=partial(ctx.show, stream="stderr"),
@@ -196,12 +198,12 @@ def _stdin(ctx: Context, options: Options) -> bytes | None:
     return json.dumps(context).encode("ascii")
 
 
-def held_lock(ctx: Context) -> tuple[int, ...]:
+def held_lock(store: Store, thread: ThreadId) -> tuple[int, ...]:
     """The descriptors by which this process holds the thread's lock. They are handed on to a command, so that one which
     outlives this process still counts as running, and can be ended."""
     found: list[int] = []
     with contextlib.suppress(OSError):
-        wanted = (ctx.store.repository.private / "locks" / ctx.thread).stat()
+        wanted = (store.repository.private / "locks" / thread).stat()
         for entry in os.listdir("/dev/fd"):  # noqa: PTH208
             with contextlib.suppress(OSError, ValueError):
                 if os.path.samestat(os.fstat(int(entry)), wanted):

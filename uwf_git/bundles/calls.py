@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -19,16 +20,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.agents.exec import held_lock
 from uwf_git.bundles.asked import Question
 from uwf_git.errors import Absent, AgentFailed, UwfError
-from uwf_git.kit.extract import sum_tokens
+from uwf_git.kit import Reply
 from uwf_git.processes import GRACE, Descendants, deferred, spawn
 from uwf_git.text import last_line
-from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_turn
+from uwf_git.values.ids import ThreadId
+from uwf_git.values.kinds import TurnRecord, parse_detail, parse_turn
 
 if TYPE_CHECKING:
+    from uwf_git.kit.record import Recorder
     from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order
+    from uwf_git.store.threads import Position
 
 AT_ONCE = 8
 """Conversations in which somebody speaks at the same time; more wait for their turn."""
@@ -38,35 +43,38 @@ _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("tex
 
 
 class Heard(NamedTuple):
-    """What was said in a step's calls: by whom, "" where nobody was asked, and the sum of it, without an answer."""
+    """What came of one conversation: who answered, "" where a text was read, and all that it came to. The reply's
+    text is the last one said."""
 
     agent: str
-    detail: Detail
-    turns: tuple[TurnRecord, ...]
+    role: str
+    reply: Reply
+    how: str
 
 
 class Calls:
-    """The calls of one bundle that runs. `agent` is whom the user named for the step, in place of whomever the code
-    names; `folder` is where agents work, `locks` are the descriptors by which the thread is held, which its agents
-    inherit. A descriptor, `fileno`, can be read when there are answers. It must be closed."""
+    """The calls of one step, at a position of a thread. `override` is the agent that the user named for it, in place of
+    whomever the code names; `cwd` is where agents work. What is said is noted in the private folder as it comes, and
+    taken into the `recorder` with each answer. A descriptor, `fileno`, can be read when there are answers. The calls
+    must be closed."""
 
     def __init__(
         self,
         instance: Instance,
-        thread: ThreadId,
-        folder: Path,
-        agent: str | None = None,
-        locks: Sequence[int] = (),
-        name: str = "uwf-bundle",
+        at: Position,
+        order: Order,
+        recorder: Recorder,
+        cwd: Path,
+        override: Sequence[str] = (),
     ) -> None:
-        self._thread = thread
-        self._folder = folder
-        self._agent = agent
-        self._locks = tuple(locks)
-        self._name = name
-        self._log = instance.runs.log(thread)
+        self._thread = at.head.thread
+        self._head = order.head
+        self._folder = str(cwd)
+        self._is_override = override[0] if override else None
+        self._recorder = recorder
+        self._locks = held_lock(instance.store, self._thread)
+        self._log = instance.runs.log(self._thread)
         self._environ = {**os.environ, **instance.location.environment()}
-        self._head = ""
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._guard = threading.Lock()
         self._conversations: list[_Conversation] = []
@@ -84,10 +92,15 @@ class Calls:
         """How many calls have no answer yet."""
         return self._pending
 
-    def begin(self, head: Hash) -> None:
-        """Begins a step on this head: the conversations of the one before are over."""
-        self._end()
-        self._head = head
+    def answer(self, what: str, call: Mapping[str, Any]) -> Any:
+        """The answer to a call, once it has come. Raises AgentFailed, Absent."""
+        self.put(0, {**call, "what": what})
+        while not (found := self.answered()):
+            select.select([self], [], [])
+        answer = found[0][1]
+        if "error" in answer:
+            raise AgentFailed(answer["error"])
+        return answer["value"]
 
     def put(self, number: int, message: Mapping[str, Any]) -> None:
         """Begins to answer a call, whose number is `number`: {what: agent, agent, role, prompt, systemPrompt, schema}
@@ -111,8 +124,8 @@ class Calls:
         if what == "agent":
             question = Question(
                 self._head,
-                str(self._folder),
-                self._agent,
+                self._folder,
+                self._is_override,
                 given["agent"],
                 given["role"],
                 given["prompt"],
@@ -135,6 +148,8 @@ class Calls:
         while self._answers:
             number, answer = self._answers.popleft()
             self._pending -= 1
+            for turn in answer["turns"]:
+                self._recorder.take(turn)
             if answer.get("absent"):
                 raise Absent(answer["error"], answer["hint"])
             if "error" in answer:
@@ -144,53 +159,26 @@ class Calls:
                 found.append((number, {"value": answer["value"]}))
         return found
 
-    def heard(self) -> Heard:
-        """What was said since the step began."""
+    @property
+    def heard(self) -> list[Heard]:
+        """What was said so far, by conversations in the order in which they began."""
         with self._guard:
-            told = [each for each in self._conversations if each.heard is not None]
-        details = [(each, parse_detail(each.heard["detail"])) for each in told if each.heard]
-        names = list(dict.fromkeys(each.agent for each in told if each.agent))
-        costs = [detail.cost for _, detail in details if detail.cost is not None]
-        hows = [detail.extraction for _, detail in details if detail.extraction not in ("native", "failed")]
-        sessions = [detail.session for _, detail in details if detail.session]
-        turns = tuple(parse_turn(turn) for each in told if each.heard for turn in each.heard["turns"])
-        notes = [note for _, detail in details for note in detail.notes]
-        if len(details) > 1:
-            notes += [each.noted for each in told if each.agent]
-        detail = Detail(
-            "",
-            session=sessions[-1] if len(names) == 1 and sessions else None,
-            model=next((detail.model for _, detail in details if detail.model), None),
-            usage=sum_tokens(detail.usage for _, detail in details),
-            extraction=hows[-1] if hows else "native",
-            cost=sum(costs) if costs else None,
-            notes=tuple(notes),
-        )
-        return Heard(names[0] if len(names) == 1 else self._name if names else "", detail, turns)
+            return [each.heard for each in self._conversations if each.heard is not None]
 
     def close(self) -> None:
-        """Ends what is still being asked, with all that it has started."""
+        """Lets conversations end in which nobody speaks, and ends those that the code went on without, with all that
+        they have started."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._guard:
-            conversations, self._conversations = self._conversations, []
-        for each in conversations:
-            each.end()
-        self._pool.shutdown(wait=True)
-        os.close(self._ready)
-        os.close(self._wake)
-
-    def _end(self) -> None:
-        """Closes the conversations in which nobody speaks; those that the code went on without are ended."""
-        with self._guard:
-            conversations, self._conversations = self._conversations, []
-        over = [each for each in conversations if each.is_idle]
-        for each in over:
+            conversations = list(self._conversations)
+        idle = [each for each in conversations if each.is_idle]
+        for each in idle:
             each.let_go()
         for each in conversations:
-            if each in over:
-                each.close()
-            else:
-                each.end()
+            each.end(_PATIENCE if each in idle else 0.0)
+        self._pool.shutdown(wait=True)
+        for descriptor in (self._ready, self._wake):
+            os.close(descriptor)
 
     def _new(self, role: str | None) -> _Conversation:
         made = _Conversation(role or "")
@@ -213,7 +201,7 @@ class Calls:
                 found.is_idle = False
         if found is None:
             found = self._new(role)
-            question = Question(self._head, str(self._folder), role=role, text=text)
+            question = Question(self._head, self._folder, role=role, text=text)
             if "error" in (answer := self._exchange(found, {"question": question._asdict()})):
                 self._tell(number, answer)
                 return
@@ -225,10 +213,10 @@ class Calls:
     def _exchange(self, conversation: _Conversation, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             if "question" in request:
-                conversation.start(self._thread, self._environ, self._folder, self._log, self._locks)
+                conversation.start(self._thread, self._environ, self._log, self._locks)
             return conversation.exchange(request)
         except UwfError as error:
-            return {"error": error.message, "hint": error.hint}
+            return {"error": error.message, "hint": error.hint, "turns": ()}
 
     def _tell(self, number: int, answer: dict[str, Any]) -> None:
         self._answers.append((number, answer))
@@ -237,35 +225,21 @@ class Calls:
 
 
 class _Conversation:
-    """A process of `asked.py`. `said` is what its agent answered last, `heard` what the process told last."""
+    """A process of `asked.py`. `said` is what its agent answered to the question, `heard` all that came of it."""
 
     def __init__(self, role: str) -> None:
         self.role = role
         self.said: str | None = None
-        self.heard: Mapping[str, Any] | None = None
+        self.heard: Heard | None = None
         self.is_idle = False
+        self._turns: tuple[TurnRecord, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._descendants: Descendants | None = None
         self._requests: int | None = None
         self._log = Path()
-        self._over = False
+        self._is_over = False
 
-    @property
-    def agent(self) -> str:
-        """The name of the agent, "" where none is asked."""
-        return str(self.heard["agent"]) if self.heard else ""
-
-    @property
-    def noted(self) -> str:
-        """A line about it, where there are several."""
-        assert self.heard is not None
-        count = len(self.heard["turns"])
-        who = self.agent or "a text was read"
-        return f"{who}{f' as {self.role}' if self.role else ''}: {count} turn{'' if count == 1 else 's'}"
-
-    def start(
-        self, thread: ThreadId, environ: Mapping[str, str], folder: Path, log: Path, locks: Sequence[int]
-    ) -> None:
+    def start(self, thread: ThreadId, environ: Mapping[str, str], log: Path, locks: Sequence[int]) -> None:
         """Starts the process. Raises AgentFailed."""
         self._log = log
         self._descendants = Descendants(environ)
@@ -274,13 +248,13 @@ class _Conversation:
         argv = [sys.executable, "-P", "-m", "uwf_git.bundles.asked", thread, str(theirs)]
         try:
             with log.open("ab") as errors, deferred():
-                if self._over:
+                if self._is_over:
                     raise AgentFailed("the step is over")
                 self._process = spawn(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stderr=errors.fileno(),
-                    cwd=folder,
+                    cwd=None,
                     env=self._descendants.env,
                     pass_fds=(theirs, *locks),
                 )
@@ -300,11 +274,25 @@ class _Conversation:
             complaint = last_line(self._log.read_text("utf-8", "replace")) if self._log.exists() else ""
             raise AgentFailed("the process that asked the agent ended before it answered", complaint)
         answer: dict[str, Any] = json.loads(line)
-        self.heard = answer
-        if isinstance(answer.get("value"), str) and "question" in request:
+        detail = parse_detail(answer["detail"])
+        told = [parse_turn(turn) for turn in answer["turns"]]
+        new = told[len(self._turns) :]
+        self._turns = (*self._turns, *new)
+        reply = Reply(
+            detail.answer,
+            detail.session,
+            detail.model,
+            detail.usage,
+            self._turns,
+            None,
+            detail.cost,
+            detail.notes,
+        )
+        self.heard = Heard(answer["agent"], self.role, reply, detail.extraction)
+        if "question" in request and "error" not in answer:
             self.said = answer["value"]
         self.is_idle = True
-        return answer
+        return {**answer, "turns": new}
 
     def let_go(self) -> None:
         """Says that there will be no more requests."""
@@ -313,19 +301,15 @@ class _Conversation:
         if requests is not None:
             os.close(requests)
 
-    def close(self) -> None:
-        """Waits until the process has let go of what it holds, and ends it where that takes too long."""
-        self.let_go()
-        if self._process is not None:
+    def end(self, patience: float) -> None:
+        """Ends the process and all that it has started, which has so many seconds to end by itself."""
+        self._is_over = True
+        if self._process is None or self._descendants is None:
+            return
+        if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PATIENCE)
-        self.end()
-
-    def end(self) -> None:
-        """Ends the process and all that it has started."""
-        self._over = True
-        if self._process is not None and self._descendants is not None:
-            self._descendants.end(self._process, GRACE)
+                self._process.wait(patience)
+        self._descendants.end(self._process, GRACE)
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -76,6 +76,10 @@ class Recorder:
                 },
             )
 
+    def take(self, turn: TurnRecord) -> None:
+        """Takes over a turn that another recorder has noted already."""
+        self._turn(turn)
+
     def show(self, data: bytes = b"", model: str = "", stream: str = "") -> None:
         """Tells those who watch the step what is being printed, piece by piece as it comes, or which model is being
         asked; of several outputs at once each is a `stream`. Only the last whole line is kept, and only until the step

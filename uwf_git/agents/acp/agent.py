@@ -151,7 +151,7 @@ def _settings(ctx: Context) -> Settings:
         model=options.model,
         auth=options.auth,
         files=options.files,
-        pass_fds=held_lock(ctx),
+        pass_fds=held_lock(ctx.store, ctx.thread),
     )
 
 

@@ -208,7 +208,7 @@ class _Conversation(Conversation):
                     cwd=ctx.cwd,
                     env=self._env,
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
-                    pass_fds=held_lock(ctx),
+                    pass_fds=held_lock(ctx.store, ctx.thread),
                     on_stdout=run.feed,
                     on_stderr=ctx.show,
                 )
