@@ -24,6 +24,7 @@ LAYERS = (
     "agents",
     "bundles",
     "sharing",
+    "migration",
 )
 """The packages of `uwf_git`, lowest first. Below them all are the modules beside them, which need no package."""
 

@@ -14,6 +14,7 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
     agents     the agents that ship
     bundles    workflows that are code: their contract, the harness, what they are trusted by
     sharing    two stores
+    migration  the stores of earlier programs
 
 Importing this package imports none of them: start-up is what a user feels.
 """

@@ -167,6 +167,7 @@ uwf = Group(
         "publish": publish,
         "unpublish": "review:unpublish",
         "export": "review:export",
+        "import": "store:import_",
         "agent": agent,
         "setup": "config:setup",
         "config": config,

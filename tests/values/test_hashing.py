@@ -74,6 +74,48 @@ def test_an_integer_of_ten_thousand_digits_is_refused() -> None:
 
 
 @given(json_values)
+def test_the_bytes_of_a_value_give_it_back_and_no_others_do(value: Any) -> None:
+    normal = cbor.normalise(value)
+    data = cbor.encode(normal)
+    assert cbor.decode(data) == normal
+    for other in (data + b"\0", data[:-1], b"\x81" + data[:-1]):
+        try:
+            assert cbor.encode(cbor.decode(other)) == other
+        except Invalid:
+            continue
+
+
+@given(st.binary(max_size=40))
+def test_bytes_that_decode_are_those_of_their_value(data: bytes) -> None:
+    try:
+        value = cbor.decode(data)
+    except Invalid:
+        return
+    assert cbor.encode(value) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ("1801", "longer than it must be"),
+        ("fb3ff0000000000000", "a whole number is written as a float"),
+        ("f93c00", "a short float"),
+        ("a2616201616102", "keys are not in order"),
+        ("a2616101616102", "keys are not in order"),
+        ("9fff", "indefinite length"),
+        ("f7", "undefined"),
+        ("4161", "bytes or tags"),
+        ("1b0020000000000000", "outside"),
+        ("9bffffffffffffffff", "cut off"),
+        ("81" * 300 + "01", "nested deeper"),
+    ],
+)
+def test_cbor_that_json_cas_never_writes_is_refused(data: str, why: str) -> None:
+    with pytest.raises(Invalid, match=why):
+        cbor.decode(bytes.fromhex(data))
+
+
+@given(json_values)
 def test_decoding_what_was_encoded_gives_the_value_back(value: Any) -> None:
     normal = cbor.normalise(value)
     decoded, rest = _decode(cbor.encode(normal))
@@ -126,6 +168,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Attempt": "14DZYKRE083H4",
         "Answer": "37JFM247WQ9DK",
         "Question": "6BKEEWRFC00TX",
+        "ImportedDetail": "7XS736FCJBKH5",
     }
 
 

@@ -287,9 +287,14 @@ SHAPES = (
 )
 
 
+_SHORTEST = 8  # characters that a token has
+
+
 def without_tokens(text: str) -> tuple[str, int]:
     """The text with each token replaced by `[redacted:<name of its shape>]`, and how many there were."""
     count = 0
+    if len(text) < _SHORTEST:
+        return text, 0
     for shape in SHAPES:
         for mark in shape.marks:
             if mark in text:

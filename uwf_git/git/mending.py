@@ -19,7 +19,8 @@ from pathlib import Path
 
 from uwf_git.errors import Busy
 from uwf_git.git.durable import make_folders, sync
-from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable, id_of
+from uwf_git.git.objects import id_of
+from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable
 
 FOLDER = "damaged"
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}

@@ -6,6 +6,7 @@ of its message; reading leaves both out.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,6 +16,10 @@ from pygit2 import Oid
 TREE_MODE = "40000"
 BLOB_MODE = "100644"
 _SIGNATURE = "-----BEGIN "
+
+KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+NAMES = {number: name for name, number in KINDS.items()}
+"""The kinds of objects, by the numbers that packs have for them."""
 
 
 class Entry(NamedTuple):
@@ -40,10 +45,17 @@ class Person(NamedTuple):
         """`NAME <EMAIL>`, without what git forbids there."""
         return f"{clean(self.name)} <{clean(self.email)}>"
 
-    def at(self, when: int) -> str:
-        """With a time in Unix seconds, in the local time zone."""
-        zone = time.strftime("%z", time.localtime(when)) or "+0000"
+    def at(self, when: int, utc: bool = False) -> str:
+        """With a time in Unix seconds, in the local time zone or in UTC."""
+        zone = "+0000" if utc else time.strftime("%z", time.localtime(when)) or "+0000"
         return f"{self.ident} {when} {zone}"
+
+
+class Stamp(NamedTuple):
+    """Who is said to have made a commit that is nobody's own, and when, in Unix seconds."""
+
+    by: Person
+    when: int
 
 
 class Commit(NamedTuple):
@@ -109,12 +121,23 @@ def parse_tag(data: bytes) -> Tag:
     )
 
 
+def id_of(kind: int, content: bytes) -> Oid:
+    """The id of an object. `kind` is a number of KINDS."""
+    return Oid(raw=hashlib.sha1(b"%s %d\0" % (NAMES[kind], len(content)) + content).digest())
+
+
 def commit_text(
-    tree: Oid, parents: Sequence[Oid], author: Person, committer: Person, when: int, message: str
+    tree: Oid,
+    parents: Sequence[Oid],
+    author: Person,
+    committer: Person,
+    when: int,
+    message: str,
+    utc: bool = False,
 ) -> bytes:
-    """A commit without a signature. `when` is in Unix seconds."""
+    """A commit without a signature. `when` is in Unix seconds, told in the local time zone or in UTC."""
     lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-    lines += [f"author {author.at(when)}", f"committer {committer.at(when)}"]
+    lines += [f"author {author.at(when, utc)}", f"committer {committer.at(when, utc)}"]
     return ("\n".join(lines) + "\n\n" + message).encode("utf-8", "replace")
 
 
@@ -128,9 +151,9 @@ def rewritten_commit(data: bytes, tree: Oid, parents: Sequence[Oid], message: st
     return whole.encode("utf-8", "surrogateescape")
 
 
-def tag_text(name: str, target: Oid, tagger: Person, when: int, message: str) -> bytes:
-    """An annotated tag on a commit, without a signature. `message` ends with a newline."""
-    head = f"object {target}\ntype commit\ntag {name}\ntagger {tagger.at(when)}"
+def tag_text(name: str, target: Oid, tagger: Person, when: int, message: str, utc: bool = False) -> bytes:
+    """An annotated tag on a commit, without a signature. `message` ends with a newline; `when` as of `commit_text`."""
+    head = f"object {target}\ntype commit\ntag {name}\ntagger {tagger.at(when, utc)}"
     return f"{head}\n\n{message}".encode("utf-8", "replace")
 
 

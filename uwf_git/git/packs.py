@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_NAMES = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
+from uwf_git.git.objects import NAMES as _NAMES
+
 _OFFSET_DELTA, _NAMED_DELTA = 6, 7
 _HEADER, _TRAILER = 12, 20
 _CHUNK = 1 << 16

@@ -15,15 +15,18 @@ import random
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pygit2
 
 from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
+from uwf_git.git.bulk import Bulk
 from uwf_git.git.config import GitConfig
 from uwf_git.git.durable import make_folder, sync_folder
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
+from uwf_git.git.objects import KINDS as _KINDS
+from uwf_git.git.objects import NAMES as _NAMES
 from uwf_git.git.objects import TREE_MODE as TREE_MODE
 from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
@@ -48,8 +51,6 @@ TREES_KEPT = 256
 WRITE_TRIES = 10
 MANY_REFS = 20
 
-_KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
-_NAMES = {number: name for name, number in _KINDS.items()}
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
 _OTHER_CONTENT = "its content is not what its id says"
 _SLACK = 128  # bytes that zlib and an object's header may add
@@ -97,6 +98,7 @@ class Repository:
         self._objects = str(self.path / "objects")
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
         self._roots: dict[Oid, Oid] = {}
+        self._bulk: Bulk | None = None
 
     @classmethod
     def create(cls, git_dir: Path) -> Repository:
@@ -118,6 +120,8 @@ class Repository:
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
+        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
+            return new
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:
@@ -151,6 +155,8 @@ class Repository:
     def header(self, oid: Oid) -> tuple[int, int]:
         """An object's kind and the size of its content in bytes, as its header has them: nothing else of
         it is read. Raises StoreDamaged."""
+        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
+            return new[0], len(new[1])
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:
@@ -179,6 +185,8 @@ class Repository:
     def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
         """As `read`, for what may be anybody's making: what is larger than so many bytes is not read, and
         what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
+        if self._bulk is not None and oid in self._bulk:
+            return self.read(oid)
         name = str(oid)
         try:
             descriptor = self._loose(name)
@@ -212,6 +220,8 @@ class Repository:
 
     def has(self, oid: Oid) -> bool:
         """Whether an object is there; its content is not checked."""
+        if self._bulk is not None and oid in self._bulk:
+            return True
         name = str(oid)
         try:
             return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
@@ -319,12 +329,16 @@ class Repository:
         message: str,
         when: int | None = None,
         sign: bool = True,
+        committer: Person | None = None,
     ) -> Oid:
         """Stores a commit without moving a ref, signed where `commit.gpgSign` says so. The committer is the
-        user; `when` is in Unix seconds. Raises SigningFailed before anything is written."""
+        user, or another, for whom nothing is signed and times are UTC; `when` is in Unix seconds. Raises SigningFailed
+        before anything is written."""
         when = int(time.time()) if when is None else when
-        data = commit_text(tree, parents, author, self.user, when, message)
-        if sign and self.config.signs_commits:
+        data = commit_text(
+            tree, parents, author, committer or self.user, when, message, committer is not None
+        )
+        if sign and committer is None and self.config.signs_commits:
             data = signed_commit(data, self._signature(data))
         oid = self._write(COMMIT, data)
         self._roots = {oid: tree}  # the next step is built on it
@@ -362,7 +376,23 @@ class Repository:
 
         return sign(self.config.value, self.user, data)
 
+    @contextlib.contextmanager
+    def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
+        """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
+        and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
+        raised, what wasn't stored is gone."""
+        with Bulk(self.path, keep) as self._bulk:
+            try:
+                yield self._bulk
+                self._bulk.store()
+            except OSError as error:
+                raise _unwritable(self.path, error) from None
+            finally:
+                self._bulk = None
+
     def _write(self, kind: int, data: bytes) -> Oid:
+        if self._bulk is not None:
+            return self._bulk.add(kind, data)
         for last_try in (False,) * WRITE_TRIES + (True,):
             try:
                 return self._git.write(kind, data)
@@ -496,11 +526,6 @@ class Repository:
         if not lock.exists():
             lock = self.path / "packed-refs.lock"
         raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
-
-
-def id_of(kind: int, content: bytes) -> Oid:
-    """The id of an object. `kind` as in `Repository.read`."""
-    return Oid(raw=hashlib.sha1(b"%s %d\0" % (_NAMES[kind], len(content)) + content).digest())
 
 
 def _init(git_dir: Path) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from uwf_git.engine.status import decide_at
 from uwf_git.errors import UwfError
-from uwf_git.git.objects import Person, tag_text
-from uwf_git.git.repository import TAG, Oid, Repository, id_of
+from uwf_git.git.objects import Person, id_of, tag_text
+from uwf_git.git.repository import TAG, Oid, Repository
 from uwf_git.sharing.places import Found, Place
 from uwf_git.store import layout
 from uwf_git.store.index import CommitRow, Overlay
@@ -157,8 +157,9 @@ class _Imagined(Repository):
         message: str,
         when: int | None = None,
         sign: bool = True,
+        committer: Person | None = None,
     ) -> Oid:
-        return super().write_commit(tree, parents, author, message, self.now, sign=False)
+        return super().write_commit(tree, parents, author, message, self.now, False, committer)
 
     def _move(self, name: str, change: object) -> None:
         return None

@@ -7,7 +7,7 @@ its content against the hash in its file name. From then on git's own object ids
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
@@ -165,16 +165,24 @@ class NodeStore:
         HashCollision for different content under the same hash."""
         value = cbor.normalise(payload)
         node = hash_of(type_hash, value)
-        known = self.index.node(node)
-        if known is not None and self.repository.has(Oid(raw=known[1])):
-            self._refuse_collision(node, Oid(raw=known[1]), type_hash, value)
-            return node
-        self.check(type_hash, value)
-        self._write(node, Node(type_hash, value, now() if timestamp is None else timestamp))
+        self.keep(node, Node(type_hash, value, now() if timestamp is None else timestamp))
         return node
 
-    def check(self, type_hash: Hash, value: Any) -> None:
-        """Raises as put does for a normalised payload; stores nothing."""
+    def keep(self, node: Hash, content: Node, references: Sequence[Hash] | None = None) -> None:
+        """Stores a node whose hash is known to be that of its content. `references` are those of its payload, if they
+        are known to be here. Raises as `put` does."""
+        known = self.index.node(node)
+        if known is not None and self.repository.has(Oid(raw=known[1])):
+            self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
+            return
+        if content.type != node:
+            self.check(content.type, content.payload, references)
+        elif found := check_schema(content.payload):
+            raise Invalid(f"node {node} is its own type and no JSON Schema: {found[0]}")
+        self._write(node, content)
+
+    def check(self, type_hash: Hash, value: Any, references: Sequence[Hash] | None = None) -> None:
+        """Raises as put does for a normalised payload; stores nothing. `references` as for `keep`."""
         try:
             self.schema(type_hash)
         except NotFound:
@@ -187,13 +195,18 @@ class NodeStore:
                 f"payload breaks its type {type_hash}: {problems[0]}{more}",
                 f"see: uwf cas schema get {type_hash}",
             )
+        if references is not None:
+            return
         for target in self.references(Node(type_hash, value, 0)):
             if not self.has(target):
                 raise Invalid(f"payload refers to {target}, which is not in the store", "put that node first")
 
     def problems(self, type_hash: Hash, value: Any) -> list[Problem]:
         """How a value breaks a type; empty when it obeys."""
-        return check_schema(value) if type_hash == META else self.schema(type_hash).problems(value)
+        schema = self.schema(type_hash)
+        # What describes itself is a meta-schema, and what it describes are schemas: that of json-cas says less.
+        is_meta = type_hash == META or self.get(type_hash).type == type_hash
+        return check_schema(value) if is_meta else schema.problems(value)
 
     def _write(self, node: Hash, content: Node) -> Oid:
         data = to_blob(content)
@@ -247,7 +260,7 @@ def references_by_kind(node: Node) -> list[Hash] | None:
         return [each for each in (step.start, step.prev, step.output, step.detail) if each]
     if is_kind(node.type, "detail"):
         detail = parse_detail(node.payload)
-        return [*detail.turns, *([detail.context] if detail.context else [])]
+        return [*detail.turns, *([detail.context] if detail.context else []), *detail.nodes]
     return None
 
 

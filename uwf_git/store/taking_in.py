@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from uwf_git.errors import HeadMoved, NotFound, StoreDamaged, UwfError
-from uwf_git.git.objects import Tag, parse_tag
+from uwf_git.git.objects import Stamp, Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.index import (
@@ -300,15 +300,22 @@ def pin(store: Store, node: Hash) -> Oid:
     known = store.repository.ref(ref)
     if known is not None:
         return known
-    files = {".gitattributes": layout.GITATTRIBUTES, **store.files(node)}
-    tree = store.repository.write_folder(files)
-    text = layout.pin_message(node)
-    commit = store.repository.write_commit(tree, [], store.repository.user, text)
-    store.take_in(commit)
+    commit = keeping(store, node)
     try:
         store.repository.create_ref(ref, commit)
     except HeadMoved:  # somebody pinned it meanwhile
         return store.repository.ref(ref) or commit
+    return commit
+
+
+def keeping(store: Store, node: Hash, stamp: Stamp | None = None) -> Oid:
+    """The commit that holds a node with all that it refers to, for a pin. Touches no ref. Raises NotFound."""
+    files = {".gitattributes": layout.GITATTRIBUTES, **store.files(node)}
+    tree = store.repository.write_folder(files)
+    by, when = stamp or (store.repository.user, None)
+    text = layout.pin_message(node)
+    commit = store.repository.write_commit(tree, [], by, text, when, committer=stamp and by)
+    store.take_in(commit)
     return commit
 
 

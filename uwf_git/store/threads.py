@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage
-from uwf_git.git.objects import parse_tag
+from uwf_git.git.objects import Stamp, parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up
@@ -112,6 +112,15 @@ class Damaged(NamedTuple):
 
     thread: ThreadId
     problem: str
+
+
+class Made(NamedTuple):
+    """The commit of a step that no ref leads to yet, and what it says."""
+
+    commit: Oid
+    text: str
+    parents: tuple[Oid, ...]
+    when: int
 
 
 class Outrun(HeadMoved):
@@ -337,7 +346,11 @@ class Threads:
         self, version: Oid, workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None
     ) -> ThreadId:
         """Starts a thread of a workflow version. Makes `refs/uwf/threads/<new ULID>`."""
-        node = self._store.put(*start_node(workflow, prompt, budget))
+        return self.fork(self.begin(version, self._store.put(*start_node(workflow, prompt, budget))))
+
+    def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None) -> Oid:
+        """The commit of a StartNode, which names the workflow of that version. Touches no ref."""
+        prompt = parse_start(self._store.get(node).payload).prompt
         row = self._store.take_in(version)
         tree = self._repository.root(version)
         inside = self._repository.write_folder(
@@ -350,9 +363,10 @@ class Threads:
         readme = self._repository.write_blob(pages.first_thread_page(title_of(prompt), row.name or ""))
         tree = self._repository.with_entries(tree, Entry(BLOB_MODE, "README.md", readme))
         text = layout.start_message(row.name or "", prompt, node)
-        commit = self._repository.write_commit(tree, [version], self._repository.user, text)
+        by, when = stamp or Stamp(self._repository.user, int(time.time()))
+        commit = self._repository.write_commit(tree, [version], by, text, when, committer=stamp and by)
         self._store.take_in(commit)
-        return self.fork(commit)
+        return commit
 
     def part(self, thread: ThreadId, fork: ThreadId, base: Oid, head: Oid) -> None:
         """Makes one side of a divergence a thread of its own: `refs/uwf/forks/<fork>`, a tag on the last
@@ -389,40 +403,70 @@ class Threads:
         `merge` becomes the second parent; `then` is the role that is next, or $END, where the workflow says it.
         Raises Outrun and leaves the ref as it is when somebody was faster, NotFound when something the step refers
         to isn't in the store."""
+        tree = self._repository.root(head.commit)
+        start = parse_step(self._store.get(node).payload).start
+        files = self._store.files(node, self.workflow_nodes(tree).union(known, (start,)))
+        made = self._made(head, node, files, merge, extraction, then)
+        try:
+            self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
+            log.info(
+                "3T0A0A5H",
+                "step {number} is commit {commit}",
+                number=head.row.number + 1,
+                commit=made.commit,
+                node=node,
+                parents=made.parents,
+                then=then,
+            )
+        except HeadMoved:
+            raise Outrun(head.thread, made.commit) from None
+        with self._store.index.transaction():
+            row = self._store.record(*made)
+            self._store.moved(layout.THREADS + head.thread, made.commit, made.commit)
+        return Head(head.thread, made.commit, row, None)
+
+    def extend(
+        self,
+        head: Head,
+        node: Hash,
+        files: Mapping[str, bytes | Oid],
+        stamp: Stamp,
+        merge: Oid | None = None,
+        extraction: str = "",
+        then: str | None = None,
+    ) -> Head:
+        """The head after a StepNode whose folder holds these node files besides its page; the rest is as for `append`.
+        Touches no ref."""
+        made = self._made(head, node, files, merge, extraction, then, stamp)
+        return head._replace(commit=made.commit, row=self._store.record(*made))
+
+    def _made(
+        self,
+        head: Head,
+        node: Hash,
+        files: Mapping[str, bytes | Oid],
+        merge: Oid | None,
+        extraction: str,
+        then: str | None,
+        stamp: Stamp | None = None,
+    ) -> Made:
         step = parse_step(self._store.get(node).payload)
         output = self._store.get(step.output).payload
         number = head.row.number + 1
         tree = self._repository.root(head.commit)
-        files = self._store.files(node, self.workflow_nodes(tree).union(known, (step.start,)))
         detail = self._store.get(step.detail)
         made = StepContext(node, step.role, output, step.detail, step.agent)
         child = pages.child_of(detail, self._store.get)
-        files["README.md"] = pages.step_page(pages.Told(number, made, detail, child))
-        folder = self._repository.write_folder(files)
+        page = pages.step_page(pages.Told(number, made, detail, child))
+        folder = self._repository.write_folder({**files, "README.md": page})
         tree = self._with_step(tree, head, made, folder, then, merge)
         verdict = layout.summary(output)
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
-        author = self._repository.user if step.role == USER else layout.agent_author(step.agent)
+        by, when = stamp or Stamp(self._repository.user, int(time.time()))
+        author = by if step.role == USER else layout.agent_author(step.agent)
         parents = (head.commit, merge) if merge else (head.commit,)
-        when = int(time.time())
-        commit = self._repository.write_commit(tree, parents, author, text, when)
-        try:
-            self._repository.move_ref(layout.THREADS + head.thread, head.commit, commit)
-            log.info(
-                "3T0A0A5H",
-                "step {number} is commit {commit}",
-                number=number,
-                commit=commit,
-                node=node,
-                parents=parents,
-                then=then,
-            )
-        except HeadMoved:
-            raise Outrun(head.thread, commit) from None
-        with self._store.index.transaction():
-            row = self._store.record(commit, text, parents, when)
-            self._store.moved(layout.THREADS + head.thread, commit, commit)
-        return Head(head.thread, commit, row, None)
+        commit = self._repository.write_commit(tree, parents, author, text, when, committer=stamp and by)
+        return Made(commit, text, parents, when)
 
     def _with_step(
         self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None

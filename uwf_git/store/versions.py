@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound
+from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
@@ -250,10 +251,10 @@ class Registry:
                 return Oid(raw=row.oid)
         raise NotFound(f"no workflow {node}", "see: uwf workflow list")
 
-    def write(self, compiled: Compiled, parents: Sequence[Oid]) -> Oid:
+    def write(self, compiled: Compiled, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
         """A version commit without a ref. The first of `parents` is the version before, a second one what
         it was taken from, such as a merge on a forge."""
-        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), list(parents))
+        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), list(parents), stamp)
 
     def move(self, name: str, old: Oid | None, new: Oid) -> Version:
         """Moves `refs/uwf/workflows/<name>` from `old`, None where there is none, to a version commit.
@@ -290,9 +291,12 @@ class Registry:
             files[f"workflow/{layout.node_file(node)}"] = self._store.blob_of(node)
         return self._repository.write_folder(files)
 
-    def _commit(self, name: str, node: Hash, tree: Oid, parents: list[Oid]) -> Oid:
+    def _commit(
+        self, name: str, node: Hash, tree: Oid, parents: list[Oid], stamp: Stamp | None = None
+    ) -> Oid:
         text = layout.workflow_message(name, node)
-        oid = self._repository.write_commit(tree, parents, self._repository.user, text)
+        by, when = stamp or (self._repository.user, None)
+        oid = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
         self._store.take_in(oid)
         return oid
 

@@ -181,7 +181,8 @@ class TurnRecord(NamedTuple):
 class Detail(NamedTuple):
     """A Detail node's payload: how an output came about. `turns` are Turn nodes; `context` is the head that the
     prompt was built from; `cost` is in US dollars; `budget` holds limits that a human raised before this step;
-    `redactions` says where secrets were taken out, and how many."""
+    `redactions` says where secrets were taken out, and how many. Of a step that was imported, `source` is what it is
+    called where it came from, and `nodes` are those it had there."""
 
     answer: str
     turns: tuple[Hash, ...] = ()
@@ -196,9 +197,11 @@ class Detail(NamedTuple):
     notes: tuple[str, ...] = ()
     budget: Mapping[str, float] | None = None
     redactions: tuple[tuple[str, int], ...] = ()
+    source: str | None = None
+    nodes: tuple[Hash, ...] = ()
 
     def payload(self) -> dict[str, Any]:
-        """The node's payload, of the newest version."""
+        """The node's payload, of the newest version; with a `source`, of an ImportedDetail."""
         payload: dict[str, Any] = {
             "answer": self.answer,
             "turns": list(self.turns),
@@ -218,6 +221,8 @@ class Detail(NamedTuple):
             payload["budget"] = dict(self.budget)
         if self.redactions:
             payload["redactions"] = [{"where": where, "count": count} for where, count in self.redactions]
+        if self.source is not None:
+            payload |= {"source": self.source, "nodes": list(self.nodes)}
         return payload
 
 
@@ -373,6 +378,8 @@ def parse_detail(payload: Any) -> Detail:
         tuple(payload.get("notes", ())),
         payload.get("budget"),
         tuple((each["where"], each["count"]) for each in redactions),
+        payload.get("source"),
+        tuple(payload.get("nodes", ())),
     )
 
 

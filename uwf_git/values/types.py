@@ -26,6 +26,7 @@ NEW, RESUME = "new", "resume"
 _REF = {"type": "string", "format": "cas_ref"}
 _NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
 _TEXT = {"type": "string"}
+_REFS = {"type": "array", "items": _REF}
 
 
 def _object(title: str, required: list[str], properties: dict[str, Any]) -> dict[str, Any]:
@@ -246,9 +247,16 @@ TURN = _builtin(
     )
 )
 
+_REDACTIONS = {
+    "type": "array",
+    "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
+    "description": "Where secrets were taken out, and how many.",
+}
+_COST = {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."}
+
 _DETAIL: dict[str, Any] = {
     "answer": {"type": "string", "description": "What the agent said last, verbatim."},
-    "turns": {"type": "array", "items": _REF},
+    "turns": _REFS,
     "session": {"type": ["string", "null"]},
     "model": {"type": ["string", "null"]},
     "usage": _USAGE,
@@ -270,17 +278,30 @@ DETAIL = _builtin(
         list(_DETAIL),
         {
             **_DETAIL,
-            "cost": {"type": "number", "minimum": 0, "description": "US dollars, as the agent reported it."},
+            "cost": _COST,
             "notes": {
                 **_TEXTS,
                 "description": "What happened besides: a session that was gone, a tool denied.",
             },
             "budget": {**_BUDGET, "description": "Limits that a human raised before this step."},
-            "redactions": {
-                "type": "array",
-                "items": _object("Redaction", ["where", "count"], {"where": _TEXT, "count": _COUNT}),
-                "description": "Where secrets were taken out, and how many.",
-            },
+            "redactions": _REDACTIONS,
+        },
+    )
+)
+_SOURCE = {
+    "source": {"type": "string", "description": "What the step is called where it was imported from."},
+    "nodes": {**_REFS, "description": "Nodes of that step, as they were there."},
+}
+IMPORTED_DETAIL = _builtin(
+    _object(
+        "ImportedDetail",
+        [*_DETAIL, *_SOURCE],
+        {
+            **_DETAIL,
+            **_SOURCE,
+            "cost": _COST,
+            "notes": {**_TEXTS, "description": "What didn't come along, and why."},
+            "redactions": _REDACTIONS,
         },
     )
 )
@@ -326,7 +347,7 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CODE}),
     "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START}),
     "step": frozenset({STEPNODE}),
-    "detail": frozenset({FIRST_DETAIL, DETAIL}),
+    "detail": frozenset({FIRST_DETAIL, DETAIL, IMPORTED_DETAIL}),
     "turn": frozenset({FIRST_TURN, TURN}),
     "attempt": frozenset({ATTEMPT}),
     "text": frozenset({TEXT}),

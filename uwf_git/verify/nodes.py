@@ -136,7 +136,7 @@ class Nodes:
             if parse is not None:
                 parse(node.payload)
                 return None
-            if node.type in (META, name):
+            if node.type in (META, name) or self._type_node(node.type, among).type == node.type:
                 found = check_schema(node.payload)
             else:
                 schema = self._schema(node.type, among)

@@ -1,5 +1,5 @@
-"""`uwf init`, `uwf doctor`, `uwf debug` and `uwf gc`: a store made, looked over and packed, and the log of what is done
-in it."""
+"""`uwf init`, `uwf import`, `uwf doctor`, `uwf debug` and `uwf gc`: a store made, filled from that of an earlier
+program, looked over and packed, and the log of what is done in it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import math
 import os
 import re
 import time
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import Exit
@@ -25,6 +27,10 @@ from uwf_git.errors import Busy, NotFound, StoreDamaged, Usage
 from uwf_git.log import LEVELS
 from uwf_git.text import counted
 from uwf_git.values.ids import parse_thread_id
+
+if TYPE_CHECKING:
+    from uwf_git.store.location import Location
+    from uwf_git.store.opened import Instance
 
 DAY = 24 * 60 * 60
 _DAYS = re.compile(r"([0-9]{1,5})d", re.ASCII)
@@ -58,6 +64,87 @@ def init(invocation: Invocation, here: bool) -> None:
     invocation.emit(
         {"store": str(repository.path)}, lambda value: terminal.fields([("store", value["store"])])
     )
+
+
+@command(
+    "uwf import ~/.uncaged/workflow --dry-run    what would be taken, and what can't be",
+    "uwf import ~/.uncaged/workflow",
+    "uwf import ~/.uwf --nodes ~/.ocas           where the nodes are kept elsewhere",
+)
+@click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
+@click.option(
+    "--nodes",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A folder of nodes besides. Repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be taken; store nothing.")
+def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_run: bool) -> None:
+    """Take over the workflows and threads of an earlier program.
+
+    FOLDER is its storage root. Workflows come with their versions, threads step by step with their times, and nodes
+    under the hashes that they have. What can't be taken is listed with the reason, and the rest is taken; nothing in
+    FOLDER is changed. Asked again, it takes what is new there.
+    """
+    from uwf_cli.exchange import Meter
+    from uwf_git.migration.taking import take
+
+    meter = Meter()
+    with ExitStack() as opened:
+        if dry_run and not invocation.location.git_dir.exists():
+            instance = _empty(invocation.location, opened)
+        else:
+            instance = invocation.instance if dry_run else invocation.instance_for_writing()
+        opened.callback(meter.clear)
+        found = take(instance, folder, nodes, dry_run, meter.step)
+    invocation.emit({**found.to_json(), "dryRun": dry_run}, _imported_text)
+
+
+def _empty(location: Location, opened: ExitStack) -> Instance:
+    """A store to try something in where there is none yet; it is gone in the end."""
+    from uwf_git.store.location import init as make
+    from uwf_git.store.opened import Instance
+
+    aside = location._replace(
+        git_dir=Path(opened.enter_context(TemporaryDirectory())) / "store.git", here=False
+    )
+    make(aside)
+    return Instance(aside)
+
+
+def _imported_text(value: Any) -> str:
+    workflows = [
+        (each["name"], each["hash"], counted(each["versions"], "version"), _STATES[each["state"]])
+        for each in value["workflows"]
+    ]
+    threads = [
+        (
+            each["thread"],
+            each["workflow"],
+            counted(each["steps"], "step"),
+            terminal.status(each["status"]),
+            _STATES[each["state"]],
+        )
+        for each in value["threads"]
+    ]
+    notes = [(each["thread"], each["message"]) for each in value["warnings"]]
+    untaken = [(each["kind"], each["name"], each["reason"]) for each in value["untaken"]]
+    taken = "would be taken" if value["dryRun"] else "taken"
+    read = f"{counted(value['nodes'], 'node')} read, {value['taken']:,} {taken}"
+    if value["kept"]:
+        read += f"; only these have {', '.join(value['kept'])}"
+    parts = [
+        terminal.table(workflows, ("workflow", "hash", "", "")) if workflows else "",
+        terminal.table(threads, ("thread", "workflow", "", "", "")) if threads else "",
+        read,
+        terminal.table(notes, ("note", "")) if notes else "",
+        terminal.table(untaken, ("not taken", "", "reason")) if untaken else "",
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts if part)
+
+
+_STATES = {"new": "new", "grown": "goes on", "here": "here already"}
 
 
 @command(

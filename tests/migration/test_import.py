@@ -1,0 +1,355 @@
+"""A store of an earlier program comes along: workflows, threads step by step with their times, every node by its hash.
+The stores are written by a program of its own, tests/doubles/json_cas_store.mjs, and not by this library."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Uwf
+from doubles.commands import git
+from doubles.old_stores import ACTIVE, BEGUN, ENDED, EPOCH, WRITER, OldStore, ref, reviewed, schema
+
+VECTORS = Path(__file__).parents[1] / "values" / "vectors.json"
+
+
+def test_the_writer_of_old_stores_agrees_with_the_reference_implementation() -> None:
+    done = subprocess.run(
+        ["node", str(WRITER), "check"], stdin=VECTORS.open(), capture_output=True, text=True, check=True
+    )
+    vectors = json.loads(VECTORS.read_text(encoding="utf-8"))["vectors"]
+    assert json.loads(done.stdout) == {"met": len(vectors), "wrong": []}
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> OldStore:
+    return reviewed(tmp_path / "old")
+
+
+def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def refs(root: Path) -> str:
+    return git("--git-dir", root / "store.git", "for-each-ref")
+
+
+def states(value: dict[str, Any]) -> dict[str, tuple[str, int, str]]:
+    return {each["thread"]: (each["status"], each["steps"], each["state"]) for each in value["threads"]}
+
+
+def test_workflows_threads_and_nodes_come_along_and_the_source_stays_as_it_is(
+    uwf: Uwf, old: OldStore, root: Path
+) -> None:
+    before = snapshot(old.root)
+    found = uwf("import", old.root).json
+    assert snapshot(old.root) == before
+    assert [(each["name"], each["versions"]) for each in found["workflows"]] == [("solve-issue", 2)]
+    assert states(found) == {
+        ACTIVE: ("active", 2, "new"),
+        BEGUN: ("active", 0, "new"),
+        ENDED: ("completed", 4, "new"),
+    }
+    assert found["untaken"] == found["warnings"] == []
+    assert found["nodes"] == found["taken"] == len(set(old.hashes.values()))
+    for hash_ in set(old.hashes.values()):
+        assert uwf("cas", "has", hash_).json == {"exists": True}
+    assert uwf("verify").json["findings"] == []
+    assert not [each for each in uwf("doctor").json if each["status"] != "ok" and each["check"] != "config"]
+
+
+def test_a_step_keeps_its_time_its_agent_its_answer_its_turns_and_its_own_node(
+    uwf: Uwf, old: OldStore, root: Path
+) -> None:
+    uwf("import", old.root)
+    steps = uwf("thread", "steps", ENDED).json
+    step = next(each for each in steps if each["role"] == "reviewer")
+    original = json.loads((uwf("cas", "get", old.hashes["two"])).out)
+    made = uwf("cas", "get", step["step"]).json
+    assert made["timestamp"] == original["timestamp"]
+    detail = uwf("cas", "get", made["payload"]["detail"]).json["payload"]
+    assert (detail["source"], detail["nodes"]) == (old.hashes["two"], [old.hashes["two"]])
+    assert detail["answer"].startswith("two: ") and detail["model"] == "sonnet"
+    turns = [uwf("cas", "get", each).json["payload"] for each in detail["turns"]]
+    assert [(each["role"], each.get("tool"), each.get("result")) for each in turns] == [
+        ("assistant", None, None),
+        ("tool", "ls", "files of two"),
+        ("assistant", None, None),
+    ]
+    store = root / "store.git"
+    log = git("--git-dir", store, "log", "--format=%an %at %s", f"refs/uwf/archive/{ENDED}").splitlines()
+    assert log[2] == f"uwf-hermes {original['timestamp'] // 1000} 0002 reviewer: not approved"
+    ended = git(
+        "--git-dir", store, "for-each-ref", "--format=%(taggerdate:unix)", f"refs/uwf/archive/{ENDED}"
+    )
+    assert int(ended) == (EPOCH + 90_000) // 1000
+    # A pushed thread takes the nodes along that it was made from.
+    names = git("--git-dir", store, "ls-tree", "-r", "--name-only", f"refs/uwf/archive/{ENDED}")
+    assert f"steps/0002-reviewer/nodes/{old.hashes['two']}.json" in names
+
+
+def test_an_imported_thread_goes_on_here(uwf: Uwf, old: OldStore) -> None:
+    uwf("import", old.root)
+    assert uwf("thread", "show", ACTIVE).json["next"] == "planner"
+    assert uwf("thread", "run", ACTIVE, "--agent", "uwf-rehearse").lines[-1]["status"] == "completed"
+    fork = uwf("thread", "fork", ENDED, "--from-role", "reviewer").json["thread"]
+    assert uwf("thread", "step", fork, "--agent", "uwf-rehearse").json["role"] == "reviewer"
+    assert uwf("verify").json["findings"] == []
+    again = uwf("import", old.root).json
+    assert states(again)[ACTIVE] == ("completed", 2, "here")
+    assert again["untaken"] == []
+
+
+def test_asked_again_it_changes_nothing_and_takes_what_is_new(uwf: Uwf, old: OldStore, root: Path) -> None:
+    uwf("import", old.root)
+    first = refs(root)
+    again = uwf("import", old.root).json
+    assert refs(root) == first
+    assert again["taken"] == 0
+    assert {each["state"] for each in (*again["workflows"], *again["threads"])} == {"here"}
+    old.workflow("third", maker="thinker")
+    old.step("five", "start", "two", "planner", {"plan": "another"})
+    old.write().says("threads.yaml", f"{ACTIVE}: {{head: <five>, status: idle}}\n{BEGUN}: <idea>\n")
+    old.says("registry.yaml", "solve-issue: <third>\n")
+    grown = uwf("import", old.root).json
+    assert states(grown)[ACTIVE] == ("active", 3, "grown")
+    assert [(each["versions"], each["state"]) for each in grown["workflows"]] == [(3, "grown")]
+    assert uwf("verify").json["findings"] == []
+
+
+def test_two_who_import_the_same_store_get_the_same_commits(
+    uwf: Uwf, old: OldStore, root: Path, tmp_path: Path
+) -> None:
+    uwf("import", old.root)
+    other = tmp_path / "other"
+    env = {"GIT_COMMITTER_NAME": "Somebody", "GIT_COMMITTER_EMAIL": "else@example.com", "TZ": "Asia/Tokyo"}
+    uwf("--root", other, "import", old.root, env=env)
+    assert refs(other) == refs(root)
+
+
+def test_a_dry_run_says_the_same_and_leaves_no_trace(uwf: Uwf, old: OldStore, root: Path) -> None:
+    planned = uwf("import", old.root, "--dry-run").json
+    assert not root.exists() or not (root / "store.git").exists()
+    assert planned.pop("dryRun") is True
+    uwf("init")
+    before = snapshot(root / "store.git" / "objects"), refs(root)
+    assert uwf("import", old.root, "--dry-run").json == {**planned, "dryRun": True}
+    assert (snapshot(root / "store.git" / "objects"), refs(root)) == before
+    assert uwf("import", old.root).json == {**planned, "dryRun": False}
+
+
+def test_a_definition_that_was_put_here_before_is_the_same_version(
+    uwf: Uwf, old: OldStore, root: Path, tmp_path: Path
+) -> None:
+    uwf("import", old.root)
+    version = uwf("workflow", "show", "solve-issue").json["hash"]
+    definition = tmp_path / "again.yaml"
+    source = git("--git-dir", root / "store.git", "show", "refs/uwf/workflows/solve-issue:workflow.yaml")
+    definition.write_text(source, encoding="utf-8")
+    other = tmp_path / "other"
+    assert uwf("--root", other, "workflow", "put", definition).json["hash"] == version
+
+
+LATER_ROLE = {"description": "Asks", "goal": "Ask.", "capabilities": [], "procedure": "", "output": ""}
+
+
+def later(root: Path) -> OldStore:
+    """As the last of the earlier programs wrote: by status, with what a step has beyond the first form."""
+    ocas = {"type": "string", "format": "ocas_ref"}
+    step = schema(
+        {
+            "start": ocas, "prev": {"anyOf": [ocas, {"type": "null"}]}, "role": {"type": "string"},
+            "output": ocas, "detail": ocas, "agent": {"type": "string"}, "edgePrompt": {"type": "string"},
+            "startedAtMs": {"type": "integer"}, "completedAtMs": {"type": "integer"}, "cwd": {"type": "string"},
+            "usage": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            "assembledPrompt": {"anyOf": [ocas, {"type": "null"}]},
+        },
+    )  # fmt: skip
+    store = OldStore(root, {"Step2": step, "Start2": schema({"workflow": ocas, "prompt": {}, "cwd": {}})})
+    store.put(
+        "Asked",
+        "meta",
+        {"type": "object", "required": ["$status"], "properties": {"$status": {"enum": ["ok"]}}},
+    )
+    store.put("Suspend", "meta", {"type": "object", "properties": {"$status": {}, "reason": {}}})
+    store.put("Flow2", "meta", {"type": "object", "properties": {"roles": {"type": "object"}}})
+    payload = {
+        "version": 1,
+        "name": "ask",
+        "description": "Asks once.",
+        "roles": {"asker": {**LATER_ROLE, "frontmatter": ref("Asked")}},
+        "graph": {
+            "$START": {"new": {"role": "asker", "prompt": "Begin.", "location": None}},
+            "asker": {"ok": {"role": "$END", "prompt": "", "location": None}},
+        },
+    }
+    store.put("flow", "Flow2", payload)
+    store.put("begin", "Start2", {"workflow": ref("flow"), "prompt": "Which colour?", "cwd": "/srv"})
+    store.put("raw", "Text", "The whole prompt.")
+    for label, prev, kind, output, told in (
+        ("ask1", None, "Suspend", {"$status": "$SUSPEND", "reason": "Which one?"}, "Begin."),
+        ("ask2", "ask1", "Asked", {"$status": "ok"}, "The blue one."),
+    ):
+        store.put(f"{label}.out", kind, output)
+        store.put(f"{label}.how", "Text", f"I say: {output}")
+        store.put(
+            label,
+            "Step2",
+            {
+                "start": ref("begin"), "prev": ref(prev) if prev else None, "role": "asker",
+                "output": ref(f"{label}.out"), "detail": ref(f"{label}.how"), "agent": "uwf-claude-code",
+                "edgePrompt": told, "startedAtMs": EPOCH, "completedAtMs": EPOCH + 2500, "cwd": "/srv",
+                "usage": {"turns": 2, "inputTokens": 100, "outputTokens": 20, "duration": 2.5},
+                "assembledPrompt": ref("raw"),
+            },
+        )  # fmt: skip
+    return store
+
+
+def test_the_last_form_comes_along_by_its_variables(uwf: Uwf, tmp_path: Path) -> None:
+    store = later(tmp_path / "old")
+    store.write("nodes", inside="")
+    variables = [
+        ("@uwf/registry/ask", "flow", {}),
+        (f"@uwf/thread/{ENDED}", "ask2", {"status": "end", "completedAt": str(EPOCH + 9000)}),
+        (f"@uwf/thread/{ACTIVE}", "ask1", {"status": "suspended", "suspendedRole": "asker"}),
+    ]
+    lines = [
+        {"name": name, "schema": "x", "value": store.hashes[label], "tags": tags}
+        for name, label, tags in variables
+    ]
+    (store.root / "_vars.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = uwf("import", store.root).json
+    assert found["untaken"] == found["warnings"] == []
+    assert states(found) == {ENDED: ("completed", 2, "new"), ACTIVE: ("active", 1, "new")}
+    assert {"StepNode.assembledPrompt", "StepNode.cwd", "StepNode.edgePrompt", "StartNode.cwd"} <= set(
+        found["kept"]
+    )
+    shown = uwf("thread", "show", ACTIVE).json
+    assert (shown["status"], shown["question"]) == ("waiting", "Which one?")
+    steps = uwf("thread", "steps", ENDED).json
+    assert [each.get("role") for each in steps][-3:] == ["asker", "$USER", "asker"]
+    assert uwf("thread", "read", ENDED).out.count("The blue one.")
+    cost = uwf("stats", ENDED).json
+    assert "120" in json.dumps(cost) or "240" in json.dumps(cost)
+    assert uwf("cas", "has", store.hashes["raw"]).json == {"exists": True}
+    assert uwf("verify").json["findings"] == []
+
+
+def test_what_is_not_sound_is_named_and_the_rest_comes_along(uwf: Uwf, old: OldStore, tmp_path: Path) -> None:
+    cas = old.root / "cas"
+    old.start("bad", "review", "Bad outputs.")
+    old.step("odd", "bad", None, "planner", {"plans": "no such field"}, kind="Text")
+    old.step("unknown", "bad", None, "stranger", {"plan": "who?"})
+    old.write()
+    damaged = old.file("two.3")  # a turn of the second step
+    data = bytearray(damaged.read_bytes())
+    data[-30] ^= 1
+    damaged.write_bytes(data)
+    swapped = old.file("three")
+    swapped.write_bytes(old.file("one").read_bytes())
+    (cas / "NOTAHASH.bin").write_bytes(b"\xa0")
+    (cas / f"{'0' * 13}.bin").symlink_to("/etc/passwd")
+    (cas / f"{'1' * 13}.bin").write_bytes(b"\x81" * 5000)
+    (cas / f"{'2' * 13}.bin").mkdir()
+    threads = {
+        ACTIVE: "<two>", BEGUN: "<idea>", "not-a-ulid": "<two>", "01JVKW0000000000000000000A": "no hash",
+        "01JVKW0000000000000000000B": "<odd>", "01JVKW0000000000000000000C": "<unknown>",
+        "01JVKW0000000000000000000D": "7ZZZZZZZZZZZZ",
+    }  # fmt: skip
+    old.says("threads.yaml", "".join(f"{key}: {value}\n" for key, value in threads.items()))
+    old.says("registry.yaml", "solve-issue: <review>\n../../etc: <review>\nother: <review>\nnode: <note>\n")
+    with (old.root / "history.jsonl").open("a") as file:
+        file.write("not json\n[1]\n{}\n")
+    found = uwf("import", old.root).json
+    reasons = {(each["kind"], each["name"]): each["reason"] for each in found["untaken"]}
+    assert set(states(found)) == {ACTIVE, BEGUN}
+    for key, words in {
+        ("thread", ENDED): "damaged: its hash is",
+        ("thread", "not-a-ulid"): "no ULID",
+        ("thread", "01JVKW0000000000000000000A"): "head is no hash",
+        ("thread", "01JVKW0000000000000000000B"): "breaks the schema of planner",
+        ("thread", "01JVKW0000000000000000000C"): "no role stranger",
+        ("thread", "01JVKW0000000000000000000D"): "not there",
+        ("workflow", "../../etc"): "its name may have",
+        ("workflow", "other"): "is called 'solve-issue'",
+        ("workflow", "node"): "no Workflow",
+        ("node", "NOTAHASH.bin"): "no hash",
+        ("node", "0000000000000.bin"): "a link, which isn't followed",
+        ("node", "1111111111111.bin"): "nested deeper",
+        ("node", "2222222222222.bin"): "no plain file",
+        ("file", "history.jsonl:2"): "not JSON",
+        ("file", "history.jsonl:3"): "no object",
+        ("file", "history.jsonl:4"): "names no thread",
+    }.items():
+        assert words in reasons[key], (key, reasons.get(key))
+    # The step whose turn is lost is there with the rest of what it said, and tells what is missing.
+    step = uwf("thread", "steps", ACTIVE).json[-1]
+    detail = uwf("cas", "get", uwf("cas", "get", step["step"]).json["payload"]["detail"]).json["payload"]
+    assert detail["source"] == old.hashes["two"] and old.hashes["two.out"] in detail["nodes"]
+    assert "did not come along" in detail["notes"][0]
+    assert uwf("verify").json["findings"] == []
+    before = uwf("import", old.root).json
+    assert {each["state"] for each in before["threads"]} == {"here"}
+
+
+@pytest.mark.parametrize("name", ["cas", "threads.yaml", "history.jsonl", "registry.yaml"])
+def test_a_link_out_of_the_folder_is_not_followed(uwf: Uwf, old: OldStore, tmp_path: Path, name: str) -> None:
+    away = tmp_path / "away"
+    shutil.move(old.root / name, away)
+    (old.root / name).symlink_to(away)
+    found = uwf("import", old.root).json
+    assert any("a link, which isn't followed" in each["reason"] for each in found["untaken"])
+
+
+def test_a_yaml_bomb_and_a_folder_of_something_else_are_refused(
+    uwf: Uwf, old: OldStore, tmp_path: Path
+) -> None:
+    bomb = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]\n" for n in range(12))
+    old.says("threads.yaml", bomb)
+    found = uwf("import", old.root).json
+    assert [each["name"] for each in found["untaken"]] == ["threads.yaml"]
+    assert set(states(found)) == {ENDED}
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert (
+        uwf("import", empty, check=None).error["message"].endswith("is no storage root of an earlier program")
+    )
+    assert uwf("import", tmp_path / "none", check=None).error["code"] == "not_found"
+
+
+def test_a_secret_in_an_old_answer_does_not_reach_the_store(uwf: Uwf, old: OldStore, root: Path) -> None:
+    secret = "sup3r-s3cret-value-of-a-key"
+    root.mkdir(parents=True, exist_ok=True)
+    (root / ".env").write_text(f"MY_API_KEY={secret}\n")
+    old.step("five", "start", "two", "planner", {"plan": f"use {secret}"})
+    old.write().says("threads.yaml", f"{ACTIVE}: <five>\n")
+    found = uwf("import", old.root).json
+    assert states(found)[ACTIVE] == ("active", 3, "new")
+    assert "holds a secret" in json.dumps(found["untaken"])
+    assert "use [redacted:MY_API_KEY]" in uwf("thread", "read", ACTIVE).out
+    store = root / "store.git"
+    objects = git(
+        "--git-dir", store, "cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)"
+    )
+    blobs = [line.split()[0] for line in objects.splitlines() if line.endswith("blob")]
+    assert secret not in git("--git-dir", store, "cat-file", "--batch", data="\n".join(blobs) + "\n")
+
+
+def test_an_id_that_another_thread_has_here_stays_that_threads(uwf: Uwf, old: OldStore, root: Path) -> None:
+    uwf("import", old.root)
+    old.start("else", "review", "Something else.")
+    old.write().says("threads.yaml", f"{ACTIVE}: <else>\n{BEGUN}: <idea>\n")
+    before = refs(root)
+    found = uwf("import", old.root).json
+    assert {
+        "kind": "thread",
+        "name": ACTIVE,
+        "reason": "another thread with its id is here already",
+    } in found["untaken"]
+    assert f"refs/uwf/threads/{ACTIVE}" in before and refs(root).count(ACTIVE) == 1

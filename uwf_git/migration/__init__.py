@@ -1,0 +1,1 @@
+"""The stores of earlier programs: read, taken over, and written."""

@@ -1,0 +1,117 @@
+"""Where what is taken goes: a store that is written in bulk, whose refs move once what they lead to is stored; and what
+is noted meanwhile. Tried only, nothing is kept: neither objects nor refs nor what the index learns."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+
+from uwf_git.errors import HeadMoved, Invalid, NotFound
+from uwf_git.git.bulk import FULL, Bulk
+from uwf_git.git.objects import Person, Stamp
+from uwf_git.git.repository import Oid
+from uwf_git.migration.json_cas import OldNodes
+from uwf_git.migration.originals import Originals
+from uwf_git.migration.storage import Untaken
+from uwf_git.store import layout
+from uwf_git.store.index import Overlay
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Threads
+from uwf_git.store.versions import Registry
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.node import Node
+
+IMPORTER = Person("uwf", "uwf@localhost")
+
+
+def stamp(when: int) -> Stamp:
+    """That of what was made at a time in Unix milliseconds: nobody's own, so that it is the same whoever imports it."""
+    return Stamp(IMPORTER, when // 1000)
+
+
+class Intake:
+    """An import in progress. `refs` are made, and `moves` are done (from, to), when what was made so far is stored.
+    `extras` are the fields that only the original nodes have; `warnings` are of threads that came along."""
+
+    def __init__(self, instance: Instance, nodes: OldNodes, dry: bool) -> None:
+        self.instance = instance
+        self.nodes = nodes
+        self.dry = dry
+        self.repository = instance.store.repository
+        instance.store.sync()
+        self._resources = ExitStack()
+        self._batch = ExitStack()
+        if dry:
+            overlay = Overlay(instance.store.index)
+            self._resources.callback(overlay.close)
+            self.store = Store(self.repository, overlay)
+        else:
+            self.store = instance.store
+        self.threads = Threads(self.store)
+        self.registry = Registry(self.store)
+        self.originals = Originals(self.store, nodes, self._secret_in)
+        self.refs: dict[str, Oid] = {}
+        self.moves: list[tuple[str, Oid, Oid]] = []
+        self.extras: set[str] = set()
+        self.untaken: list[Untaken] = []
+        self.warnings: list[tuple[ThreadId, str]] = []
+        self._bulk: Bulk
+
+    def __enter__(self) -> Intake:
+        self._bulk = self._resources.enter_context(self.repository.in_bulk(keep=not self.dry))
+        self._batch.enter_context(self.store.index.transaction())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._flush()
+            else:
+                self._batch.__exit__(kind, error, trace)
+        finally:
+            self._resources.__exit__(kind, error, trace)
+
+    def refuse(self, kind: str, name: str, reason: str) -> None:
+        """Notes what can't be taken."""
+        self.untaken.append(Untaken(kind, name, reason))
+
+    def old(self, node: Hash, what: str) -> Node:
+        """A node of the source. Raises Invalid; `what` it is begins the message."""
+        try:
+            return self.nodes.get(node)
+        except NotFound:
+            raise Invalid(f"{what} {node}, which is not there") from None
+
+    def _secret_in(self, node: Node) -> str | None:
+        _, count = self.instance.redactor.value(node.payload)
+        return "it holds a secret, and can't be changed" if count else None
+
+    def rest(self) -> None:
+        """Stores what was made so far, where that is much."""
+        if len(self._bulk) >= FULL and not self.dry:
+            self._flush()
+            self._batch.enter_context(self.store.index.transaction())
+
+    def _flush(self) -> None:
+        """Stores what was made so far, then moves the refs to it."""
+        if not self.dry:
+            self._bulk.store()
+        self._batch.close()
+        if self.dry:
+            return
+        made = self.repository.create_refs(self.refs)
+        for name in sorted(self.refs.keys() - made):
+            self.refuse("ref", name, "it was made by somebody else meanwhile")
+        for name, old, new in self.moves:
+            try:
+                self.repository.move_ref(name, old, new)
+            except HeadMoved as error:
+                self.refuse("ref", name, error.message)
+        for name in made:
+            if name.startswith(layout.ARCHIVE):
+                self.threads.drop(layout.THREADS + name.removeprefix(layout.ARCHIVE))
+        self.refs, self.moves = {}, []
+        self.store.sync()

@@ -1,0 +1,137 @@
+"""A storage root of an earlier program, taken into the store: its workflows with their versions, its threads step by
+step with their times, and all of its nodes.
+
+The nodes stay what they are. What a thread needs, nodes of our types, is made anew from them: a Workflow as `workflow
+put` of the same definition would make it, a StartNode, and for each step an output of the role's schema, a detail and
+a StepNode. That detail names the step that it was made from, and refers to its nodes, so these are in the step's
+folder and travel with the thread. What is of our types already stays as it is.
+
+All of it follows from the source alone, commits included: whoever imports the same store gets the same ids. Refs are
+moved once what they lead to is stored, so a killed import has taken some threads whole, and the next one the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from uwf_git.errors import Invalid
+from uwf_git.migration import definitions
+from uwf_git.migration.folder import Folder
+from uwf_git.migration.intake import Intake, stamp
+from uwf_git.migration.json_cas import OldNodes
+from uwf_git.migration.result import Imported
+from uwf_git.migration.storage import OldStorage, Untaken
+from uwf_git.migration.threads import Threads
+from uwf_git.migration.workflows import Workflows
+from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import keeping
+from uwf_git.values.ids import Hash
+from uwf_git.values.types import META
+
+LIST_SCHEMA = {
+    "title": "Imported nodes",
+    "description": "Nodes that came along with an import, and that no thread holds.",
+    "type": "array",
+    "items": {"type": "string", "format": "cas_ref"},
+}
+_LISTED = 5_000  # nodes that one commit is made for
+
+Tell = Callable[[str, int, int], None]
+
+
+def take(
+    instance: Instance,
+    root: Path,
+    more: Iterable[Path] = (),
+    dry: bool = False,
+    tell: Tell = lambda what, done, of: None,
+) -> Imported:
+    """Imports the storage root in a folder; `more` are folders that hold nodes besides. Makes and moves
+    `refs/uwf/workflows/*`, `threads/*`, `archive/*` and `nodes/*`; `dry` moves none and stores nothing. `tell` hears
+    how far it is. Raises NotFound, Invalid for what is no storage root."""
+    with ExitStack() as opened:
+        folders = []
+        for path in (root, *more):
+            folders.append(Folder.open(path))
+            opened.callback(folders[-1].close)
+        source = OldStorage(folders[0], folders[1:])
+        if source.is_empty:
+            raise Invalid(
+                f"{folders[0].name} is no storage root of an earlier program",
+                "it has cas/, registry.yaml, threads.yaml, history.jsonl, or bundles/ and logs/",
+            )
+        nodes = OldNodes(source.folders)
+        found = _read_all(nodes, tell)
+        intake = Intake(instance, nodes, dry)
+        workflows = Workflows(intake)
+        threads = Threads(intake, workflows, source.threads)
+        with intake:
+            workflows.take(source.workflows, found)
+            for done, old in enumerate(sorted(source.threads.values())):
+                tell("Taking threads", done, len(source.threads))
+                threads.take(old)
+            _take_the_rest(intake, tell)
+    broken = (Untaken("node", name, why) for name, why in nodes.problems.items())
+    refused = (Untaken("node", node, why) for node, why in intake.originals.problems.items())
+    return Imported(
+        tuple(workflows.taken),
+        threads.taken,
+        len(nodes),
+        intake.originals.taken,
+        tuple(sorted(intake.extras)),
+        tuple(intake.warnings),
+        tuple(dict.fromkeys((*source.problems, *intake.untaken, *sorted(broken), *sorted(refused)))),
+    )
+
+
+def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[tuple[int, Hash]]]:
+    """Verifies every node. Returns the Workflow nodes by name, each after its time in milliseconds."""
+    found: dict[str, list[tuple[int, Hash]]] = {}
+    total, done = len(nodes), 0
+
+    def count() -> None:
+        nonlocal done
+        done += 1
+        tell("Reading nodes", done, total)
+
+    for node, content in nodes.verify(("name", "roles", "graph"), count):
+        if definitions.is_workflow(content.payload):
+            found.setdefault(content.payload["name"], []).append((content.timestamp, node))
+    return {name: sorted(versions) for name, versions in found.items()}
+
+
+def _take_the_rest(intake: Intake, tell: Tell) -> None:
+    """Takes the nodes that no thread holds, and keeps them by pins on lists of those that no other refers to."""
+    originals = intake.originals
+    waiting = [node for node in intake.nodes if originals.is_loose(node)]
+    roots: list[tuple[Hash, int]] = []
+    for done, node in enumerate(waiting):
+        tell("Taking nodes", done, len(waiting))
+        before = originals.taken
+        if originals.take(node) is None:
+            roots.append((node, originals.taken - before + 1))
+    group: list[Hash] = []
+    size = 0
+    for node, count in roots:
+        if node in originals.referred:
+            continue
+        if group and size + count > _LISTED:
+            _list(intake, group)
+            group, size = [], 0
+        group.append(node)
+        size += count
+    if group:
+        _list(intake, group)
+
+
+def _list(intake: Intake, nodes: list[Hash]) -> None:
+    type_ = intake.store.put(META, LIST_SCHEMA, 0)
+    when = max(intake.nodes.get(node).timestamp for node in nodes)
+    listed = intake.store.put(type_, nodes, when)
+    ref = layout.PINS + listed
+    if intake.repository.ref(ref) is None:
+        intake.refs[ref] = keeping(intake.store, listed, stamp(when))
+    intake.rest()
