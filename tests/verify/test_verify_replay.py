@@ -81,7 +81,7 @@ def test_the_decisions_of_a_growing_history_are_those_of_each_history_alone() ->
     workflow = compile_source(parse_source(WORKFLOW.encode(), "pair.yaml")).workflow
     start = Start(Hash("0" * 13), "tides")
     steps: list[StepContext] = []
-    replay = Replay(start, steps)
+    replay = Replay(workflow, start, steps)
     for number in range(12):
         role, output = (
             ("writer", {"title": f"T{number}"}) if number % 2 == 0 else ("critic", {"approved": number > 8})
