@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 from cli_samples import PAIR, write
-from commands import UWF, begin
+from commands import UWF, begin, git
 from conftest import REPOSITORY, Uwf
+from model_server import ModelServer, says, status
 
 from uwf_git.log import LEVELS
 from uwf_git.log_files import LARGEST, MOST
@@ -130,6 +131,50 @@ def test_standard_error_has_the_log_where_that_is_asked_for(uwf: Uwf, thread: st
     assert "UWF_LOG" in wrong.error["message"]
 
 
+def test_what_a_model_was_asked_and_how_often_is_in_the_trail(
+    uwf: Uwf, root: Path, thread: str, config: Callable[[str], Path], server: ModelServer
+) -> None:
+    config(
+        f"providers: {{local: {{baseUrl: '{server.openai_url}'}}}}\n"
+        "models: {small: {provider: local, name: tiny-1}}\ndefaultModel: small\n"
+    )
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    server.play([status(503), says("no fields", usage=usage), says("---\ntext: done\n---\n", usage=usage)])
+    uwf("thread", "step", thread, "--agent", "uwf-llm", env=ON)
+    said = "\n".join(record["content"] for record in records(root))
+    for line in (
+        "builds a prompt of [0-9]+ characters",
+        "asks tiny-1 of local, attempt 1",
+        "local answers 503",
+        "waits .* s before the next attempt",
+        "asks tiny-1 of local, attempt 2",
+        "small-2024 answered in [0-9]+ ms",
+        "answer 1 has 1 problems",
+        "asks the agent to correct its answer",
+        "answer 2 has 0 problems",
+        "step 1 is commit",
+    ):
+        found = re.search(line, said)
+        assert found, f"{line}\n\n{said}"
+        said = said[found.end() :]
+    assert told(root, "answered in")[0]["usage"] == {"input": 100, "output": 10, "cached": 0}
+
+
+def test_an_exchange_leaves_a_trail(uwf: Uwf, root: Path, thread: str, tmp_path: Path) -> None:
+    git("init", "--quiet", "--bare", tmp_path / "there.git")
+    uwf("remote", "add", "origin", tmp_path / "there.git")
+    uwf("push", "origin", env=ON)
+    assert "pushes 2 of 2 refs to origin" in [each["content"] for each in records(root)]
+    other = {**ON, "UWF_STORAGE_ROOT": str(tmp_path / "other")}
+    uwf("init", env=other)
+    uwf("remote", "add", "origin", tmp_path / "there.git", env=other)
+    uwf("pull", "origin", env=other)
+    said = [each["content"] for each in records(tmp_path / "other")]
+    assert {"origin lists 2 refs", "fetches 2 refs of origin"} <= set(said)
+    assert f"verifies refs/uwf/threads/{thread}: 0 findings" in said
+    assert f"takes refs/uwf/threads/{thread} over: unknown" in said
+
+
 # What must not be in it, and what it must not do
 
 
@@ -189,7 +234,7 @@ def test_half_a_line_of_a_process_that_was_killed_hides_no_other(uwf: Uwf, root:
     uwf("thread", "show", thread, env=ON)
     shown = uwf("debug", "--last", "100").json
     assert shown[: len(before)] == before
-    assert len(shown) == 2 * len(before)
+    assert [each["content"] for each in shown[len(before) :]][-1] == before[-1]["content"]
 
 
 @pytest.mark.parametrize(
@@ -219,5 +264,5 @@ def test_processes_that_log_at_the_same_time_tear_no_line(uwf: Uwf, root: Path) 
     with ThreadPoolExecutor(4) as pool:
         run = list(pool.map(lambda each: begin("thread", "step", each, env=ON).communicate()[0], threads))
     assert all(run)
-    count = Counter(record["thread"] for record in records(root))
-    assert len({count[each] for each in threads}) == 1, "each has told as much as the others"
+    assert Counter(record["thread"] for record in told(root, "step 1 is commit")) == Counter(threads)
+    assert len(told(root, "has done its work")) == len(threads)

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ LARGEST = 4 << 20
 MOST = 16
 DAYS = 14
 _DAY = 24 * 60 * 60
+_YEAR_10000 = 253_402_300_800_000
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.([1-9]\d{0,5}))?\.jsonl", re.ASCII)
 _LONGEST = 2000  # characters of a text in a record
 _IN_CONTENT = 300
@@ -174,7 +175,8 @@ def newest_first(folder: Path) -> Iterator[Record]:
 def _is_record(value: Mapping[str, Any]) -> bool:
     texts = all(isinstance(value.get(name), str) for name in ("tag", "level", "content"))
     named = all(isinstance(value.get(name), str | None) for name in ("thread", "role"))
-    return texts and named and type(value.get("timestamp")) is int
+    when = value.get("timestamp")
+    return texts and named and type(when) is int and 0 <= when < _YEAR_10000
 
 
 def _lines_backwards(path: Path) -> Iterator[bytes]:
@@ -224,7 +226,7 @@ def _plain(value: object, deep: int = _DEEP) -> Any:
         return str(value)
     if deep and isinstance(value, Mapping):
         return {str(name): _plain(item, deep - 1) for name, item in value.items()}
-    if deep and isinstance(value, list | tuple | set | frozenset):
+    if deep and isinstance(value, list | tuple | Set):
         return [_plain(item, deep - 1) for item in value]
     return str(value)
 

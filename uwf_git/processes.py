@@ -26,6 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import AgentFailed
 
 if TYPE_CHECKING:
@@ -73,28 +74,38 @@ def run_command(
     pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when the command can't be started."""
     stdout, stderr = _Tail(keep, on_stdout), _Tail(keep, on_stderr)
     descendants = Descendants(os.environ if env is None else env)
+    began = time.monotonic()
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(open(stderr_to, "wb+", opener=_for_its_user)) if stderr_to else None
+        written = stack.enter_context(open(stderr_to, "wb+", opener=_for_its_user)) if stderr_to else None
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
                 child = start(
                     argv,
                     stdin=_source(stdin, stack),
-                    stderr=log.fileno() if log else subprocess.PIPE,
+                    stderr=written.fileno() if written else subprocess.PIPE,
                     cwd=cwd,
                     env=descendants.env,
                     pass_fds=pass_fds,
                 )
-            timed_out = _watch(child, stdout, stderr, timeout, log)
+            timed_out = _watch(child, stdout, stderr, timeout, written)
         finally:
             if child is not None:
                 descendants.end(child, GRACE)
                 for stream in filter(None, (child.stdout, child.stderr)):
                     stream.close()
-        if log:
+        if written:
             stderr.listener = None
-            stderr.follow(log)  # what was written while the command was being ended
+            stderr.follow(written)  # what was written while the command was being ended
+    log.debug(
+        "NDNYP20K",
+        "process {process} ended with {status}",
+        process=child.pid,
+        status=child.returncode,
+        seconds=round(time.monotonic() - began, 3),
+        stdout_size=stdout.size,
+        stderr_size=stderr.size,
+    )
     return Finished(child.returncode, stdout.end(), stderr.end(), timed_out, stdout.size, stderr.size)
 
 
@@ -144,7 +155,7 @@ def spawn(
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit or 0, file_limit or 0))
 
-    return subprocess.Popen(
+    child = subprocess.Popen(
         argv,
         stdin=stdin,
         stdout=subprocess.PIPE,
@@ -155,6 +166,15 @@ def spawn(
         start_new_session=own_session,
         preexec_fn=limit if file_limit else None,
     )
+    log.debug(
+        "CMJF8BEY",
+        "starts process {process}: {command}",
+        process=child.pid,
+        command=argv,
+        folder=cwd,
+        file_limit=file_limit,
+    )
+    return child
 
 
 @contextlib.contextmanager
@@ -205,12 +225,25 @@ class Descendants:
         left, /proc is looked through once."""
         process.poll()
         if self._signal(process.pid, signal.SIGTERM):
+            log.debug(
+                "A52FH7WV",
+                "ends process {process} and what it has started",
+                process=process.pid,
+                status=process.returncode,
+            )
             deadline = time.monotonic() + grace
             while time.monotonic() < deadline:
                 time.sleep(_POLL)
                 process.poll()
                 if not self._signal(process.pid, 0):
                     break
+            else:
+                log.warning(
+                    "4R24BCC8",
+                    "process {process} or what it started outlived {grace} s of grace",
+                    process=process.pid,
+                    grace=grace,
+                )
             self.kill(process)
         process.wait()
 
@@ -423,13 +456,17 @@ def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]
 
 
 def _watch(
-    child: subprocess.Popen[bytes], stdout: _Tail, stderr: _Tail, timeout: float | None, log: IO[bytes] | None
+    child: subprocess.Popen[bytes],
+    stdout: _Tail,
+    stderr: _Tail,
+    timeout: float | None,
+    written: IO[bytes] | None,
 ) -> bool:
-    """Reads until the child has exited; returns whether its time ran out first. Stderr comes from the `log` where there
-    is one."""
+    """Reads until the child has exited; returns whether its time ran out first. Where stderr is `written` to a file, it
+    is read from there."""
     deadline = None if timeout is None else time.monotonic() + timeout
     exits = hasattr(os, "pidfd_open")
-    followed = log if stderr.listener else None
+    followed = written if stderr.listener else None
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
         for stream, tail in ((child.stdout, stdout), (child.stderr, stderr)):
             if stream is not None:
@@ -442,6 +479,12 @@ def _watch(
         while child.poll() is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
+                log.warning(
+                    "V1R01HFS",
+                    "process {process} has had its {timeout} s",
+                    process=child.pid,
+                    timeout=timeout,
+                )
                 return True
             _read_ready(selector, left if exits and not followed else _SLOW_POLL)
             if followed:

@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from uwf_git import log
+
 AGAIN = 0.25
 SAMPLE = 0.02
 
@@ -52,14 +54,17 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
     begun = time.monotonic()
     deadline = min([begun + seconds, *_deadlines])
     start = None if memory is None else mapped_memory()
-    armed = True
+    armed, rang = True, ""
 
     def ring(_number: int, _frame: object) -> None:
+        nonlocal rang
         if not armed:
             return
         if time.monotonic() >= deadline:
+            rang = "time"
             raise TimeExceeded
         if start is not None and memory is not None and (mapped_memory() or 0) > start + memory:
+            rang = "memory"
             raise MemoryExceeded
 
     before = signal.signal(signal.SIGALRM, ring)
@@ -79,6 +84,14 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
         _deadlines.pop()
         if left:
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001), interval)
+        if rang:
+            log.warning(
+                "EEE53SPE",
+                "what may take {seconds} s is out of {what}",
+                what=rang,
+                seconds=seconds,
+                memory=memory,
+            )
 
 
 @contextmanager

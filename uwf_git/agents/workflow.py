@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import Absent, AgentFailed, Invalid, NotFound, Paused, Usage, UwfError, Waiting
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
@@ -54,8 +55,10 @@ def parse_args(args: Sequence[str]) -> Options:
 def run(ctx: Context) -> Reply:
     """Steps a child thread to its end, or until it asks: a new one, or the one whose question was answered.
     Raises AgentFailed where the child fails, with its id kept."""
-    child = _answered(ctx)
-    return _to_the_end(ctx, child or _start(ctx))
+    answered = _answered(ctx)
+    child = answered or _start(ctx)
+    log.info("YW9T0WJP", "the role is played by thread {child}", child=child, goes_on=answered is not None)
+    return _to_the_end(ctx, child)
 
 
 def continue_(ctx: Context, session: str, message: str) -> Reply:

@@ -21,6 +21,7 @@ import shutil
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from uwf_git import log
 from uwf_git.config.known_agents import PLUGIN, SHIPPED, full_name, known_names, plugin_names
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.settings import (
@@ -59,6 +60,15 @@ def load_config(root: Path) -> Config:
     """The configuration of a storage root. Raises Invalid with file, line and the nearest valid key."""
     reader = _Reader(read_document(root))
     config = reader.config(root / FILE)
+    log.debug(
+        "MWB0N19K",
+        "reads {path}",
+        path=root / FILE,
+        agents=config.agents.keys(),
+        models=config.models.keys(),
+        providers=config.providers.keys(),
+        problems=len(reader.problems),
+    )
     if problems := sorted(reader.problems):
         first = problems[0]
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -95,11 +105,13 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
     """The agent for a role: `override` (what --agent gave) > agentOverrides > defaultAgent > the embedded
     `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. Raises Invalid, Usage."""
     if override is not None:
+        log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role)
         known = known_agent(config, override)
         return known if known is not None else command_agent(config, override, "--agent")
     named, where = config.agent_overrides.get(workflow, {}).get(role), f"agentOverrides.{workflow}.{role}"
     if named is None:
         named, where = config.default_agent, "defaultAgent"
+    log.debug("MN11X218", "{where} names {agent} for {role}", where=where, agent=named, role=role)
     if named is None:
         return AgentConfig(REHEARSE, REHEARSE, (), None, stands_in=True)
     agent = known_agent(config, named)

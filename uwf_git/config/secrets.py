@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import Invalid
 
 if TYPE_CHECKING:
@@ -58,6 +59,13 @@ def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) 
         for name in (*keys, *config.secrets):
             if name and (held := environ.get(name)):
                 secrets[name] = held
+    log.debug(
+        "2DVK70CB",
+        "knows {count} secrets: {names}",
+        count=len(secrets),
+        names=list(secrets),
+        overridden=[name for name, _ in secrets.overridden],
+    )
     return secrets
 
 

@@ -12,6 +12,7 @@ import json
 import os
 from typing import Any
 
+from uwf_git import log
 from uwf_git.config.settings import HOOK_EVENTS
 from uwf_git.engine.status import COMPLETED, FAILED, KILLED, PAUSED, WAITING, Outlook
 from uwf_git.errors import AgentFailed, UwfError
@@ -45,6 +46,7 @@ def tell(instance: Instance, thread: ThreadId, event: str, **more: Any) -> None:
     command = hooks.commands.get(event)
     if not command:
         return
+    log.info("YQQ8DT2Y", "tells {command} of {event}", command=command, event=event, thread=thread)
     try:
         problem = _run(instance, thread, event, command, hooks.timeout, more)
     except (UwfError, OSError) as error:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
+from uwf_git import log
 from uwf_git.engine.budget import Budgets, Standing
 from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
@@ -67,6 +68,13 @@ def _decide(instance: Instance, history: History) -> Outlook:
         return _stuck(error)
     except UwfError as error:
         found = _stuck(error)
+    log.debug(
+        "X6CKXZXS",
+        "decides what comes after {head}: {next}",
+        head=history.head,
+        next=found.next,
+        problem=found.problem,
+    )
     instance.store.index.set_decision(history.head, json.dumps(found._asdict()))
     return found
 

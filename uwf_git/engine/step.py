@@ -149,7 +149,7 @@ def step_untold(
 ) -> Outcome:
     """As `step`, without the hooks."""
     role = None
-    with log.about(thread=thread), instance.locks.hold(thread) as lock:
+    with log.about(thread=thread, role=None), instance.locks.hold(thread) as lock:
         at = instance.threads.position(instance.threads.active_head(thread))
         log.debug(
             "ANQE03T0",

@@ -17,10 +17,12 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import RemoteFailed
 from uwf_git.processes import deferred, spawn, stop
 from uwf_git.text import one_line
@@ -147,6 +149,7 @@ class Git:
         if program is None:
             raise RemoteFailed("the git program is not installed", "install git")
         child: subprocess.Popen[bytes] | None = None
+        began = time.monotonic()
         try:
             with deferred():
                 child = spawn(
@@ -164,6 +167,13 @@ class Git:
                         if pipe:
                             pipe.close()
                 stop(child, _GRACE)
+                log.debug(
+                    "33A585NA",
+                    "git {arguments} ended with {status}",
+                    arguments=args,
+                    status=child.returncode,
+                    seconds=round(time.monotonic() - began, 3),
+                )
 
 
 def environment() -> dict[str, str]:

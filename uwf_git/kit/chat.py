@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from uwf_git import log
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat_stream import Stream, StreamProblem, text_of_parts
 from uwf_git.kit.context import Reply
@@ -226,12 +227,47 @@ class Chat:
         deadline = end if deadline is None else min(deadline, end)
         attempt = 1
         while True:
+            log.debug(
+                "JC746PT8",
+                "asks {model} of {provider}, attempt {attempt}",
+                model=self.endpoint.model,
+                provider=self.endpoint.name,
+                url=self._shown,
+                attempt=attempt,
+                messages=len(messages),
+                stream=stream,
+            )
             try:
                 value = self._attempt(self._dialect.body(fields, stream), deadline)
-                return self._completion(value, began)
+                done = self._completion(value, began)
+                log.info(
+                    "M7CFF7FE",
+                    "{model} answered in {milliseconds} ms",
+                    model=done.model,
+                    milliseconds=done.duration_ms,
+                    finish=done.finish,
+                    usage=done.usage._asdict() if done.usage else None,
+                    size=len(done.text),
+                    attempts=attempt,
+                )
+                return done
             except _Adapted:
+                log.info(
+                    "7HCB2AVH",
+                    "{provider} refuses a field: asks without it",
+                    provider=self.endpoint.name,
+                    takes=self._dialect._asdict(),
+                )
                 continue
             except _Retry as failure:
+                log.warning(
+                    "1F9BX0SA",
+                    "{provider} {problem}",
+                    provider=self.endpoint.name,
+                    problem=failure.problem,
+                    attempt=attempt,
+                    wait=failure.after,
+                )
                 if attempt >= self._limits.attempts:
                     times = f" ({attempt} attempts)" if attempt > 1 else ""
                     self._fail(failure.problem + times, failure.hint)
@@ -342,6 +378,13 @@ class Chat:
 
     def _refused(self, response: httpx.Response, text: str, body: Mapping[str, Any]) -> NoReturn:
         status = response.status_code
+        log.debug(
+            "GA3Z98JF",
+            "{provider} answers {status}: {said}",
+            provider=self.endpoint.name,
+            status=status,
+            said=self._flat(text),
+        )
         if status in _ABOUT_FIELDS:
             dialect = self._dialect.after(body, text)
             if dialect is not None:
@@ -370,6 +413,7 @@ class Chat:
             if failure.after > self._limits.longest_pause:
                 self._fail(f"{failure.problem}; it asks to wait {failure.after:.0f} s", "try again later")
             pause = max(pause, failure.after)
+        log.debug("MTBJTRN9", "waits {seconds} s before the next attempt", seconds=round(pause, 2))
         if time.monotonic() + pause >= deadline:
             self._fail(f"{failure.problem}; no time is left for another attempt", failure.hint)
         time.sleep(pause)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import AgentFailed, Invalid, UwfError
 from uwf_git.kit.candidate import Reads, left_out, own_fields, reads_all, told_fields, without_standard
 from uwf_git.kit.coerce import coerce, natural
@@ -129,6 +130,15 @@ def extract(
             verdict = _storable(judge(reply, role, schema, reads), schema, clean)
         except Invalid as error:  # the schema can't be applied: no other answer would help
             raise _failed(role, said, [error.message], error.hint) from None
+        log.debug(
+            "1FJGM5EJ",
+            "answer {number} has {problems} problems",
+            number=len(said.replies),
+            problems=len(verdict.problems),
+            what=verdict.problems,
+            size=len(reply.text),
+            how=how,
+        )
         if not verdict.problems:
             answer = reply.text if verdict.body or not bodies else f"{reply.text.rstrip()}\n\n{bodies[-1]}\n"
             return _done(said, verdict, how, answer)
@@ -137,6 +147,12 @@ def extract(
         if not tries_left or continue_ is None or session is None:
             break
         message = correction(verdict.problems)
+        log.info(
+            "WPJCTKA7",
+            "asks the agent to correct its answer, in session {session}",
+            session=session,
+            problems=verdict.problems,
+        )
         said.ask(message)
         try:
             reply = continue_(session, message)
@@ -298,6 +314,13 @@ def _by_model(
             raise _failed(role, said, problems, error.hint) from None
         said.read(reply)
         verdict = _storable(judge(reply._replace(output=None), role, schema, reads), schema, clean)
+        log.info(
+            "93WB8ZEX",
+            "{model} reads an output out of the answers, with {problems} problems",
+            model=reply.model,
+            problems=len(verdict.problems),
+            what=verdict.problems,
+        )
         if not verdict.problems:
             return _done(said, verdict, f"model:{reply.model or 'unnamed'}", said.replies[-1].text)
         problems = verdict.problems

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
@@ -75,9 +76,17 @@ def prompt_at(
     `agent` and `shell` are those of build_prompt."""
     schema = instance.store.schema(role.schema).payload
     told = instance.threads.answer
-    return build_prompt(
+    text = build_prompt(
         history, role, schema, instruction, told, remembers=remembers, agent=agent, shell=shell
     )
+    log.debug(
+        "7JPE1BK5",
+        "builds a prompt of {size} characters",
+        size=len(text),
+        remembers=remembers,
+        steps=len(history.steps),
+    )
+    return text
 
 
 def role_of(history: History, name: str) -> Role:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from uwf_git import log
 from uwf_git.text import encodable, last_line, one_line, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Detail, TurnRecord, parse_turn
@@ -123,6 +124,7 @@ class Recorder:
         """Notes the session as soon as it is known, so that a run which is broken off can be carried on."""
         if session != self.session:
             self.session = session
+            log.debug("PSG9617J", "{agent} works in session {session}", agent=self._agent, session=session)
             self._claim(session)
             if self._thread:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.engine.pause import was_lifted
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
@@ -132,7 +133,21 @@ class Adoption:
             self._waiting.clear()
             self._tell()
         adopted = tuple(each for each in found if isinstance(each, Adopted))
-        return adopted, tuple(each for each in found if isinstance(each, Refused))
+        for each in adopted:
+            log.info(
+                "R89TT4TR",
+                "takes {ref} over: {case}",
+                ref=each.ref,
+                case=each.case.label,
+                thread=each.thread,
+                fork=each.fork,
+            )
+        refused = tuple(each for each in found if isinstance(each, Refused))
+        for no in refused:
+            log.warning(
+                "3HJ78K8E", "leaves {ref} where it is: {reason}", ref=no.ref, reason=no.reason, later=no.later
+            )
+        return adopted, refused
 
     @property
     def steps(self) -> int:
@@ -214,6 +229,14 @@ class Adoption:
     def _verify(self, name: str, oid: Oid) -> tuple[Finding, ...]:
         """What is wrong with a ref. Where nothing is, the index takes in what it leads to."""
         findings = self._trial.findings(name, oid)
+        log.debug(
+            "YP7HQ0BE",
+            "verifies {ref}: {findings} findings",
+            ref=name,
+            object=oid,
+            findings=len(findings),
+            what=[str(each) for each in findings[:3]],
+        )
         if name in self._waiting:
             self._waiting.remove(name)
             self._tell()

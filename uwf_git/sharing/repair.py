@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.git.mending import Mending, unreadable_lines
 from uwf_git.git.packs import Pack
@@ -142,6 +143,13 @@ class Repair:
             for place in every:
                 if left:
                     taken = self._taken(place, left, mending)
+                    log.info(
+                        "AB6D0CKR",
+                        "{place} has {taken} of {wanted} lost objects",
+                        place=place.name,
+                        taken=len(taken),
+                        wanted=len(left),
+                    )
                     left -= taken.keys()
                     self._brought |= taken.keys()
                     yield from _told(place, taken, {**damage.objects, **wanted})

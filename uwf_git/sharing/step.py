@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from uwf_git import log
 from uwf_git.engine.step import Outcome, step
 from uwf_git.errors import HeadMoved, RemoteFailed, UwfError
 from uwf_git.git.objects import parse_tag
@@ -58,6 +59,13 @@ def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> Non
             error = refusal(remote, refused)
             raise RemoteFailed(f"the step is made and kept here, but {error.message}", error.hint)
         return
+    log.warning(
+        "E1CC2C9F",
+        "the race for {thread} on {remote} is lost",
+        thread=thread,
+        remote=remote.name,
+        rejected=[f"{each.ref}: {each.reason}" for each in rejected],
+    )
     pulled = pull(instance, git, remote, thread)
     raise_if_refused(pulled)
     _push(instance, git, remote, thread)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
@@ -94,6 +95,9 @@ def list_refs(
                 strange.extend(more.strange)
             if len(refs) + len(strange) > at_most:
                 raise too_many
+    log.debug(
+        "W1JTH9PS", "{remote} lists {refs} refs", remote=remote.name, refs=len(refs), strange=strange[:10]
+    )
     return Listed(refs, tuple(strange), not branches or bool(found))
 
 
@@ -185,6 +189,13 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
             meanwhile=lambda: known.update(tracked_refs(repository, remote.name)),  # noqa: B023 -- called at once
         )
         wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
+        log.info(
+            "4XSKK6GJ",
+            "fetches {wanted} refs of {remote}",
+            remote=remote.name,
+            wanted=len(wanted),
+            first=wanted[:10],
+        )
         try:
             if wanted:
                 bring_tracked(git, repository, remote, wanted)
@@ -193,6 +204,11 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
             # A ref that was listed may be gone by now; then there is another list to look at.
             if last_try or "couldn't find remote ref" not in error.message:
                 raise
+            log.warning(
+                "QCTJ481C",
+                "a ref of {remote} is gone since it was listed: lists once more",
+                remote=remote.name,
+            )
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}
     if thread is not None:
         gone = {name: oid for name, oid in gone.items() if name.endswith(f"/{thread}")}

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import RemoteFailed
 from uwf_git.git.program import Done, Git, failure
 from uwf_git.git.repository import Oid
@@ -70,10 +71,25 @@ def send(
             size = len(group) // 2
             continue
         smaller = next((each for each in _SMALLER if each < len(group)), None)
+        log.info(
+            "HJC6EA6Z",
+            "pushes {group} of {waiting} refs to {remote}",
+            group=len(group),
+            waiting=len(waiting),
+            remote=remote.name,
+            first=group[:10],
+        )
         try:
             found = transfer(git, remote, specs, updates)
         except RemoteFailed as error:
             if smaller and _TOO_MUCH.search(error.message):
+                log.warning(
+                    "RMHYWXRX",
+                    "{remote} failed at so many refs: tries {size} at once",
+                    remote=remote.name,
+                    size=smaller,
+                    problem=error.message,
+                )
                 size = smaller
                 continue
             if results:
@@ -83,6 +99,13 @@ def send(
         waiting = waiting[size:]
         if reason := _refused_as_a_whole(came):
             if smaller and (len(group) > MOST_OF_A_FORGE or _TOO_MUCH.search(reason)):
+                log.warning(
+                    "SPY2CM99",
+                    "{remote} refuses so many refs: tries {size} at once",
+                    remote=remote.name,
+                    size=smaller,
+                    problem=reason,
+                )
                 waiting, size = [*group, *waiting], smaller
                 continue
             if not any(isinstance(each, Pushed) for each in results.values()):

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash, ThreadId
@@ -186,6 +187,9 @@ class Index:
 
     def _create(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN IMMEDIATE")  # of several processes that find no tables, one makes them
+        log.info(
+            "GM61JYD6", "makes the index {path} anew, of version {version}", path=self._path, version=VERSION
+        )
         if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
                 db.execute(f'DROP TABLE "{table}"')
@@ -195,6 +199,7 @@ class Index:
         db.execute("COMMIT")
 
     def _discard(self) -> None:
+        log.warning("CTSCVJBJ", "throws the index {path} away", path=self._path)
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
@@ -246,6 +251,7 @@ class Index:
 
     def _to_memory(self) -> None:
         """A read-only or full disk must not keep anybody from reading the store."""
+        log.warning("XEW2EVCS", "the index {path} can't be written, and goes on in memory", path=self._path)
         memory = self._connect(":memory:")
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from uwf_git import log
 from uwf_git.errors import Busy
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import ThreadId, is_thread_id
@@ -97,6 +98,13 @@ class Locks:
             (self._holders, signal.SIGKILL),
         ):
             found = whom(thread)
+            if found:
+                log.info(
+                    "SPPJDSQS",
+                    "sends signal {signal} to the processes {processes}",
+                    signal=number,
+                    processes=found,
+                )
             for pid in found:
                 _signal(pid, number)
             deadline = time.monotonic() + (grace if found else 0)
@@ -149,11 +157,15 @@ class Locks:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(descriptor, path):
+                    log.debug("8QGENMM8", "holds the lock {lock}", lock=name)
                     return descriptor
                 os.close(descriptor)  # its holder removed the file meanwhile
             except OSError:
                 os.close(descriptor)
                 if time.monotonic() >= deadline:
+                    log.info(
+                        "8T45G07H", "the lock {lock} is held by others for {waited} s", lock=name, waited=wait
+                    )
                     raise busy from None
                 time.sleep(0.005)
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import Busy
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.repository import NAMESPACE, Oid, Repository, StoreUnwritable
@@ -99,6 +100,7 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
         return False
     from uwf_git.git.program import SETTINGS
 
+    log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose_objects(repository))
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
     try:
         subprocess.Popen(

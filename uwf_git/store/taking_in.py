@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from uwf_git import log
 from uwf_git.errors import HeadMoved, NotFound, StoreDamaged, UwfError
 from uwf_git.git.objects import Stamp, Tag, parse_tag
 from uwf_git.git.repository import COMMIT, TAG, Commit, Oid, Repository, StoreUnwritable
@@ -69,6 +70,14 @@ class Store(NodeStore):
         lost = {name for name in seen.keys() & unreadable if not seen[name].problem}
         if not moved and not gone and not lost:
             return False
+        log.debug(
+            "QXP2SSBW",
+            "takes {moved} refs into the index",
+            moved=len(moved),
+            gone=len(gone),
+            lost=len(lost),
+            first=[*moved][:10],
+        )
         with self.index.transaction():
             for name in lost:  # where it was is all that is known of it
                 self.index.set_tip(Tip(name, seen[name].oid, None, "its ref can't be read"))
@@ -114,11 +123,13 @@ class Store(NodeStore):
         damaged ref must never hide the others."""
         try:
             take_in()
+            return None
         except UwfError as error:
-            return error.message
+            problem = error.message
         except _STUMBLES as error:
-            return f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
-        return None
+            problem = f"commit {oid} is not what uwf writes: {type(error).__name__}: {error}"
+        log.warning("A2T8RR0N", "{object} can't be taken in: {problem}", object=oid, problem=problem)
+        return problem
 
     # Tags
 

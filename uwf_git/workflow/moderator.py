@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.text import nearest, shortened
 from uwf_git.values.kinds import (
@@ -132,6 +133,13 @@ def choose(
             matches = edge.status == status
         elif edge.condition is not None:
             matches = _holds(workflow, source, edge.condition, value)
+            log.debug(
+                "8H2CQSFM",
+                "the condition {condition} of {source} is {holds}",
+                condition=edge.condition,
+                source=source,
+                holds=matches,
+            )
             if on_condition is not None:
                 on_condition(edge.condition, matches)
         else:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from uwf_git import log
 from uwf_git.agents.acp import restraint
 from uwf_git.agents.acp.conversation import Conversation, usage_of
 from uwf_git.agents.acp.frames import Frames, complaint, ending, reason, way
@@ -303,6 +304,13 @@ class Session:
             )
         self._capabilities = _mapping(agreed.get("agentCapabilities"))
         self._agent = str(_mapping(agreed.get("agentInfo")).get("name"))
+        log.debug(
+            "NC5XTV9D",
+            "{name} agrees on the protocol",
+            name=self._name,
+            agent=agreed.get("agentInfo"),
+            capabilities=agreed.get("agentCapabilities"),
+        )
         methods = agreed.get("authMethods")
         self._auth_methods = [each for each in methods if isinstance(each, Mapping)] if methods else []
         if self._settings.auth is not None:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.agents.builtin.conversation import Call, Conversation, kept
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Completion, ContextTooLong
@@ -116,6 +117,12 @@ class Loop:
                 self._take(done, True)
             if not last and self._nudges and (nudge := self._nudge(done)):
                 self._nudges -= 1
+                log.info(
+                    "G09H4XNK",
+                    "the model answered without a deliverable, and is told so: {nudge}",
+                    nudge=nudge,
+                    turns_left=self._left,
+                )
                 self._tell(nudge)
                 continue
             return self._answer(done)
@@ -128,6 +135,9 @@ class Loop:
         except ContextTooLong:
             if not self._conversation.shrink():
                 raise
+            log.warning(
+                "66BJJRTW", "the model has no more room: leaves the results of earlier tool calls out"
+            )
             self._notes.append("the results of earlier tool calls were left out: the model has no more room")
             return ask(self._conversation.messages, tools)
 

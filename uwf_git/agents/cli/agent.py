@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git import log
 from uwf_git.agents.cli.rows import TABLE, shipped_row
 from uwf_git.config.agent_cli import Row
 from uwf_git.errors import Invalid, Usage
@@ -149,6 +150,7 @@ class _Conversation(Conversation):
         lost = run.lost()
         if lost is None:
             return self._checked(run, run.reply())
+        log.warning("CBCP4HWY", "{lost}", lost=lost, session=session)
         return self._fresh(whole, f"{lost}; begun anew with the whole context", run.reply())
 
     def _fresh(self, prompt: str, note: str = "", wasted: Reply | None = None) -> Reply:

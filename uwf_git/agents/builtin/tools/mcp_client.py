@@ -28,6 +28,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from uwf_git import log
 from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, shown
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext
 from uwf_git.errors import AgentFailed
@@ -113,7 +114,10 @@ class McpServers:
         # All at once: most of the time is theirs.
         waiting = {name: each.start(portal, self._stack) for name, each in self._connections.items()}
         for name, future in waiting.items():
-            listed[name] = self._connections[name].listed(future, self._left(START_SECONDS))
+            tools = listed[name] = self._connections[name].listed(future, self._left(START_SECONDS))
+            log.debug(
+                "REA5ZCCG", "the MCP server {server} lists {tools} tools", server=name, tools=len(tools)
+            )
         return self._named(listed)
 
     def _named(self, listed: Mapping[str, Sequence[mcp_types.Tool]]) -> list[Tool]:

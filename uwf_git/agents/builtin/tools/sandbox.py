@@ -27,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from uwf_git import log
 from uwf_git.agents.builtin.tools.results import ToolFailure
 from uwf_git.agents.builtin.tools.workspace import PROJECT, WORKFLOW, Workspace
 from uwf_git.errors import AgentFailed
@@ -96,7 +97,15 @@ def find_sandbox(environ: Mapping[str, str], *, network: bool, project: Path | N
     """The sandbox of this machine, with or without network, tried once a process. Whatever PATH says, it is never a
     program in the project, where a command may have put it."""
     path = environ.get("PATH", os.defpath)
-    return _tried(path if project is None else outside(path, project), network)
+    found = _tried(path if project is None else outside(path, project), network)
+    log.debug(
+        "FN7ZZY5X",
+        "the sandbox for commands is {program}",
+        program=found.program,
+        reason=found.reason,
+        network=network,
+    )
+    return found
 
 
 @lru_cache(maxsize=8)
