@@ -42,6 +42,7 @@ SLOW = (
     "asyncio",
     "importlib.metadata",
     "logging",
+    "tree_sitter",
 )
 """Libraries that cost more than a few milliseconds. A function that needs one imports it."""
 

@@ -4,16 +4,17 @@ thread and a step by the beginning of an id.
 A workflow is looked for in this order, and the first that fits is taken:
 
     1  a registered name, and with ~2 after it the version two before the newest
-    2  the hash of a Workflow node, or the unique beginning of one (four characters and more)
+    2  the hash of a Workflow node, or the id of a bundle's file, or the unique beginning of one (four characters
+       and more)
     3  a file
-    4  `.workflows/NAME.yaml` (or .yml) in the current folder and those above it, up to the edge of the
-       repository; outside a repository only in the current folder
+    4  `.workflows/NAME.yaml` (or .yml, or a bundle's NAME.esm.js) in the current folder and those above it, up to the
+       edge of the repository; outside a repository only in the current folder
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,13 +25,14 @@ from uwf_git.text import counted, nearest
 from uwf_git.values.ids import Hash, ThreadId, complete
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.node import parse_json
-from uwf_git.values.types import is_kind, versions
+from uwf_git.values.types import CODE, is_kind, versions
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
     from uwf_git.workflow.compile import Compiled
+    from uwf_git.workflow.findings import Finding
 
 STDIN = "-"
 LARGEST = 32 << 20
@@ -111,7 +113,7 @@ def _text(data: bytes, what: str) -> str:
 
 
 FOLDER = ".workflows"
-SUFFIXES = (".yaml", ".yml")
+SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
 
 
 class Found(NamedTuple):
@@ -135,23 +137,50 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
             return found
     path = workflow_file(text)
     if path is not None:
-        return _in_file(path)
+        return _in_file(invocation, path)
     known = [*_registered(invocation), *project_names()]
     hint = nearest(text, known) or "see: uwf workflow list, or give a file"
     raise NotFound(f"no workflow {text!r}", hint)
 
 
-def compile_file(invocation: Invocation, file: Path) -> Compiled:
-    """A workflow's file, compiled and rehearsed; its warnings are told. Raises NotFound, InvalidWorkflow."""
+def compile_file(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
+    """A workflow's file, compiled and rehearsed, where it isn't code; its warnings are told. `name` is what a bundle is
+    called that doesn't say it. Raises NotFound, Usage, InvalidWorkflow."""
+    from uwf_git.bundles.files import language_of
     from uwf_git.workflow.compile import compile_source, foresee
     from uwf_git.workflow.source import read_source
 
-    compiled = compile_source(read_source(file))
-    compiled = compiled._replace(warnings=foresee(compiled))
+    if language_of(file) is not None:
+        compiled = _compile_code(invocation, file, name)
+    elif name is not None:
+        raise Usage(f"{file} holds the name of its workflow", "leave out --name")
+    else:
+        compiled = compile_source(read_source(file))
+        compiled = compiled._replace(warnings=foresee(compiled))
     for finding in compiled.warnings:
         hint = f" — {finding.hint}" if finding.hint else ""
         invocation.note(f"{file}:{finding.line}:{finding.column}: warning: {finding.message}{hint}")
     return compiled
+
+
+def check_file(invocation: Invocation, file: Path) -> Sequence[Finding]:
+    """All findings about a workflow's file, in the order of its lines. Raises NotFound, Invalid."""
+    from uwf_git.bundles.files import language_of
+    from uwf_git.workflow.compile import InvalidWorkflow, validate
+
+    if language_of(file) is None:
+        return validate(file)
+    try:
+        return _compile_code(invocation, file).warnings
+    except InvalidWorkflow as error:
+        return error.findings
+
+
+def _compile_code(invocation: Invocation, file: Path, name: str | None = None) -> Compiled:
+    from uwf_git.bundles.contract import compile_bundle
+    from uwf_git.config.read import load_config
+
+    return compile_bundle(file, load_config(invocation.location.root), name)
 
 
 def warnings_of(compiled: Compiled) -> dict[str, Any]:
@@ -161,8 +190,11 @@ def warnings_of(compiled: Compiled) -> dict[str, Any]:
 
 def workflow_file(text: str) -> Path | None:
     """The file that an argument names: one of that path, else one of the project's `.workflows`."""
+    from uwf_git.bundles.files import language_of
+
     path = Path(text)
-    if path.suffix.lower() in SUFFIXES or "/" in text or path.is_file():
+    is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
+    if is_named or "/" in text or path.is_file():
         return path
     for folder in _project_folders():
         for suffix in SUFFIXES:
@@ -252,7 +284,11 @@ def _in_store(instance: Instance, text: str) -> Found | None:
     try:
         index = instance.store.index
         known = [each for type_hash in versions("workflow") for each in index.hashes_of_type(type_hash)]
-        node = Hash(complete(prefix, known, "workflow"))
+        bundles = {
+            instance.store.get(node).payload["file"]["id"]: node for node in index.hashes_of_type(CODE)
+        }
+        found = complete(prefix, [*known, *bundles], "workflow")
+        node = bundles.get(found, Hash(found))
     except NotFound:
         return None
     return _stored(instance, node, str(registry.commit_for(node)))
@@ -265,11 +301,13 @@ def _stored(instance: Instance, node: Hash, commit: str) -> Found:
     return Found(node, workflow, payload, schemas, commit, None)
 
 
-def _in_file(path: Path) -> Found:
+def _in_file(invocation: Invocation, path: Path) -> Found:
+    from uwf_git.bundles.files import language_of
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import read_source
 
-    compiled = compile_source(read_source(path))
+    is_code = language_of(path) is not None
+    compiled = _compile_code(invocation, path) if is_code else compile_source(read_source(path))
     return Found(compiled.hash, compiled.workflow, compiled.payload, compiled.schemas, None, compiled)
 
 
@@ -290,17 +328,22 @@ def _project_folders() -> Iterator[Path]:
 
 def project_names() -> list[str]:
     """What the files of the project's `.workflows` are called as workflows."""
-    return [path.stem for path in _project_files()]
+    from uwf_git.bundles.files import name_of
+
+    return [name_of(path) for path in _project_files()]
 
 
 def project_roles() -> dict[str, set[str]]:
     """The roles of the workflows in the project's `.workflows`, by the names in the files. What can't be read is
     left out."""
+    from uwf_git.bundles.files import language_of
     from uwf_git.workflow.check import examine
     from uwf_git.workflow.source import read_source
 
     known: dict[str, set[str]] = {}
     for path in _project_files():
+        if language_of(path) is not None:  # only its code knows, and nothing is run for that
+            continue
         with suppress(UwfError):
             draft, _ = examine(read_source(path))
             known.setdefault(draft.name, set()).update(draft.declared)
@@ -308,4 +351,6 @@ def project_roles() -> dict[str, set[str]]:
 
 
 def _project_files() -> list[Path]:
-    return [path for folder in _project_folders() for path in folder.iterdir() if path.suffix in SUFFIXES]
+    return [
+        path for folder in _project_folders() for path in folder.iterdir() if path.name.endswith(SUFFIXES)
+    ]

@@ -16,7 +16,7 @@ from shell_session import File, Mismatch, Session, parse
 from uwf_cli.tree import uwf as command_tree
 
 from uwf_git import errors
-from uwf_git.config.settings import DEFAULTS, FIELDS, OVERRIDES
+from uwf_git.config.settings import FIELDS, OVERRIDES, TEXTS
 from uwf_git.values import cbor, yaml12
 from uwf_git.values.node import hash_of, parse_json
 from uwf_git.values.types import BUILTIN
@@ -139,7 +139,7 @@ def test_the_hashes_in_the_format_document_are_right() -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (REPOSITORY / "docs" / "agents.md").read_text(encoding="utf-8")
-    for key in (*FIELDS, *DEFAULTS, *OVERRIDES, *(field for fields in FIELDS.values() for field in fields)):
+    for key in (*FIELDS, *TEXTS, *OVERRIDES, *(field for fields in FIELDS.values() for field in fields)):
         assert re.search(rf"\b{key}\b", text), f"docs/agents.md doesn't mention {key}"
 
 

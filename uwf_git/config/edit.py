@@ -20,13 +20,13 @@ from typing import Any
 
 from uwf_git.config.read import read_document, wrong_values
 from uwf_git.config.settings import (
-    DEFAULTS,
     FIELDS,
     FILE,
     FLAT,
     KEYS,
     NESTED,
     STRUCTURED,
+    TEXTS,
     VARIABLE,
     key_hint,
 )
@@ -185,8 +185,8 @@ def split_key(key: str, data: Any) -> ValuePath:
         hint = nearest(section, KEYS) or "known: " + ", ".join(KEYS)
         raise Usage(f"unknown key {one_line(key, 80)!r}", hint)
     rest = parts[1:]
-    if section in DEFAULTS and rest:
-        raise Usage(f"{section} holds one name, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
+    if section in TEXTS and rest:
+        raise Usage(f"{section} holds one value, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
     if section in NESTED:
         return tuple(parts)
     if section in STRUCTURED and STRUCTURED[section] in rest[1:]:
@@ -223,7 +223,7 @@ def _value(path: ValuePath, text: str) -> Any:
         return yaml12.load(text, dotted(path)).data if text.lstrip().startswith("[") else text
     if section in NESTED or (section in STRUCTURED and STRUCTURED[section] in path[2:]):
         return yaml12.load(text, dotted(path)).data
-    is_text = section in DEFAULTS or len(path) == 3 or (section in FLAT and len(path) == 2)
+    is_text = section in TEXTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data
     if not is_text and not isinstance(value, dict):
         raise Invalid(f"{dotted(path)} holds a mapping, so that is what it can be set to", "{command: …}")

@@ -7,6 +7,7 @@
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
     secrets: [<variable>]                            hooks: {<event>: command, timeout}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
+    node: <program>
 
 Keys of services are never in it: `apiKeyEnv` names the variable, and `.env` or the environment holds it.
 What is misspelt or of the wrong type is refused with its line when the file is read. What is merely missing, such
@@ -228,6 +229,7 @@ class _Reader:
             self._variables(("secrets",), data.get("secrets")),
             {name: "; ".join(each.text for each in problems) for name, problems in self._broken_clis.items()},
             self._hooks(path.parent, data.get("hooks")),
+            self._text((), data, "node") or "node",
         )
 
     def dangling(self, config: Config) -> None:

@@ -23,14 +23,15 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "agents": ("command", "args", "timeout", "tools"),
 }
 OVERRIDES = ("agentOverrides", "modelOverrides")
-DEFAULTS = ("defaultAgent", "defaultModel")
+TEXTS = ("defaultAgent", "defaultModel", "node")
+"""Keys that hold one text."""
 FLAT = ("modelOverrides", "forges")
 STRUCTURED = {"agents": "tools", "models": "price"}
 """A field of these sections that holds a mapping of its own."""
 NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets", "hooks")
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """What `forges` can say of a host."""
-KEYS = (*FIELDS, *DEFAULTS, *OVERRIDES, "forges", *NESTED)
+KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
 
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
@@ -102,7 +103,8 @@ class Hooks(NamedTuple):
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
     threads by workflow, "" for all of them; `secrets` are variables whose values are never stored. `broken_clis`
-    says what is wrong with rows of `agent_clis`, which only stops the steps that use them."""
+    says what is wrong with rows of `agent_clis`, which only stops the steps that use them. `node` is the program that
+    bundles in JavaScript run in: its name or path."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -120,6 +122,7 @@ class Config(NamedTuple):
     secrets: tuple[str, ...] = ()
     broken_clis: Mapping[str, str] = {}
     hooks: Hooks = Hooks()
+    node: str = "node"
 
 
 class ConfigProblem(NamedTuple):

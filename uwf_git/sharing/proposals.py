@@ -128,9 +128,8 @@ def propose(instance: Instance, compiled: Compiled, branch: str) -> Proposal:
                 f"proposal {branch} is about workflow {about!r}, not {name!r}", "name another --branch"
             )
     parents = _newest(Git(repository.path), registered, before)
-    tree = registry.tree(compiled)
     base = str(registered) if registered else None
-    if parents and all(repository.commit(parent).tree == tree for parent in parents):
+    if parents and all(registry.holds(parent, compiled) for parent in parents):
         return Proposal(branch, name, compiled.hash, str(parents[0]), base, False)
     commit = registry.write(compiled, parents)
     repository.put_ref(ref, before, commit)

@@ -3,7 +3,7 @@ stranger with plain git sees.
 
     .gitattributes                       marks node files as generated, so forges fold them
     README.md                            what this thread is and where it stands (from its start on)
-    workflow.yaml                        the definition as its author wrote it
+    workflow.yaml                        the definition as its author wrote it; of a bundle workflow.esm.js, .py
     workflow/{README.md,nodes/,include/} the workflow's page, its nodes, the files it includes
     start/{README.md,nodes/}             the prompt
     steps/0003-reviewer/{README.md,nodes/}   one step; from 100 on steps/01xx/0100-reviewer

@@ -18,7 +18,7 @@ from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, name_problem
-from uwf_git.values.kinds import Workflow, parse_workflow
+from uwf_git.values.kinds import Code, Workflow, parse_workflow
 from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
 
 if TYPE_CHECKING:
@@ -61,10 +61,14 @@ class Change(NamedTuple):
 
 def compare(old: Workflow, new: Workflow) -> list[Change]:
     """What is different in what two definitions mean: settings first, then roles, conditions and edges."""
-    fields = ("name", "description", "budget")
+    settings = ("name", "description", "budget")
     changes = [
-        Change("setting", each, "changed") for each in fields if getattr(old, each) != getattr(new, each)
+        Change("setting", each, "changed") for each in settings if getattr(old, each) != getattr(new, each)
     ]
+    if old.code != new.code:
+        code = [(workflow.code or Code("", "", "", 0))._asdict() for workflow in (old, new)]
+        fields = [_CODE_FIELDS.get(key, key) for key in code[0] if code[0][key] != code[1][key]]
+        changes.append(Change("setting", "code", "changed", tuple(dict.fromkeys(fields))))
     changes += _compared("role", old.roles, new.roles, _ROLE_FIELDS)
     changes += _compared("condition", old.conditions, new.conditions, {})
     before, after = _edges(old), _edges(new)
@@ -77,6 +81,7 @@ def compare(old: Workflow, new: Workflow) -> list[Change]:
     return changes
 
 
+_CODE_FIELDS = {"id": "file", "sha256": "file", "size": "file", "max_rounds": "maxRounds"}
 _ROLE_FIELDS = {"system_prompt": "systemPrompt", "schema": "schema of its answer"}
 
 
@@ -122,12 +127,11 @@ class Registry:
         """Registers a definition under its name; unchanged content makes no new version. Moves
         `refs/uwf/workflows/<name>`. Raises HeadMoved when others keep registering meanwhile."""
         name = compiled.workflow.name
-        tree = self.tree(compiled)
         for last_try in (False, False, True):
             old = self._repository.ref(layout.WORKFLOWS + name)
-            if old is not None and self._repository.commit(old).tree == tree:
+            if old is not None and self.holds(old, compiled):
                 return self._version(old)
-            new = self._commit(name, compiled.hash, tree, [old] if old else [])
+            new = self._commit(name, compiled.hash, self.tree(compiled), [old] if old else [])
             try:
                 return self.move(name, old, new)
             except HeadMoved:  # the other version stays in the history, this one comes after it
@@ -138,16 +142,20 @@ class Registry:
     def commit_unregistered(self, compiled: Compiled) -> Oid:
         """A version commit without a ref, for a thread started straight from a file. The newest
         registered version is used where it is the same."""
-        tree = self.tree(compiled)
         for row in self._store.index.commits_of(compiled.hash):
             oid = Oid(raw=row.oid)
-            if (
-                row.kind == "workflow"
-                and self._repository.has(oid)
-                and self._repository.commit(oid).tree == tree
-            ):
+            if row.kind == "workflow" and self._repository.has(oid) and self.holds(oid, compiled):
                 return oid
-        return self._commit(compiled.workflow.name, compiled.hash, tree, [])
+        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), [])
+
+    def holds(self, commit: Oid, compiled: Compiled) -> bool:
+        """Whether a version is of that definition, word for word. Its tree may be another: it has the built-in types
+        and the page of the `uwf` that registered it."""
+        files = {
+            compiled.workflow.file: compiled.source.text,
+            **compiled.source.includes,
+        }
+        return self._version(commit).hash == compiled.hash and self.files(commit) == files
 
     def names(self) -> list[str]:
         """Registered names, sorted."""
@@ -224,19 +232,23 @@ class Registry:
 
     def source(self, commit: Oid) -> bytes:
         """The definition as its author wrote it."""
-        blob = self._repository.file(self._repository.commit(commit).tree, "workflow.yaml")
+        name = self._definition_file(commit)
+        blob = self._repository.file(self._repository.commit(commit).tree, name)
         if blob is None:
-            raise NotFound(f"commit {commit} holds no workflow.yaml")
+            raise NotFound(f"commit {commit} holds no {name}")
         return self._repository.blob(blob)
 
     def files(self, commit: Oid) -> dict[str, bytes]:
         """The definition as its author wrote it and the files that it includes, by path from its folder. Raises
         NotFound."""
-        files = {"workflow.yaml": self.source(commit)}
+        files = {self._definition_file(commit): self.source(commit)}
         for path, entry in walk_tree(self._repository, self._repository.commit(commit).tree):
             if path.startswith(INCLUDED):
                 files[path.removeprefix(INCLUDED)] = self._repository.blob(entry.oid)
         return files
+
+    def _definition_file(self, commit: Oid) -> str:
+        return self.workflow(self._version(commit).hash).file
 
     def before(self, commit: Oid) -> Version | None:
         """The version before another; None before the first."""
@@ -282,7 +294,7 @@ class Registry:
             self._store.put(workflow_type(compiled.payload), compiled.payload, timestamp=0)
         files: dict[str, bytes | Oid] = {
             ".gitattributes": layout.GITATTRIBUTES,
-            "workflow.yaml": compiled.source.text,
+            compiled.workflow.file: compiled.source.text,
             "workflow/README.md": readme(compiled.workflow, compiled.schemas).encode("utf-8"),
         }
         for path, data in compiled.source.includes.items():

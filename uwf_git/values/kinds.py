@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.types import DEFAULT_STATUS, RESUME, START, SUSPEND, is_kind
+from uwf_git.values.types import DEFAULT_STATUS, JAVASCRIPT, RESUME, START, SUSPEND, is_kind
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
@@ -65,6 +65,11 @@ class Code(NamedTuple):
     size: int
     max_rounds: int | None = None
 
+    @property
+    def file(self) -> str:
+        """What the file is called in a version's tree."""
+        return "workflow.esm.js" if self.language == JAVASCRIPT else "workflow.py"
+
 
 class Workflow(NamedTuple):
     """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
@@ -97,6 +102,11 @@ class Workflow(NamedTuple):
         edges = (edge for edges in self.graph.values() for edge in edges)
         templates = (text for edge in edges for text in (edge.prompt, edge.location) if text)
         return any(BODY in text for text in templates) or CONTENT in self.step_fields
+
+    @property
+    def file(self) -> str:
+        """What the definition, as its author wrote it, is called in a version's tree."""
+        return "workflow.yaml" if self.code is None else self.code.file
 
 
 class Start(NamedTuple):

@@ -31,6 +31,11 @@ def hash_of(type_hash: Hash, payload: Any) -> Hash:
     return crockford13(xxhash.xxh64_intdigest(type_hash.encode("ascii") + cbor.encode(payload)))
 
 
+def file_id(content: bytes) -> str:
+    """What a file is known by: the XXH64 of its bytes, as a node's hash is written."""
+    return crockford13(xxhash.xxh64_intdigest(content))
+
+
 def self_hash(payload: Any) -> Hash:
     """The hash of a self-describing node: no type to prefix, as its type is its own hash."""
     return crockford13(xxhash.xxh64_intdigest(cbor.encode(payload)))

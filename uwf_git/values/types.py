@@ -22,6 +22,8 @@ BUNDLE = "$BUNDLE"
 DEFAULT_STATUS = "_"
 NEW, RESUME = "new", "resume"
 """What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
+JAVASCRIPT, PYTHON = "javascript", "python"
+"""What a bundle can be written in."""
 
 _REF = {"type": "string", "format": "cas_ref"}
 _NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
@@ -159,7 +161,7 @@ CODE = _builtin(
         {
             "name": _TEXT,
             "description": _TEXT,
-            "language": {"enum": ["javascript", "python"]},
+            "language": {"enum": [JAVASCRIPT, PYTHON]},
             "file": _object(
                 "File",
                 ["id", "sha256", "size"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from typing import NamedTuple
 
 from uwf_git.errors import NotFound, UwfError
@@ -10,8 +11,8 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Workflow, parse_workflow
-from uwf_git.values.node import Node
+from uwf_git.values.kinds import Code, Workflow, parse_workflow
+from uwf_git.values.node import Node, file_id
 from uwf_git.values.types import BUILTIN, is_kind
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
@@ -52,8 +53,13 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
         workflow = parse_workflow(root.payload)
     except UwfError as error:
         raise Bad("breaks-schema", error.message) from None
-    _check_files(objects, files, blobs, report)
-    _check_source(objects, files, workflow, name, here, report)
+    definition = workflow.file
+    _check_files(objects, files, definition, blobs, report)
+    if workflow.code is None:
+        _check_source(objects, files, name, report)
+    elif definition in files:
+        _check_code(objects, files[definition], definition, workflow.code, report)
+    _check_page(objects, files, workflow, here, report)
     rows = tuple((node, content.type, blobs[node]) for node, content in here.items())
     return Definition(name, workflow, frozenset(here), rows)
 
@@ -72,13 +78,15 @@ def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[
     return here
 
 
-def _check_files(objects: Objects, files: Mapping[str, bytes], nodes: Iterable[Hash], report: Report) -> None:
+def _check_files(
+    objects: Objects, files: Mapping[str, bytes], definition: str, nodes: Iterable[Hash], report: Report
+) -> None:
     node_paths = (f"workflow/{layout.node_file(node)}" for node in nodes)
-    plain = {".gitattributes", "workflow.yaml", "workflow/README.md", *node_paths}
+    plain = {".gitattributes", definition, "workflow/README.md", *node_paths}
     for path in files:
-        if path not in plain and not path.startswith(INCLUDES):
+        if path not in plain and (definition != "workflow.yaml" or not path.startswith(INCLUDES)):
             report("extra-file", f"{path} does not belong to a workflow version")
-    for path in ("workflow.yaml", "workflow/README.md"):
+    for path in (definition, "workflow/README.md"):
         if path not in files:
             report("missing-file", f"there is no {path}")
     check_attributes(objects, files, report)
@@ -93,16 +101,18 @@ def check_attributes(objects: Objects, files: Mapping[str, bytes], report: Repor
         report("wrong-page", ".gitattributes is not the one of the format", Oid(raw=blob))
 
 
-def _check_source(
-    objects: Objects,
-    files: Mapping[str, bytes],
-    workflow: Workflow,
-    name: Hash,
-    here: Mapping[Hash, Node],
-    report: Report,
-) -> None:
+def _check_code(objects: Objects, blob: bytes, path: str, code: Code, report: Report) -> None:
+    """The file of a bundle is the one that its node names. What the code says of itself isn't asked: nothing of a
+    store is run."""
+    content = objects.blob(blob)
+    if len(content) != code.size or sha256(content).hexdigest() != code.sha256:
+        report("other-source", f"{path} is not the file that the Bundle node names", Oid(raw=blob))
+    elif file_id(content) != code.id:
+        report("other-source", f"{path} has the id {file_id(content)}, not {code.id}", Oid(raw=blob))
+
+
+def _check_source(objects: Objects, files: Mapping[str, bytes], name: Hash, report: Report) -> None:
     from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.diagram import readme
     from uwf_git.workflow.source import parse_source
 
     def include(path: str) -> bytes:
@@ -128,6 +138,17 @@ def _check_source(
             used = {INCLUDES + path for path in compiled.source.includes}
             for path in {path for path in files if path.startswith(INCLUDES)} - used:
                 report("extra-file", f"{path} is not included by workflow.yaml")
+
+
+def _check_page(
+    objects: Objects,
+    files: Mapping[str, bytes],
+    workflow: Workflow,
+    here: Mapping[Hash, Node],
+    report: Report,
+) -> None:
+    from uwf_git.workflow.diagram import readme
+
     if "workflow/README.md" in files:
         schemas = {node: content.payload for node, content in here.items()}
         page = objects.blob(files["workflow/README.md"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from uwf_git.text import one_line
 from uwf_git.values.documents import InvalidYaml, ValuePath
@@ -23,7 +24,7 @@ from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems
 from uwf_git.workflow.source import Source, read_source
 
-__all__ = ["EFFECTS", "Finding", "check", "check_path", "examine"]
+__all__ = ["EFFECTS", "Finding", "check", "check_path", "check_role_schema", "examine"]
 
 EFFECTS = frozenset(("no-way-to-end", "stuck-role", "unreachable-role"))
 """Codes of what is often only the effect of another mistake."""
@@ -53,6 +54,28 @@ def examine(source: Source) -> tuple[Draft, list[Finding]]:
     draft = read_draft(source.data, findings)
     _Checker(draft, findings).run()
     return draft, findings.sorted()
+
+
+def check_role_schema(role: str, schema: Any, path: ValuePath, findings: Findings) -> bool:
+    """Reports what is wrong with the schema, at `path`, of a role's answer. Returns whether it is a schema."""
+    problems = schema_problems(schema)
+    for problem in problems:
+        message = f'role "{role}": {problem.message}'
+        if problem.is_error:
+            findings.error((*path, *problem.path), "bad-schema", message, problem.hint)
+        else:
+            findings.warning((*path, *problem.path), "odd-schema", message, problem.hint)
+    if any(problem.is_error for problem in problems):
+        return False
+    kind = schema.get("type", "object")
+    if kind != "object" and "object" not in kind:
+        findings.error(
+            (*path, "type"),
+            "bad-schema",
+            f'role "{role}": its answer must be an object, as fields are what an agent fills in',
+            "wrap it: {type: object, properties: {result: …}}",
+        )
+    return True
 
 
 class _Checker:
@@ -89,25 +112,8 @@ class _Checker:
 
     def _schemas(self) -> None:
         for role in self._draft.roles.values():
-            problems = schema_problems(role.schema)
-            for problem in problems:
-                path = (*role.schema_path, *problem.path)
-                message = f'role "{role.name}": {problem.message}'
-                if problem.is_error:
-                    self._findings.error(path, "bad-schema", message, problem.hint)
-                else:
-                    self._findings.warning(path, "odd-schema", message, problem.hint)
-            if any(problem.is_error for problem in problems):
-                continue
-            self._answers[role.name] = answers_of(role.schema)
-            kind = role.schema.get("type", "object")
-            if kind != "object" and "object" not in kind:
-                self._findings.error(
-                    (*role.schema_path, "type"),
-                    "bad-schema",
-                    f'role "{role.name}": its answer must be an object, as fields are what an agent fills in',
-                    "wrap it: {type: object, properties: {result: …}}",
-                )
+            if check_role_schema(role.name, role.schema, role.schema_path, self._findings):
+                self._answers[role.name] = answers_of(role.schema)
 
     def _source(self, source: str, edges: DraftEdges) -> bool:
         """Whether something can leave from there."""

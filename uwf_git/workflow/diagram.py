@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from uwf_git.markdown import code, inline, paragraphs, table
-from uwf_git.text import printable, shortened
+from uwf_git.text import counted, printable, shortened
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Role, Transition, Workflow
+from uwf_git.values.kinds import Code, Role, Transition, Workflow
 from uwf_git.values.types import END, NEW, START
 
 OTHERWISE = "otherwise"
@@ -63,6 +63,8 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
     if workflow.description.strip():
         parts.append(paragraphs(workflow.description))
     parts.append(f"```mermaid\n{mermaid(workflow)}```")
+    if workflow.code is not None:
+        parts.append(_of_code(workflow.code, bool(workflow.graph)))
     rows = [
         (code(role.name), inline(_purpose(role)), _answer(schemas.get(role.schema)))
         for name in order(workflow)
@@ -76,6 +78,16 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
         ]
         parts.append("## Conditions\n\n" + table(("condition", "holds when", "expression"), rows))
     return "\n\n".join(parts) + "\n"
+
+
+def _of_code(code: Code, is_drawn: bool) -> str:
+    file = code.file
+    said = f"The code in [{file}](../{file}) decides who is next."
+    if is_drawn:
+        said = said[:-1] + ", and the drawing is what it says of itself."
+    if code.max_rounds is not None:
+        said += f" A thread has at most {counted(code.max_rounds, 'step')}."
+    return said
 
 
 def _ids(workflow: Workflow) -> dict[str, str]:

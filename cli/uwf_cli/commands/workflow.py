@@ -24,22 +24,28 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Registry, Version
     from uwf_git.values.ids import Hash
+    from uwf_git.values.kinds import Workflow
 
 
-@command("uwf workflow put solve-issue.yaml")
+@command(
+    "uwf workflow put solve-issue.yaml",
+    "uwf workflow put solve-issue.esm.js     a bundle: a workflow that is code",
+)
 @click.argument("file", type=click.Path(path_type=Path))
-def put(invocation: Invocation, file: Path) -> None:
+@click.option("--name", metavar="NAME", help="What a bundle is called that doesn't say so itself.")
+def put(invocation: Invocation, file: Path, name: str | None) -> None:
     """Register a workflow under its name. Unchanged content makes no new version.
 
-    What validate warns of is told; errors are refused.
+    What validate warns of is told; errors are refused. A bundle is evaluated for its descriptor.
     """
     from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
 
-    compiled = compile_file(invocation, file)
+    compiled = compile_file(invocation, file, name)
     instance = invocation.instance_for_writing()
     refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
-    invocation.emit({**_version(version), **warnings_of(compiled)}, _version_text)
+    value = {**_version(version), **bundle_of(compiled.workflow), **warnings_of(compiled)}
+    invocation.emit(value, _version_text)
 
 
 @command(
@@ -65,8 +71,15 @@ def list_(invocation: Invocation) -> None:
     for name in registry.names():
         try:
             version = registry.current(name)
-            description = registry.workflow(version.hash).description
-            found.append({**_version(version), "description": description, "updated": iso(version.time)})
+            workflow = registry.workflow(version.hash)
+            found.append(
+                {
+                    **_version(version),
+                    **bundle_of(workflow),
+                    "description": workflow.description,
+                    "updated": iso(version.time),
+                }
+            )
         except UwfError as error:  # one damaged version must not hide the others
             found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
 
@@ -88,11 +101,13 @@ def list_(invocation: Invocation) -> None:
 @click.argument("name", shell_complete=complete_name)
 def history(invocation: Invocation, name: str) -> None:
     """List the versions of a workflow, newest first: who registered each, and what was gone back to."""
-    entries = invocation.instance.registry.history(name)
+    registry = invocation.instance.registry
+    entries = registry.history(name)
     hashes = {entry.version.commit: entry.version.hash for entry in entries}
     versions = [
         {
             **_version(entry.version),
+            **bundle_of(registry.workflow(entry.version.hash)),
             "time": iso(entry.version.time),
             "author": entry.author,
             "current": entry.version.current,
@@ -103,11 +118,16 @@ def history(invocation: Invocation, name: str) -> None:
     ]
 
     def text(value: Any) -> str:
+        has_code = any("bundle" in each for each in value)
         rows = [
-            (each["hash"], each["time"], each["commit"][:10], each["author"], _history_note(each))
+            (
+                *(each["hash"], *([each.get("bundle", "")] if has_code else [])),
+                *(each["time"], each["commit"][:10], each["author"], _history_note(each)),
+            )
             for each in value
         ]
-        return terminal.table(rows, ("hash", "registered", "commit", "by", ""))
+        titles = ("hash", *(["bundle"] if has_code else []), "registered", "commit", "by", "")
+        return terminal.table(rows, titles)
 
     invocation.emit(versions, text)
 
@@ -169,7 +189,8 @@ def _compared_with(invocation: Invocation, found: Found, text: str) -> Found:
 def _text_of(invocation: Invocation, found: Found) -> dict[str, bytes]:
     """The files of a definition as they were written."""
     if found.compiled is not None:
-        return {"workflow.yaml": found.compiled.source.text, **found.compiled.source.includes}
+        source = found.compiled.source
+        return {found.workflow.file: source.text, **source.includes}
     from uwf_git.git.repository import Oid
 
     assert found.commit is not None
@@ -281,11 +302,12 @@ def graph(invocation: Invocation, workflow: str, language: str) -> None:
 def validate(invocation: Invocation, file: Path, strict: bool) -> None:
     """Report every problem of a workflow at once. Exit 1 where there are errors.
 
-    Where there are none it is rehearsed, and what that finds is among the warnings.
+    Where there are none it is rehearsed, and what that finds is among the warnings. A bundle that keeps the contract is
+    evaluated for its descriptor.
     """
-    from uwf_git.workflow.compile import validate as find
+    from uwf_cli.resolve import check_file
 
-    findings = find(file)
+    findings = check_file(invocation, file)
     wrong = any(finding.severity == "error" for finding in findings)
     report = {"file": str(file), "valid": not wrong, "findings": [each._asdict() for each in findings]}
     invocation.emit(report, _findings_text)
@@ -308,6 +330,11 @@ def rehearse(invocation: Invocation, workflow: str) -> None:
     from uwf_git.workflow.rehearsal import rehearse as walk
 
     found = find_workflow(invocation, workflow)
+    if found.workflow.code is not None:
+        raise Usage(
+            f"workflow {found.workflow.name!r} is code, so there is no graph to walk",
+            "try it: uwf run WORKFLOW --agent uwf-rehearse",
+        )
     report = walk(found.workflow, found.schemas)
     invocation.emit(report.to_json(), _rehearsal_text)
     if not report.ok:
@@ -362,10 +389,16 @@ def _version(version: Version) -> dict[str, Any]:
     return {"name": version.name, "hash": version.hash, "commit": version.commit}
 
 
+def bundle_of(workflow: Workflow) -> dict[str, Any]:
+    """What a result says of a bundle besides: nothing of a workflow that is none."""
+    return {} if workflow.code is None else {"bundle": workflow.code.id, "language": workflow.code.language}
+
+
 def version_rows(value: Any) -> list[tuple[str, str]]:
     """A version as rows for `terminal.fields`."""
     name = terminal.style(value["name"], "bold")
-    return [("workflow", name), ("hash", value["hash"]), ("commit", value["commit"])]
+    code = [("bundle", f"{value['bundle']}, {value['language']}")] if "bundle" in value else []
+    return [("workflow", name), *code, ("hash", value["hash"]), ("commit", value["commit"])]
 
 
 def _version_text(value: Any) -> str:
@@ -381,6 +414,7 @@ def _definition(found: Found) -> dict[str, Any]:
         roles[name] = {**role, key: found.schemas[role[key]]}
     return {
         "name": payload.pop("name"),
+        **bundle_of(found.workflow),
         "hash": found.hash,
         "commit": found.commit,
         "description": payload.pop("description"),
@@ -390,7 +424,11 @@ def _definition(found: Found) -> dict[str, Any]:
 
 
 def _definition_text(value: Any) -> str:
-    head = [(name, value.pop(name)) for name in ("name", "hash", "commit")]
+    head = [
+        (name, value.pop(name))
+        for name in ("name", "bundle", "language", "hash", "commit", "trusted")
+        if name in value
+    ]
     return terminal.fields([(name, text or "") for name, text in head]) + "\n" + as_yaml(value)
 
 

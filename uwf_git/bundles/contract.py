@@ -1,0 +1,89 @@
+"""A file of code made into the nodes it is registered as, or all that keeps it from being one.
+
+The contract is checked in the syntax tree first, and only a file that keeps it is evaluated, for its descriptor. The
+same file always gives the same node; its id, the XXH64 of its bytes, is what people know a version by, and its SHA-256
+what it is trusted by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.bundles.breaches import Breaches
+from uwf_git.bundles.descriptor import parse_descriptor
+from uwf_git.bundles.files import language_of, name_of, read_bundle
+from uwf_git.errors import Usage
+from uwf_git.text import one_line
+from uwf_git.values import cbor
+from uwf_git.values.documents import Document, Mark, ValuePath
+from uwf_git.values.ids import name_problem
+from uwf_git.values.kinds import parse_workflow
+from uwf_git.values.node import file_id, hash_of
+from uwf_git.values.types import CODE
+from uwf_git.workflow.compile import Compiled, InvalidWorkflow
+from uwf_git.workflow.findings import Finding, Findings
+from uwf_git.workflow.source import Source
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
+
+Places = dict[ValuePath, Mark]
+
+
+def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compiled:
+    """The nodes of a bundle; nothing is stored. Its name is what its descriptor says, else `name`, else its file's.
+    Raises NotFound, Usage for a `name` that isn't the descriptor's, InvalidWorkflow with every finding."""
+    from uwf_git.bundles.describe import describe
+
+    language = language_of(path)
+    assert language is not None
+    text = read_bundle(path)
+    breaches, places = _contract(text)
+    if breaches:
+        raise InvalidWorkflow(str(path), breaches)
+    described = describe(text, config)
+    if described.problem or described.run not in ("", "function"):
+        message = described.problem or f"run is {described.run}, not a function"
+        finding = Finding(max(described.line, 1), max(described.column, 1), "error", "fails", message)
+        raise InvalidWorkflow(str(path), [finding])
+    document = Document(str(path), described.descriptor, *places, {})
+    findings = Findings(document)
+    descriptor = parse_descriptor(document, findings)
+    given = descriptor.payload.get("name")
+    if name is not None and given and name != given:
+        raise Usage(f"{one_line(str(path))} calls itself {given!r}", "leave out --name")
+    called = given or name or name_of(path)
+    if problem := name_problem(called):
+        findings.error((), "bad-name", f'workflow name "{called}" {problem}', "give it a --name")
+    found = findings.sorted()
+    if any(finding.severity == "error" for finding in found):
+        raise InvalidWorkflow(str(path), found)
+    payload: dict[str, Any] = cbor.normalise(
+        {
+            **descriptor.payload,
+            "name": called,
+            "language": language,
+            "file": {"id": file_id(text), "sha256": hashlib.sha256(text).hexdigest(), "size": len(text)},
+        }
+    )
+    source = Source(str(path), text, described.descriptor, document, {})
+    workflow = parse_workflow(payload)
+    return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
+
+
+def _contract(text: bytes) -> tuple[list[Finding], tuple[Places, Places]]:
+    """The breaches of a file, and where the values and the keys of its descriptor stand."""
+    breaches = Breaches()
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        breaches.add(Mark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
+        return breaches.sorted(), ({}, {})
+    from uwf_git.bundles.javascript import Module
+
+    module = Module(text)
+    module.check(breaches)
+    return breaches.sorted(), module.places()

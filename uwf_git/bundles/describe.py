@@ -1,0 +1,92 @@
+"""What a bundle says of itself: its exported descriptor, by evaluating its module and asking for it.
+
+Nothing of a store is evaluated so, but a file that its user names, and code that was trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git.config.settings import Config, expanded
+from uwf_git.errors import Invalid, NotFound
+from uwf_git.text import one_line
+
+HARNESS = Path(__file__).with_name("harness.mjs")
+OLDEST_NODE = 20
+SECONDS = 10.0
+_FLAGS = (
+    "--experimental-vm-modules",
+    "--disallow-code-generation-from-strings",
+    "--max-old-space-size=512",
+    "--no-warnings",
+)
+_LONGEST = 8 << 20
+
+
+class Described(NamedTuple):
+    """What a module's evaluation came to: its descriptor and the type of its `run`, or what went wrong, with its line
+    and column, 0 where they aren't known."""
+
+    descriptor: Any
+    run: str = ""
+    problem: str = ""
+    line: int = 0
+    column: int = 0
+
+
+def node_program(config: Config) -> str:
+    """The Node that bundles run in. Raises NotFound."""
+    program = shutil.which(expanded(config.node))
+    if program is None:
+        named = config.node != "node"
+        raise NotFound(
+            f"config.yaml: node is {one_line(config.node, 80)}, and there is no such program"
+            if named
+            else f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and there is no node on PATH",
+            "uwf config set node /path/to/node",
+        )
+    return program
+
+
+def describe(source: bytes, config: Config) -> Described:
+    """Evaluates a module in JavaScript that keeps the contract. Raises NotFound without a Node, Invalid for one that is
+    too old."""
+    from uwf_git.bundles.javascript import modules
+    from uwf_git.processes import run_command
+
+    program = node_program(config)
+    order = {
+        "mode": "descriptor",
+        "source": source.decode("utf-8", "replace"),
+        "modules": list(modules()),
+    }
+    done = run_command(
+        [program, *_FLAGS, str(HARNESS)],
+        stdin=json.dumps(order).encode(),
+        env={"PATH": "/usr/bin:/bin"},
+        timeout=SECONDS,
+        keep=_LONGEST,
+    )
+    if done.timed_out:
+        return Described(None, problem=f"takes over {SECONDS:g} s to tell its descriptor")
+    if done.stdout_size > _LONGEST:
+        return Described(None, problem=f"its descriptor is larger than {_LONGEST >> 20} MiB")
+    try:
+        answer = json.loads(done.stdout_tail)
+        error = answer.get("error")
+        if error is None:
+            return Described(answer.get("descriptor"), str(answer["run"]))
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        said = done.stderr_tail.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return Described(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
+    if error.get("node"):
+        raise Invalid(
+            f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and {program}: {error['message']}",
+            "uwf config set node /path/to/node",
+        )
+    return Described(
+        None, "", str(error["message"]), int(error.get("line") or 0), int(error.get("column") or 0)
+    )
