@@ -109,13 +109,17 @@ def test_another_model_may_read_the_fields_out_at_last(
 ) -> None:
     with (root / "config.yaml").open("a") as file:
         file.write("modelOverrides: {extract: other, agent: small}\n")
-    answers = [says("Fine.", usage=USAGE)] * 3
+    answers = [says(text, usage=USAGE) for text in ("All is fine.", "Fine!", "Fine.")]
     server.play([*answers, says('{"approved": true}', model="tiny-2", usage=USAGE)])
     made = worked(instance, "llm", [], SCHEMA)
     assert (made.output, made.detail["extraction"]) == ({"approved": True}, "model:tiny-2")
     assert made.detail["usage"]["input"] == 400
     assert made.detail["answer"] == "Fine."
     assert [request["model"] for request in asked(server)] == ["tiny-1", "tiny-1", "tiny-1", "tiny-2"]
+    form = asked(server)[-1]["response_format"]["json_schema"]
+    assert (form["strict"], form["schema"]) == (True, SCHEMA)
+    shown = asked(server)[-1]["messages"][-1]["content"]
+    assert shown == "Answer 1:\n\nAll is fine.\n\nAnswer 2:\n\nFine!\n\nAnswer 3:\n\nFine."
 
 
 def test_model_and_settings_may_be_given_as_arguments(instance: Instance, server: ModelServer) -> None:

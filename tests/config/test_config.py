@@ -107,6 +107,10 @@ def test_a_model_is_found_by_override_then_by_scenario_then_by_default(full: Pat
     assert resolve_model(config, "anything") == config.models["sonnet"]
     none = config._replace(model_overrides={"extract": "none"})
     assert resolve_model(none, "extract") is None
+    models = {"default": config.models["small"], "sonnet": config.models["sonnet"]}
+    default = config._replace(model_overrides={}, models=models)
+    assert resolve_model(default, "extract") == config.models["small"]
+    assert resolve_model(default, "anything") == config.models["sonnet"]
     assert resolve_model(none, "anything") == config.models["sonnet"]
 
 

@@ -136,14 +136,15 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
 
 
 def resolve_model(config: Config, scenario: str) -> Model | None:
-    """The model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> >
-    defaultModel; None where none is configured, or where the override is "none". Raises Invalid where the
-    name leads nowhere."""
+    """The model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> > for "extract" also
+    models.default > defaultModel; None where none is configured, or where the override is "none". Raises Invalid where
+    the name leads nowhere."""
     alias, where = config.model_overrides.get(scenario), f"modelOverrides.{scenario}"
     if alias == NO_MODEL and alias not in config.models:
         return None
-    if alias is None and scenario in config.models:
-        alias = scenario
+    if alias is None:
+        named = (scenario, "default") if scenario == "extract" else (scenario,)
+        alias = next((name for name in named if name in config.models), None)
     if alias is None:
         alias, where = config.default_model, "defaultModel"
     if alias is None:

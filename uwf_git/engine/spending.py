@@ -14,15 +14,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.values.kinds import EXTRACT
+
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
     from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 UNKNOWN = ""
 """Stands for the model of tokens whose model nobody named."""
-
-EXTRACT = "extract"
-"""The tool whose turns hold what a model read out of an answer."""
 
 DEEPEST = 32
 """How many sub-workflows within each other are looked into."""

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.engine import spending
-from uwf_git.engine.spending import DEEPEST, EXTRACT, Tokens
+from uwf_git.engine.spending import DEEPEST, Tokens
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Detail, TurnRecord, Workflow, parse_start, parse_step
+from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step
 from uwf_git.values.types import USER, is_kind
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
@@ -215,7 +215,7 @@ class _Reader:
         return tuple(spans)
 
     def _turn(self, key: str, turn: TurnRecord, model: str | None, begin: int, end: int) -> Span:
-        if turn.role == "tool" and turn.tool != EXTRACT:
+        if turn.role == "tool" and (turn.tool != EXTRACT or turn.call is not None):
             tool = turn.tool or "unknown"
             attributes = {
                 "gen_ai.operation.name": "execute_tool",

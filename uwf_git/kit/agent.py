@@ -17,7 +17,7 @@ that keeps nothing is a pair of functions, of which `OfFunctions` makes one.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
-    from uwf_git.kit.extract import Ask, Extraction
+    from uwf_git.kit.extract import Extraction
     from uwf_git.store.opened import Instance
     from uwf_git.store.threads import Head, Position
     from uwf_git.values.schema import Schema
@@ -359,14 +359,16 @@ def read_output(
     needed. It obeys the `schema`, the role's own if none is given. Raises ExtractionFailed."""
     from uwf_git.kit.candidate import reads_all
     from uwf_git.kit.extract import extract
+    from uwf_git.kit.reading import reader
 
+    wanted = schema or ctx.schema
     said = conversation.say if conversation is not None and conversation.correctable else None
     return extract(
         reply,
         ctx.role,
-        schema or ctx.schema,
+        wanted,
         continue_=(lambda _, text: said(text)) if said else None,
-        model=_extraction_model(ctx.instance, ctx),
+        model=reader(ctx.config, ctx.secrets, wanted.payload, ctx.deadline),
         clean=lambda value: ctx.instance.redactor.value(value)[0],
         reads=ctx.reads if schema is None else reads_all,
     )
@@ -385,20 +387,3 @@ def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, h
         cost=sum(costs) if costs else None,
         notes=tuple(note for reply in replies for note in reply.notes),
     )
-
-
-def _extraction_model(instance: Instance, context: Context) -> Ask | None:
-    """The model that reads an output out of an answer, where one is configured."""
-    from uwf_git.config.read import resolve_model
-
-    model = resolve_model(context.config, "extract")
-    if model is None:
-        return None
-
-    def ask(messages: Sequence[Mapping[str, Any]]) -> Reply:
-        from uwf_git.kit.chat import Chat, resolve_endpoint
-
-        with Chat(resolve_endpoint(context.config, model.alias, instance.secrets)) as chat:
-            return chat.complete(messages, deadline=context.deadline).reply()
-
-    return ask

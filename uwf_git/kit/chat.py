@@ -5,8 +5,8 @@ time in total, the number of attempts, the size of a reply. After a failure that
 connection, a stream that breaks off) it pauses and tries again; any other failure is an error of one line that names
 the endpoint. Messages are the protocol's own dictionaries, so that tools and streaming need no other form.
 
-Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit), the client
-asks again without that field, and leaves it out from then on.
+Where an endpoint refuses a field that can be left out (streaming, its options, the older name of a limit, the form of
+its answer), the client asks again without that field, and leaves it out from then on.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from uwf_git import log
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat_stream import Stream, StreamProblem, text_of_parts
 from uwf_git.kit.context import Reply
+from uwf_git.kit.response_format import JSON_OBJECT
 from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.kinds import TurnRecord, Usage
@@ -36,6 +37,9 @@ MAX_BYTES = 64_000_000  # a streamed token takes two hundred of them
 MAX_TEXT = 8_000_000
 _RETRIED = frozenset((408, 409, 425, 429))  # and all from 500 on
 _ABOUT_FIELDS = frozenset((400, 405, 406, 415, 422, 501))
+_ABOUT_FORMS = re.compile(r"response[ _]?format|json[ _](schema|object|mode|validate)|structured[ _]output")
+_forms: dict[tuple[str, str], int] = {}
+"""The forms of `response_format` that were refused in this process, by address and model."""
 _TOO_LONG = re.compile(
     r"context[ _]length|context[ _](window|size)|maximum context|too many (input )?tokens"
     r"|(prompt|input|request|messages?)[^.\n]{0,40} too (long|large)"
@@ -144,11 +148,13 @@ class _Adapted(Exception):
 
 
 class _Dialect(NamedTuple):
-    """What an endpoint has been found not to take."""
+    """What an endpoint has been found not to take. `forms` is how many of the forms of `response_format` it refused: an
+    object that obeys a schema, any object."""
 
     stream: bool = True
     stream_options: bool = True
     max_tokens: bool = True
+    forms: int = 0
 
     def body(self, fields: Mapping[str, Any], stream: bool) -> dict[str, Any]:
         """The fields as it takes them."""
@@ -159,6 +165,12 @@ class _Dialect(NamedTuple):
                 body["stream_options"] = {"include_usage": True}
         if "max_tokens" in body and not self.max_tokens:
             body["max_completion_tokens"] = body.pop("max_tokens")
+        if self.forms and "response_format" in body:
+            wanted = body.pop("response_format")
+            if self.forms == 1 and wanted != JSON_OBJECT:
+                body["response_format"] = dict(JSON_OBJECT)
+            elif self.forms == 1:
+                body["response_format"] = wanted
         return body
 
     def after(self, body: Mapping[str, Any], refusal: str) -> _Dialect | None:
@@ -170,6 +182,8 @@ class _Dialect(NamedTuple):
             return self._replace(stream=False)
         if "max_tokens" in body and "max_completion_tokens" in said:
             return self._replace(max_tokens=False)
+        if "response_format" in body and _ABOUT_FORMS.search(said):
+            return self._replace(forms=2 if body["response_format"] == JSON_OBJECT else 1)
         return None
 
 
@@ -181,7 +195,7 @@ class Chat:
 
         self.endpoint = endpoint
         self._limits = limits
-        self._dialect = _Dialect()
+        self._dialect = _Dialect(forms=_forms.get((endpoint.url, endpoint.model), 0))
         self._unfinished = 0
         try:
             self._url = httpx.URL(endpoint.url)
@@ -389,6 +403,7 @@ class Chat:
             dialect = self._dialect.after(body, text)
             if dialect is not None:
                 self._dialect = dialect
+                _forms[self.endpoint.url, self.endpoint.model] = dialect.forms
                 raise _Adapted
         problem = (
             f"answered {status} {response.reason_phrase}".rstrip() + f": {self._flat(text) or 'no text'}"

@@ -13,6 +13,7 @@ from uwf_git.values.types import DEFAULT_STATUS, JAVASCRIPT, RESUME, START, SUSP
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
 ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW})  # errors of attempts that nothing was wrong with
+EXTRACT = "extract"  # the tool whose turns hold what a model read out of a text
 SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
 BODY = "_body"  # in a template: the text below the fields of the last answer
 CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a step, and when it was made

@@ -21,7 +21,7 @@ from uwf_git.kit.context import Exchange
 from uwf_git.kit.record import sound
 from uwf_git.text import encodable
 from uwf_git.values.cbor import normalise
-from uwf_git.values.kinds import TurnRecord
+from uwf_git.values.kinds import EXTRACT, TurnRecord
 
 ROOM = 400_000  # characters, about 100,000 tokens
 LEFT_OUT = "[This result was left out to save room. Call the tool again if you need it.]"
@@ -31,7 +31,6 @@ _LONGEST_ID = 64
 _LONGEST_NAME = 64
 _LONGEST_KEPT = 100_000  # characters of arguments that are no object
 _SHOWN = 2000
-_EXTRACT = "extract"  # the kit's own turn, of a model that nobody in the conversation heard
 
 Message = dict[str, Any]
 
@@ -146,7 +145,8 @@ class Conversation:
             while following < len(turns) and turns[following].role == "tool":
                 following += 1
             tools = turns[number - (turn.role == "tool") : following]
-            called = [each for each in tools if each.call is not None or each.tool != _EXTRACT]
+            # Of what a model read out of an answer, nobody in the conversation heard.
+            called = [each for each in tools if each.call is not None or each.tool != EXTRACT]
             number = following
             if turn.role == "assistant" or called:
                 self.fit()
