@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
+    from uwf_git.values.findings import Finding
     from uwf_git.workflow.compile import Compiled
-    from uwf_git.workflow.findings import Finding
 
 STDIN = "-"
 LARGEST = 32 << 20

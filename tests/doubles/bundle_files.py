@@ -40,3 +40,47 @@ export async function* run(input, options) {
 }
 """
 """Four steps that follow from the prompt, by two roles in turn, and a result."""
+
+DUET = """\
+from uwf_git.workflow import define
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def next_role(ctx):
+    if len(ctx.steps) == 4:
+        return None
+    return "critic" if ctx.steps and ctx.steps[-1]["role"] == "writer" else "writer"
+
+
+workflow = define(
+    name="duet",
+    description="One writes, one criticises.",
+    roles={
+        "writer": {"description": "writes", "systemPrompt": "Write.", "schema": TEXT},
+        "critic": {"description": "criticises", "schema": TEXT},
+    },
+    moderator=next_role,
+    graph=[{"from": "writer", "to": "critic"}, {"from": "critic", "to": "writer", "condition": "again"}],
+    max_rounds=9,
+)
+"""
+"""Four steps of two roles that agents play, said by roles and a moderator."""
+
+COUNTDOWN = """\
+import asyncio
+
+descriptor = {
+    "name": "countdown",
+    "description": "Counts down from three.",
+    "roles": {"counter": {"description": "counts", "schema": {"type": "object"}}},
+}
+
+
+async def run(input, options):
+    for number in range(3 - len(input["steps"]), 0, -1):
+        await asyncio.sleep(0)
+        yield {"role": "counter", "content": f"{number}!", "meta": {"number": number}}
+    options.finish({"counted": len(input["steps"])})
+"""
+"""Three steps that are code alone, and a result."""

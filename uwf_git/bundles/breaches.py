@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uwf_git.text import one_line
 from uwf_git.values.documents import Mark
-from uwf_git.workflow.findings import Finding
+from uwf_git.values.findings import Finding
 
 _MOST = 200  # breaches that are kept: nobody reads more
 

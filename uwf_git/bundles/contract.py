@@ -18,15 +18,16 @@ from uwf_git.errors import Usage
 from uwf_git.text import one_line
 from uwf_git.values import cbor
 from uwf_git.values.documents import Document, Mark, ValuePath
+from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.ids import name_problem
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.node import file_id, hash_of
-from uwf_git.values.types import CODE
+from uwf_git.values.types import CODE, PYTHON
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow
-from uwf_git.workflow.findings import Finding, Findings
 from uwf_git.workflow.source import Source
 
 if TYPE_CHECKING:
+    from uwf_git.bundles import javascript, python
     from uwf_git.config.settings import Config
 
 Places = dict[ValuePath, Mark]
@@ -40,10 +41,10 @@ def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compi
     language = language_of(path)
     assert language is not None
     text = read_bundle(path)
-    breaches, places = _contract(text)
+    breaches, places = _contract(text, language)
     if breaches:
         raise InvalidWorkflow(str(path), breaches)
-    described = describe(text, config)
+    described = describe(text, language, config)
     if described.problem or described.run not in ("", "function"):
         message = described.problem or f"run is {described.run}, not a function"
         finding = Finding(max(described.line, 1), max(described.column, 1), "error", "fails", message)
@@ -73,7 +74,7 @@ def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compi
     return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
 
 
-def _contract(text: bytes) -> tuple[list[Finding], tuple[Places, Places]]:
+def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:
     """The breaches of a file, and where the values and the keys of its descriptor stand."""
     breaches = Breaches()
     try:
@@ -82,8 +83,16 @@ def _contract(text: bytes) -> tuple[list[Finding], tuple[Places, Places]]:
         line = text.count(b"\n", 0, error.start) + 1
         breaches.add(Mark(line, 1), "not-utf-8", "not UTF-8", "save the file as UTF-8")
         return breaches.sorted(), ({}, {})
-    from uwf_git.bundles.javascript import Module
-
-    module = Module(text)
+    module = _module(text, language)
     module.check(breaches)
     return breaches.sorted(), module.places()
+
+
+def _module(text: bytes, language: str) -> javascript.Module | python.Module:
+    if language == PYTHON:
+        from uwf_git.bundles.python import Module as PythonModule
+
+        return PythonModule(text)
+    from uwf_git.bundles.javascript import Module
+
+    return Module(text)

@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.config.settings import Config, expanded
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import one_line
+from uwf_git.values.types import JAVASCRIPT, PYTHON
 
-HARNESS = Path(__file__).with_name("harness.mjs")
+HARNESSES = {
+    JAVASCRIPT: Path(__file__).with_name("harness.mjs"),
+    PYTHON: Path(__file__).with_name("harness.py"),
+}
+"""What runs a bundle of each language."""
+PYTHON_FLAGS: tuple[str, ...] = ("-I", "-S", "-B")
+"""Nothing of the user's comes in, nor what is installed beside the standard library."""
 OLDEST_NODE = 20
 SECONDS = 10.0
-_FLAGS = (
+_FLAGS: tuple[str, ...] = (
     "--experimental-vm-modules",
     "--disallow-code-generation-from-strings",
     "--max-old-space-size=512",
@@ -51,20 +59,20 @@ def node_program(config: Config) -> str:
     return program
 
 
-def describe(source: bytes, config: Config) -> Described:
-    """Evaluates a module in JavaScript that keeps the contract. Raises NotFound without a Node, Invalid for one that is
-    too old."""
-    from uwf_git.bundles.javascript import modules
+def describe(source: bytes, language: str, config: Config) -> Described:
+    """Evaluates a module that keeps the contract. Raises NotFound without a Node, Invalid for one that is too old."""
     from uwf_git.processes import run_command
 
-    program = node_program(config)
-    order = {
-        "mode": "descriptor",
-        "source": source.decode("utf-8", "replace"),
-        "modules": list(modules()),
-    }
+    order: dict[str, Any] = {"mode": "descriptor", "source": source.decode("utf-8", "replace")}
+    if language == PYTHON:
+        program, flags = sys.executable, PYTHON_FLAGS
+    else:
+        from uwf_git.bundles.javascript import modules
+
+        program, flags = node_program(config), _FLAGS
+        order["modules"] = list(modules())
     done = run_command(
-        [program, *_FLAGS, str(HARNESS)],
+        [program, *flags, str(HARNESSES[language])],
         stdin=json.dumps(order).encode(),
         env={"PATH": "/usr/bin:/bin"},
         timeout=SECONDS,

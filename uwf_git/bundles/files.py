@@ -6,9 +6,9 @@ from pathlib import Path
 
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import one_line
-from uwf_git.values.types import JAVASCRIPT
+from uwf_git.values.types import JAVASCRIPT, PYTHON
 
-SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT}
+SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
 MAX_BYTES = 4 << 20
 

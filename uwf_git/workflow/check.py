@@ -14,11 +14,11 @@ from typing import Any
 
 from uwf_git.text import one_line
 from uwf_git.values.documents import InvalidYaml, ValuePath
+from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.kinds import BODY
 from uwf_git.values.types import DEFAULT_STATUS, END, NEW, RESUME, START, SUSPEND, USER
 from uwf_git.workflow.draft import Draft, DraftEdge, DraftEdges, read_draft
 from uwf_git.workflow.expression import check_expression
-from uwf_git.workflow.findings import Finding, Findings
 from uwf_git.workflow.habits import expression_hint, is_expression, means_end, means_start
 from uwf_git.workflow.moderator import can_end, reachable
 from uwf_git.workflow.role_schemas import HUMAN, Answers, answers_of, schema_problems

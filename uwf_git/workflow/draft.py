@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from uwf_git.text import one_line
 from uwf_git.values.amounts import parse_budget
 from uwf_git.values.documents import ValuePath
+from uwf_git.values.findings import Findings
 from uwf_git.values.ids import name_problem
 from uwf_git.values.types import DEFAULT_STATUS, END, NEW, START
-from uwf_git.workflow.findings import Findings
 from uwf_git.workflow.habits import key_hint, means_start, meant_key
 
 VERSION = 1
