@@ -22,9 +22,9 @@ from uwf_git.engine.budget import (
     use,
     used_up,
 )
+from uwf_git.engine.inbox import answer
 from uwf_git.engine.spending import spent, together
 from uwf_git.engine.status import IDLE, WAITING, budget_reached, status_of
-from uwf_git.engine.step import answer
 from uwf_git.engine.step import step as do_step
 from uwf_git.errors import AgentFailed, Usage, Waiting
 from uwf_git.store.opened import Instance

@@ -149,8 +149,8 @@ def test_a_fork_is_not_paused_and_what_ends_a_thread_ends_its_pause(
     uwf("thread", "kill", thread)
     assert pauses(root) == ""
     assert uwf("thread", "show", thread).json["status"] == "killed"
-    for command in ("pause", "resume"):
-        assert "killed" in uwf("thread", command, thread, check=1).error["message"]
+    for command, status in (("pause", 1), ("resume", 2)):
+        assert "killed" in uwf("thread", command, thread, check=status).error["message"]
     other = uwf("thread", "fork", thread).json["thread"]
     uwf("thread", "pause", other)
     uwf("thread", "rm", other, "--yes")

@@ -23,7 +23,7 @@ from uwf_git.kit.arguments import read_options
 from uwf_git.kit.candidate import with_all_fields
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import SUBWORKFLOW, StepContext
+from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, step_fields
 from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _answered(ctx: Context) -> ThreadId | None:
     session = ctx.previous.session
     if steps[-2].role != ctx.role.name or session is None:
         return None
-    from uwf_git.engine.step import answer
+    from uwf_git.engine.inbox import answer
 
     head = _own(ctx, session)
     if head is None:
@@ -268,8 +268,11 @@ def _outputs(ctx: Context, history: History) -> list[Any]:
         from uwf_git.workflow.expression import evaluate
         from uwf_git.workflow.moderator import history_value
 
+        fields = step_fields(options.output)
         steps = [step._replace(output=_whole(ctx, step)) for step in history.steps]
-        return [evaluate(options.output, history_value(history.start, steps))]
+        if CONTENT in fields:
+            steps = [step._replace(answer=ctx.instance.threads.answer(step)) for step in steps]
+        return [evaluate(options.output, history_value(history.start, steps, fields))]
     last = _whole(ctx, next(step for step in reversed(history.steps) if step.role != USER))
     properties = ctx.schema.payload.get("properties") if isinstance(ctx.schema.payload, dict) else None
     if not isinstance(last, dict) or not isinstance(properties, dict):

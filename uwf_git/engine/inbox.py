@@ -1,23 +1,27 @@
-"""What waits for a person on this machine: threads that ask, whose budget is used up, or whose next role is a human's.
+"""What waits for a person on this machine: threads that ask, whose budget is used up, or whose next role is a human's;
+and what a person says to a thread, which becomes a step of the role `$USER`.
 
-Of the other threads nothing is read but the row that the index has of their heads.
+Of the threads that don't wait nothing is read but the row that the index has of their heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.engine.budget import Budgets, waiting
+from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
-from uwf_git.engine.status import outlook, used_up
-from uwf_git.errors import UwfError
+from uwf_git.engine.status import chosen, outlook, used_up
+from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
-from uwf_git.values.ids import ThreadId
-from uwf_git.values.kinds import SUBWORKFLOW, parse_workflow
-from uwf_git.values.types import END, USER
+from uwf_git.store.threads import Head, Position, fork_hint
+from uwf_git.values.ids import Hash, ThreadId, new_thread_id
+from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_workflow
+from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
+
+if TYPE_CHECKING:
+    from uwf_git.engine.step import Outcome
 
 QUESTION, BUDGET, ROLE = "question", "budget", "role"
 
@@ -130,3 +134,82 @@ def _played_by_humans(instance: Instance) -> Callable[[str, str], bool] | None:
         return known[workflow, role]
 
     return plays
+
+
+def answer(
+    instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None, other: bool = False
+) -> Outcome:
+    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step that the answer is for. Where that
+    gives options, the answer is one of them, or its number, unless `other` lets it be anything. Moves
+    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer outside of the options, Invalid where
+    nothing is asked, or another step asks by now."""
+    with instance.locks.hold(thread):
+        head = instance.threads.active_head(thread)
+        if not head.row.asks:
+            raise Invalid(f"thread {thread} asks nothing", f"see: uwf thread show {thread}")
+        if asked_by is not None and asked_by != head.node:
+            raise Invalid(
+                f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
+            )
+        if not text.strip():
+            raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
+        at = instance.threads.position(head)
+        if not other and (options := outlook(instance, *at).options):
+            text = chosen(thread, options, text)
+        outcome = _say(instance, at, text)
+    return _told(instance, outcome)
+
+
+def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
+    """Goes on from the end of a thread: makes one that shares its past and in which the user says the text, as the
+    first step that is its own. Where the end asks, that is the answer; else the workflow says who is next then. Makes
+    `refs/uwf/threads/<new ULID>`. Raises Invalid for a thread that hasn't ended, Usage where the text is empty or the
+    workflow doesn't say how to go on."""
+    end = instance.threads.head(thread)
+    if end.archive is None:
+        raise Invalid(f"thread {thread} has not ended", f"uwf thread step {thread}")
+    history = instance.threads.history(end)
+    if history.workflow.resume is None and not end.row.asks:
+        raise Usage(
+            f"thread {thread} is {end.archive.status}, and workflow {history.workflow.name} has no resume under $START",
+            fork_hint(end),
+        )
+    if not text.strip():
+        raise Usage(
+            f"thread {thread} is {end.archive.status}, and goes on with a text",
+            f"uwf thread resume {thread} -m TEXT",
+        )
+    made = new_thread_id()
+    at = Position(end._replace(thread=made, archive=None), history._replace(thread=made))
+    outcome = _say(instance, at, text, begins=True)
+    folder = instance.folders.recall(thread)
+    if folder is not None:
+        instance.folders.remember(made, folder)
+    return _told(instance, outcome)
+
+
+def _say(instance: Instance, at: Position, text: str, begins: bool = False) -> Outcome:
+    from uwf_git.engine.step import append_step, outcome_of
+
+    text, secrets = instance.redactor.text(text)
+    told = Detail(
+        answer=text,
+        context=at.head.node,
+        budget=pending(instance, at.head.thread),
+        redactions=(("answer", secrets),) if secrets else (),
+    )
+    store = instance.store
+    with store.index.transaction():
+        output = store.put(ANSWER, {"answer": text})
+        detail = store.put(DETAIL, told.payload())
+        made = Step(at.history.start_hash, at.history.prev, USER, output, detail, "human")
+        node = store.put(STEPNODE, made.payload())
+    after = append_step(instance, at, node, made, begins=begins)
+    return outcome_of(instance, after, outlook(instance, *after), USER)
+
+
+def _told(instance: Instance, outcome: Outcome) -> Outcome:
+    from uwf_git.engine.step import tell_of_outcome
+
+    tell_of_outcome(instance, outcome.thread, outcome.status, outcome.outlook)
+    return outcome

@@ -27,7 +27,6 @@ from uwf_git.engine.status import (
     KILLED,
     WAITING,
     Outlook,
-    chosen,
     outlook,
     outlook_of,
     raise_if_stuck,
@@ -57,11 +56,10 @@ from uwf_git.values.kinds import (
     INTERRUPTED,
     PAUSED_NOW,
     Attempt,
-    Detail,
     Step,
     parse_step,
 )
-from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
+from uwf_git.values.types import END, USER
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -131,12 +129,12 @@ def step(
     try:
         outcome = step_untold(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
-        _tell_of(instance, thread, FAILED)
+        tell_of_outcome(instance, thread, FAILED)
         raise
     except Absent as absent:
         _call(instance, thread, absent)
         raise
-    _tell_of(instance, thread, outcome.status, outcome.outlook)
+    tell_of_outcome(instance, thread, outcome.status, outcome.outlook)
     return outcome
 
 
@@ -183,12 +181,13 @@ def step_untold(
             found = outlook(instance, *at)
         if found.next == END:
             at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
-        outcome = _outcome(instance, at, found, role)
+        outcome = outcome_of(instance, at, found, role)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
 
 
-def _tell_of(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
+def tell_of_outcome(instance: Instance, thread: ThreadId, status: str, found: Outlook | None = None) -> None:
+    """Has the user's hooks told, once the lock is free, of what has become of a thread."""
     if instance.config.hooks.commands:
         from uwf_git.engine.hooks import tell_of
 
@@ -205,45 +204,6 @@ def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
             instance.after(lambda: tell(instance, thread, WAITING, question=question))
 
 
-def answer(
-    instance: Instance, thread: ThreadId, text: str, asked_by: Hash | None = None, other: bool = False
-) -> Outcome:
-    """Answers a waiting thread by a step of role `$USER`. `asked_by` is the step that the answer is for. Where that
-    gives options, the answer is one of them, or its number, unless `other` lets it be anything. Moves
-    `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an answer outside of the options, Invalid where
-    nothing is asked, or another step asks by now."""
-    with instance.locks.hold(thread):
-        head = instance.threads.active_head(thread)
-        if not head.row.asks:
-            raise Invalid(f"thread {thread} asks nothing", f"see: uwf thread show {thread}")
-        if asked_by is not None and asked_by != head.node:
-            raise Invalid(
-                f"thread {thread} now asks in step {head.node}, not {asked_by}", "read the new question first"
-            )
-        if not text.strip():
-            raise Invalid(f"the answer to thread {thread} is empty", "give one with -m TEXT")
-        at = instance.threads.position(head)
-        if not other and (options := outlook(instance, *at).options):
-            text = chosen(thread, options, text)
-        text, secrets = instance.redactor.text(text)
-        told = Detail(
-            answer=text,
-            context=head.node,
-            budget=budget.pending(instance, thread),
-            redactions=(("answer", secrets),) if secrets else (),
-        )
-        store = instance.store
-        with store.index.transaction():
-            output = store.put(ANSWER, {"answer": text})
-            detail = store.put(DETAIL, told.payload())
-            made = Step(at.history.start_hash, at.history.prev, USER, output, detail, "human")
-            node = store.put(STEPNODE, made.payload())
-        after = _append(instance, at, node, made)
-        outcome = _outcome(instance, after, outlook(instance, *after), USER)
-    _tell_of(instance, thread, outcome.status, outcome.outlook)
-    return outcome
-
-
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     """Ends a thread for good, its running agent first. Makes `refs/uwf/archive/<ULID>` and deletes the active ref.
     Raises Invalid for a thread that has ended, Busy where its agent doesn't end."""
@@ -252,11 +212,12 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
         instance.locks.end(thread)
     with instance.locks.hold(thread, wait=5.0):
         head = instance.threads.archive(instance.threads.active_head(thread), KILLED, reason)
-    _tell_of(instance, thread, KILLED)
+    tell_of_outcome(instance, thread, KILLED)
     return head
 
 
-def _outcome(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:
+def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:
+    """Where a thread stands after a step of a role, whose lock the caller holds."""
     standing = used_up(instance, at.head, found=found)
     # The lock is ours, and gone when this is read.
     status = resting(instance, at.head, standing)
@@ -264,9 +225,11 @@ def _outcome(instance: Instance, at: Position, found: Outlook, role: str | None)
     return Outcome(at, found, status, role, standing, detail.redactions if detail else ())
 
 
-def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid | None = None) -> Position:
+def append_step(
+    instance: Instance, at: Position, node: Hash, made: Step, merge: Oid | None = None, begins: bool = False
+) -> Position:
     """Commits a checked StepNode; returns the position after it. Where a push from elsewhere has moved the thread
-    meanwhile, the step becomes a thread of its own, and HeadMoved says which."""
+    meanwhile, the step becomes a thread of its own, and HeadMoved says which. `begins` makes the thread."""
     thread = at.head.thread
     detail = instance.store.detail(made.detail)
     known = [past.hash for past in at.history.steps]
@@ -274,7 +237,7 @@ def _append(instance: Instance, at: Position, node: Hash, made: Step, merge: Oid
     then = outlook_of(instance, at.history.after(context)).next
     extraction = detail.extraction if detail else ""
     try:
-        head = instance.threads.append(at.head, node, known, merge, extraction, then)
+        head = instance.threads.append(at.head, node, known, merge, extraction, then, begins)
     except Outrun as outrun:
         fork = fork_id(thread, node)
         log.warning(
@@ -323,7 +286,7 @@ class _Run:
             log.debug(
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
-            after = _append(instance, self._at, made.step, step, merge)
+            after = append_step(instance, self._at, made.step, step, merge)
         except (AgentFailed, NotFound) as error:
             self._keep_for_pause(made)
             raise self._failed(made, error) from None

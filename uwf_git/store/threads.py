@@ -213,10 +213,7 @@ class Threads:
         """Where an active thread is. Raises Invalid for one that has ended."""
         head = self.head(thread)
         if head.archive:
-            hint = f"go on from it with: uwf thread fork {thread}"
-            if head.archive.status == "completed" and head.row.role:
-                hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go
-            raise Invalid(f"thread {thread} is {head.archive.status}", hint)
+            raise Invalid(f"thread {thread} is {head.archive.status}", fork_hint(head))
         return head
 
     def all(self, archived: bool = False) -> list[Head | Damaged]:
@@ -397,10 +394,12 @@ class Threads:
         merge: Oid | None = None,
         extraction: str = "",
         then: str | None = None,
+        begins: bool = False,
     ) -> Head:
         """Records a StepNode as the thread's next step: its folder, its line on the thread's page, its commit, then
         the ref, compared and swapped. `known` are the StepNodes of the history, which stand in their own folders;
-        `merge` becomes the second parent; `then` is the role that is next, or $END, where the workflow says it.
+        `merge` becomes the second parent; `then` is the role that is next, or $END, where the workflow says it. With
+        `begins` the thread isn't there yet, and the step is its first beyond a past that it shares with another.
         Raises Outrun and leaves the ref as it is when somebody was faster, NotFound when something the step refers
         to isn't in the store."""
         tree = self._repository.root(head.commit)
@@ -408,7 +407,10 @@ class Threads:
         files = self._store.files(node, self.workflow_nodes(tree).union(known, (start,)))
         made = self._made(head, node, files, merge, extraction, then)
         try:
-            self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
+            if begins:
+                self._repository.create_ref(layout.THREADS + head.thread, made.commit)
+            else:
+                self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
             log.info(
                 "3T0A0A5H",
                 "step {number} is commit {commit}",
@@ -554,6 +556,14 @@ class Threads:
         if current is not None:
             with contextlib.suppress(HeadMoved):
                 self._repository.delete_ref(ref, current)
+
+
+def fork_hint(head: Head) -> str:
+    """What to do with a thread that has ended."""
+    hint = f"go on from it with: uwf thread fork {head.thread}"
+    if head.archive and head.archive.status == "completed" and head.row.role:
+        hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go
+    return hint
 
 
 class Link(NamedTuple):

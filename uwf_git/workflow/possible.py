@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.values.kinds import CONTENT, TIMESTAMP
 from uwf_git.values.shape import MOST_VARIANTS, choices, resolve, types, variants_of
 from uwf_git.values.types import SUSPEND, USER
 
@@ -68,6 +69,7 @@ def history(roles: Collection[str], schemas: Mapping[str, Any], last: Collection
 
 def _step(role: str, output: Any, may_be_last: bool = False) -> dict[str, Any]:
     properties = {"role": {"const": role}, "output": output, "detail": _A_TEXT, "agent": _A_TEXT}
+    properties |= {CONTENT: _A_TEXT, TIMESTAMP: {"type": "integer"}}
     return {"type": "object", "properties": properties, **({_LAST: True} if may_be_last else {})}
 
 

@@ -11,11 +11,20 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Start, StepContext, Workflow, asks_human, status_of
+from uwf_git.values.kinds import (
+    CONTENT,
+    TIMESTAMP,
+    Start,
+    StepContext,
+    Workflow,
+    asks_human,
+    status_of,
+)
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, START, SUSPEND, USER
 from uwf_git.workflow.made_up import hints_of, variants
@@ -26,6 +35,7 @@ SECONDS = 30.0
 _RUN = 60
 _NODE = Hash("0000000000000")
 _FAR = 1_000_000
+_LATE = 4_000_000_000_000
 
 
 class Problem(NamedTuple):
@@ -125,7 +135,7 @@ def rehearse(
 
 
 class _Way(NamedTuple):
-    """An edge that can be taken now, and the outputs that take it."""
+    """An edge that can be taken now, and the steps that take it; of $START the prompts."""
 
     chosen: Chosen
     outputs: list[Any]
@@ -161,6 +171,10 @@ class _Walk:
         self._run_limit = _RUN + min(440, 4 * int(max((0, *hints.numbers))))
         text = " ".join(condition.expression for condition in workflow.conditions.values())
         self._humans_matter = USER in text
+        # What conditions may ask of a step besides: an answer with all that they look for, a time far ahead.
+        answers = ("", " ".join(self._texts)) if CONTENT in workflow.step_fields else ("",)
+        times = (0, _LATE) if TIMESTAMP in workflow.step_fields else (0,)
+        self._said = list(product(answers, times))
 
     def explore(self) -> None:
         """Runs until there is nothing left to find, or nothing new comes up any more."""
@@ -227,8 +241,7 @@ class _Walk:
             self._visits[role] += 1
             way = self._best(ways)
             if way is not None:
-                output = way.outputs[self._visits[role] % len(way.outputs)]
-                steps.append(_step(role, output))
+                steps.append(way.outputs[self._visits[role] % len(way.outputs)])
 
     def _opening(self) -> dict[int, _Way]:
         """The edges of $START, by the prompts that take them."""
@@ -260,8 +273,9 @@ class _Walk:
         """The edges that a role can take now, by its outputs."""
         ways: dict[int, _Way] = {}
         for output in self._candidates(role) if role not in self._broken else ():
-            if not asks_human(output):
-                self._try(ways, start, [*steps, _step(role, output)], output, role)
+            for answer, when in self._said if not asks_human(output) else ():
+                step = _step(role, output)._replace(answer=answer, time=when)
+                self._try(ways, start, [*steps, step], output, role)
             if role in self._broken:
                 break
         if not ways:
@@ -291,7 +305,7 @@ class _Walk:
             return
         self._lead(chosen, start, steps, source)
         self._known.setdefault((source, chosen.position), output)
-        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(output)
+        ways.setdefault(chosen.position, _Way(chosen, [])).outputs.append(steps[-1] if steps else output)
 
     def _lead(self, chosen: Chosen, start: Start, steps: list[StepContext], source: str) -> None:
         """Adds the problem of an edge that doesn't lead on."""

@@ -85,7 +85,7 @@ def answer(
 
     Where the question has options, the answer is one of them or its number.
     """
-    from uwf_git.engine.step import answer as give
+    from uwf_git.engine.inbox import answer as give
 
     instance = invocation.instance
     found = find_thread(invocation, thread)

@@ -253,24 +253,60 @@ def _paused_text(value: Any) -> str:
 @command(
     "uwf thread resume 01JK7M",
     "uwf thread resume --status paused",
+    'uwf thread resume 01JK7M -m "Now the same for CSV"    of a thread that has ended',
 )
 @threads
-def resume(invocation: Invocation, chosen: Chosen) -> None:
-    """Let paused threads be stepped again. It does no step: that is for uwf thread run."""
+@click.option("-m", "--message", metavar="TEXT", help="What it goes on with; - reads standard input.")
+def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
+    """Let paused threads be stepped again, and go on from threads that have ended.
+
+    A thread that has ended stays as it is. A new one shares its past, and TEXT is what the role is told that the
+    workflow names for it, as `resume` under $START. Of a thread that asks, TEXT is the answer. It does no step: that
+    is for uwf thread run.
+    """
+    from uwf_git.config.secrets import told
+    from uwf_git.engine.inbox import answer, go_on
     from uwf_git.engine.pause import resume as let
-    from uwf_git.engine.status import status_of
+    from uwf_git.engine.status import outlook, status_of
 
     instance = invocation.instance
+    text = resolve.read_stdin("message") if message == resolve.STDIN else message
 
     def do(thread: ThreadId) -> dict[str, Any]:
-        resumed = let(instance, thread)
-        status = status_of(instance, instance.threads.head(thread))
-        return {"thread": thread, "status": status, "resumed": resumed}
+        head = instance.threads.head(thread)
+        origin = {}
+        if head.archive is not None:
+            outcome = go_on(instance, thread, text or "")
+            origin = {"resumedFrom": {"thread": thread, "step": head.node}}
+        elif text is None:
+            resumed = let(instance, thread)
+            return {"thread": thread, "status": status_of(instance, head), "resumed": resumed}
+        elif head.row.asks:
+            outcome = answer(instance, thread, text)
+        else:
+            raise Usage(f"thread {thread} asks nothing and has not ended", f"uwf thread resume {thread}")
+        if redactions := told(outcome.redactions):
+            invocation.warn(redactions)
+        resumed = head.archive is not None or let(instance, thread)
+        now = instance.threads.head(outcome.thread)
+        return {
+            "thread": outcome.thread,
+            "status": status_of(instance, now),
+            "resumed": resumed,
+            "head": outcome.head,
+            "next": outlook(instance, now).next,
+            **origin,
+        }
 
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 
 def _resumed_text(value: Any) -> str:
+    if "resumedFrom" in value:
+        thread, end = terminal.style(value["thread"], "bold"), value["resumedFrom"]["thread"]
+        return f"{thread} goes on from {end}, next is {value['next']}; uwf thread run {value['thread']}"
+    if "next" in value:
+        return f"answered {value['thread']}, next is {value['next']}"
     if not value["resumed"]:
         return f"{value['thread']} is {terminal.status(value['status'])}, it was not paused"
     return f"resumed {value['thread']}, which is {terminal.status(value['status'])}"

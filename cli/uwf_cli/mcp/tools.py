@@ -366,12 +366,13 @@ TOOLS = (
     ServedTool(
         "resume_thread",
         "Resume a thread",
-        "Lets a paused thread be stepped again. It does no step itself: that is for step_thread.",
-        {"thread": _THREAD},
-        _thread("resume"),
+        "Lets a paused thread be stepped again. With `message` it goes on from a thread that has ended: a new one, "
+        "whose id is in the result, shares its past, and the role that its workflow names for that is told the "
+        "message. It does no step itself: that is for step_thread.",
+        {"thread": _THREAD, "message": _text("What a thread that has ended goes on with.")},
+        _thread("resume", message="--message"),
         ("thread",),
         writes=True,
-        repeatable=True,
     ),
     ServedTool(
         "kill_thread",
