@@ -4,11 +4,12 @@
 //
 //   node json_cas_store.mjs check < vectors.json     says which golden vectors it doesn't meet
 //   node json_cas_store.mjs write FOLDER < nodes     prints the hash of each node by its label
+//   node json_cas_store.mjs verify FOLDER            says which files have the hash and the form that they must
 //
 // `nodes` is {layout, nodes: [[label, type, payload, timestamp], …]}: `type` is a label, or null for a node that is its
 // own; in payloads {"@": label} stands for a hash.
 
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -121,6 +122,40 @@ function write(folder, { layout, nodes }) {
   return hashes;
 }
 
+function parse(data, at = 0) {
+  const major = data[at] >> 5;
+  const size = data[at] & 31;
+  const long = { 24: 1, 25: 2, 26: 4 }[size];
+  const number = size < 24 ? size : size === 27 ? Number(data.readBigUInt64BE(at + 1)) : data.readUIntBE(at + 1, long);
+  let end = at + 1 + (size < 24 ? 0 : (long ?? 8));
+  if (major === 0) return [number, end];
+  if (major === 1) return [-1 - number, end];
+  if (major === 3) return [data.toString("utf8", end, end + number), end + number];
+  if (major === 7) return size === 27 ? [data.readDoubleBE(at + 1), end] : [{ 20: false, 21: true, 22: null }[size], end];
+  const items = [];
+  for (let count = major === 5 ? 2 * number : number; count > 0; count--) {
+    const [item, next] = parse(data, end);
+    items.push(item);
+    end = next;
+  }
+  if (major === 4) return [items, end];
+  const pairs = items.flatMap((item, place) => (place % 2 ? [] : [[item, items[place + 1]]]));
+  return [Object.fromEntries(pairs), end];
+}
+
+function verify(folder) {
+  const names = readdirSync(folder).filter((name) => name.endsWith(".bin"));
+  const wrong = names.filter((name) => {
+    const data = readFileSync(join(folder, name));
+    const [{ type, payload, timestamp }] = parse(data);
+    const hash = name.slice(0, -4);
+    const same = hash === hashOf(type === hash ? null : type, payload);
+    return !same || !data.equals(cbor({ type, payload, timestamp }));
+  });
+  return { right: names.length - wrong.length, wrong };
+}
+
 const [task, folder] = process.argv.slice(2);
-const input = JSON.parse(readFileSync(0, "utf8"));
-console.log(JSON.stringify(task === "check" ? check(input) : write(folder, input)));
+const input = () => JSON.parse(readFileSync(0, "utf8"));
+const tasks = { check: () => check(input()), write: () => write(folder, input()), verify: () => verify(folder) };
+console.log(JSON.stringify(tasks[task]()));

@@ -1,5 +1,6 @@
 """`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows and changes of workflows on
-branches that a forge shows, for review; and `uwf export`, a thread as a page for who has no forge."""
+branches that a forge shows, for review; and `uwf export`, a thread as a page for who has no forge, or threads and their
+nodes in the form of the earlier programs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from uwf_cli.commands.workflow import version_rows
 from uwf_cli.completers import complete_name, complete_remote, complete_thread
 from uwf_cli.exchange import find_thread, git_for, tell_large
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import Invalid
+from uwf_git.errors import Invalid, Usage
+from uwf_git.text import counted
 
 _REMOTE = click.option(
     "--remote",
@@ -117,23 +119,68 @@ def _unpublished_text(value: Any) -> str:
     "uwf export 01JK7M --html login.html",
     "uwf export 01JK7M --html login.html --force    write over what is there",
     "uwf export 01JK7M --html - | less              to standard output",
+    "uwf export --json-cas old                      all nodes, as json-cas keeps them",
+    "uwf export 01JK7M --json-cas old               those of a thread",
 )
-@click.argument("thread", metavar="ID", shell_complete=complete_thread)
+@click.argument("threads", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
 @click.option(
     "--html",
     "file",
     metavar="FILE",
-    required=True,
     type=click.Path(path_type=Path, allow_dash=True),
     help="The file to write; - is standard output.",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
-def export(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
-    """Write a thread as one HTML file, to mail and to keep.
+@click.option(
+    "--json-cas",
+    "folder",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="The storage root to write, as the earlier programs had it.",
+)
+def export(
+    invocation: Invocation, threads: tuple[str, ...], file: Path | None, force: bool, folder: Path | None
+) -> None:
+    """Write a thread as one HTML file, to mail and to keep; or nodes in the form of json-cas.
 
-    Everything is in it: the task, the graph, each step with its answer, cost and turns, failed attempts
-    and sub-workflows. It holds no script and fetches nothing, so it can be opened anywhere.
+    In the HTML file is everything: the task, the graph, each step with its answer, cost and turns, failed
+    attempts and sub-workflows. It holds no script and fetches nothing, so it can be opened anywhere.
+
+    With --json-cas the threads that are named, or without an ID all workflows, threads and nodes, are
+    written into a storage root, which "uwf import" reads. Nodes that are there already stay.
     """
+    if folder is not None and file is None and not force:
+        _export_nodes(invocation, threads, folder)
+        return
+    if file is None or folder is not None or len(threads) != 1:
+        raise Usage("one thread goes into a file, and nodes into a folder", _HOW_TO_EXPORT)
+    _export_page(invocation, threads[0], file, force)
+
+
+_HOW_TO_EXPORT = "uwf export ID --html FILE, or uwf export [ID]... --json-cas FOLDER"
+
+
+def _export_nodes(invocation: Invocation, threads: tuple[str, ...], folder: Path) -> None:
+    from uwf_cli.exchange import Meter
+    from uwf_git.migration.export import export as write
+
+    instance, meter = invocation.instance, Meter()
+    chosen = [find_thread(invocation, each) for each in threads] or None
+    total = instance.store.index.node_count()
+    try:
+        found = write(instance, folder, chosen, lambda done: meter.step("Writing nodes", done, total))
+    finally:
+        meter.clear()
+    invocation.emit(
+        {"folder": str(folder), **found._asdict()},
+        lambda value: (
+            f"{value['folder']}: {counted(value['threads'], 'thread')}, "
+            f"{counted(value['written'], 'node')} written, {value['there']:,} there already"
+        ),
+    )
+
+
+def _export_page(invocation: Invocation, thread: str, file: Path, force: bool) -> None:
     from uwf_cli.page.thread import page
 
     instance = invocation.instance
