@@ -75,6 +75,13 @@ class Paused(Waiting):
     code = "paused"
 
 
+class Untrusted(UwfError):
+    """The workflow is code that nobody has trusted on this machine, so nothing of it is run."""
+
+    code = "untrusted"
+    exit_status = 5
+
+
 class AgentFailed(UwfError):
     """An agent broke the protocol, failed or ran out of time. The head is where it was."""
 

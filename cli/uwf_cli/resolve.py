@@ -284,14 +284,24 @@ def _in_store(instance: Instance, text: str) -> Found | None:
     try:
         index = instance.store.index
         known = [each for type_hash in versions("workflow") for each in index.hashes_of_type(type_hash)]
-        bundles = {
-            instance.store.get(node).payload["file"]["id"]: node for node in index.hashes_of_type(CODE)
-        }
+        bundles = _bundles(instance)
         found = complete(prefix, [*known, *bundles], "workflow")
-        node = bundles.get(found, Hash(found))
+        node, *others = bundles.get(found, [Hash(found)])
+        if others:
+            raise Usage(
+                f"{found} is the bundle of {counted(len(others) + 1, 'workflow')}", "name one, or give a hash"
+            )
     except NotFound:
         return None
     return _stored(instance, node, str(registry.commit_for(node)))
+
+
+def _bundles(instance: Instance) -> dict[str, list[Hash]]:
+    """The nodes of each bundle by its file's id: several where one file was put under several names."""
+    found: dict[str, list[Hash]] = {}
+    for node in instance.store.index.hashes_of_type(CODE):
+        found.setdefault(instance.store.get(node).payload["file"]["id"], []).append(node)
+    return found
 
 
 def _stored(instance: Instance, node: Hash, commit: str) -> Found:

@@ -36,6 +36,8 @@ workflow = Group(
         "rollback": "workflow:rollback",
         "propose": "review:propose",
         "accept": "review:accept",
+        "trust": "review:trust",
+        "untrust": "review:untrust",
         "graph": "workflow:graph",
         "validate": "workflow:validate",
         "rehearse": "workflow:rehearse",

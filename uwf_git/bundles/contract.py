@@ -74,6 +74,11 @@ def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compi
     return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
 
 
+def breaches_of(text: bytes, language: str) -> list[Finding]:
+    """What breaks the contract, as far as the syntax tree shows it. Nothing is evaluated."""
+    return _contract(text, language)[0]
+
+
 def _contract(text: bytes, language: str) -> tuple[list[Finding], tuple[Places, Places]]:
     """The breaches of a file, and where the values and the keys of its descriptor stand."""
     breaches = Breaches()

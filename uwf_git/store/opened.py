@@ -14,7 +14,7 @@ from uwf_git.git.repository import PRIVATE
 from uwf_git.store.attempts import Attempts
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
-from uwf_git.store.private import Folders, Runs, Sessions
+from uwf_git.store.private import Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Head, Threads
 from uwf_git.store.versions import Registry
@@ -50,6 +50,7 @@ class Instance:
         self.runs = Runs(private)
         self.folders = Folders(private)
         self.sessions = Sessions(private)
+        self.trusted = Trusted(private)
         self.warn: Callable[[str], None] = lambda text: None
         """Takes what somebody should know beside a result, in a line; the command prints it."""
         self.after: Callable[[Callable[[], None]], None] = lambda act: act()

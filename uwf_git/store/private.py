@@ -8,6 +8,7 @@
     runs/<ULID>.off       there while a step is broken off, so that its engine knows why its agent ends
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working directory that a thread's agents get
+    trusted/<SHA-256>     there for the code that this machine's user trusts; what it was called and when, as JSON
     logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
 
 The hash that an agent prints is the protocol; its report says more, and outlives an engine that was killed: the
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -326,6 +328,33 @@ class Folders:
             return Path(os.fsdecode((self._folder / thread).read_bytes()))
         except OSError:
             return None
+
+
+class Trusted:
+    """Which files of code may run on this machine, by the SHA-256 of their bytes in hexadecimal. It is the only thing
+    that says so, and nothing that is fetched writes here."""
+
+    def __init__(self, private: Path) -> None:
+        self._folder = private / "trusted"
+
+    def has(self, sha256: str) -> bool:
+        """Whether a file with that content is trusted."""
+        return (self._folder / sha256).is_file()
+
+    def add(self, sha256: str, name: str) -> None:
+        """Trusts what has that content; `name` is what the workflow is called."""
+        note = json.dumps({"name": name, "at": int(time.time())}).encode()
+        write_private(self._folder / sha256, note, "can't remember what is trusted", synced=True, mode=_MINE)
+
+    def remove(self, sha256: str) -> bool:
+        """Trusts it no longer; whether it was trusted."""
+        try:
+            (self._folder / sha256).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreUnwritable(f"can't forget what is trusted: {error}", "check permissions") from None
+        return True
 
 
 def _json(value: object) -> bytes:

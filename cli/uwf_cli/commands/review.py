@@ -1,23 +1,28 @@
 """`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows and changes of workflows on
-branches that a forge shows, for review; and `uwf export`, a thread as a page for who has no forge, or threads and their
-nodes in the form of the earlier programs."""
+branches that a forge shows, for review; `uwf export`, a thread as a page for who has no forge, or threads and their
+nodes in the form of the earlier programs; and `uwf workflow trust`, code that somebody has read."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.workflow import version_rows
-from uwf_cli.completers import complete_name, complete_remote, complete_thread
+from uwf_cli.commands.workflow import bundle_of, version_rows
+from uwf_cli.completers import complete_name, complete_remote, complete_thread, complete_workflow
 from uwf_cli.exchange import find_thread, git_for, tell_large
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, Usage
+from uwf_git.git.repository import Oid
 from uwf_git.text import counted
+
+if TYPE_CHECKING:
+    from uwf_cli.resolve import Found
 
 _REMOTE = click.option(
     "--remote",
@@ -255,6 +260,83 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     chosen = instance.remotes.get(remote) if remote else None
     accepted = take(instance, git_for(instance), branch, chosen)
     invocation.emit(accepted.to_json(), _accepted_text)
+
+
+@command(
+    "uwf workflow trust solve-issue",
+    "uwf workflow trust 81XYP6XW2G7WT --yes    without a terminal",
+)
+@click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
+@click.option("--yes", is_flag=True, help="Without showing it and asking.")
+def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
+    """Let a workflow that is code run on this machine.
+
+    Its file is shown, and what the configuration grants it; then you are asked. What you have put yourself is trusted
+    already.
+    """
+    from uwf_git.bundles import trust as trusting
+
+    instance = invocation.instance
+    found = _bundle(invocation, workflow)
+    if not (already := trusting.is_trusted(instance, found.workflow)):
+        source = trusting.reviewed(instance, found.workflow, Oid(hex=str(found.commit)))
+        if not (yes or _asked_whether(invocation, found, source)):
+            raise Usage(f"{workflow} is not trusted, as it was not confirmed", "ask whoever wrote it")
+        trusting.trust(instance, found.workflow)
+    value = {**_told(invocation, found), "changed": not already}
+    invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "yes")]))
+
+
+@command("uwf workflow untrust solve-issue")
+@click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
+def untrust(invocation: Invocation, workflow: str) -> None:
+    """Let a workflow that is code run here no longer. Nothing of it is deleted."""
+    found = _bundle(invocation, workflow)
+    assert found.workflow.code is not None
+    changed = invocation.instance.trusted.remove(found.workflow.code.sha256)
+    value = {**_told(invocation, found), "changed": changed}
+    invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "no")]))
+
+
+def _bundle(invocation: Invocation, text: str) -> Found:
+    """The registered or stored bundle that an argument names. Raises Usage for what is no code."""
+    from uwf_cli.resolve import find_workflow
+
+    found = find_workflow(invocation, text)
+    if found.workflow.code is None:
+        raise Usage(f"workflow {found.workflow.name!r} is no code, so there is nothing to trust")
+    if found.commit is None:
+        raise Usage(f"{text} is a file, and is trusted once it is registered", f"uwf workflow put {text}")
+    return found
+
+
+def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
+    code = bundle_of(found.workflow, invocation.instance)
+    return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, **code}
+
+
+def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
+    """Shows a bundle's file on standard error and asks on the terminal. Raises Usage where there is none."""
+    code = found.workflow.code
+    assert code is not None
+    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        raise Usage(
+            f"bundle {code.id} is trusted by somebody who has read it, and there is no terminal to ask on",
+            f"read it: uwf workflow show {code.id} --source; then uwf workflow trust {code.id} --yes",
+        )
+    lines = source.splitlines()
+    width = len(str(len(lines)))
+    for number, line in enumerate(lines, 1):
+        sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape(line)}\n")
+    rows = [
+        *version_rows(_told(invocation, found)),
+        ("sha256", code.sha256),
+        ("file", f"{counted(len(lines), 'line')}, {code.size:,} bytes"),
+    ]
+    sys.stderr.write("\n" + terminal.fields(rows) + "\n")
+    sys.stderr.write("Let it run on this machine? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
 def _proposed_text(value: Any) -> str:

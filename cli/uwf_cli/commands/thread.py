@@ -95,10 +95,23 @@ def start(
 
 
 def _begin(
-    invocation: Invocation, workflow: str, task: str, where: Path | None, budget: Mapping[str, float]
+    invocation: Invocation,
+    workflow: str,
+    task: str,
+    where: Path | None,
+    budget: Mapping[str, float],
+    to_run: bool = False,
 ) -> Begun:
+    """A new thread. One that is `to_run` at once isn't begun of code that may not run here."""
+    from uwf_git.bundles.trust import is_trusted, require_trusted
+
     instance = invocation.instance_for_writing()
     found = resolve.find_workflow(invocation, workflow)
+    if found.compiled is None and found.workflow.code is not None:
+        if to_run:
+            require_trusted(instance, found.workflow)
+        elif not is_trusted(instance, found.workflow):
+            invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
     task, secrets = instance.redactor.text(task)
     if secrets:
         invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
@@ -146,7 +159,7 @@ def start_and_run(
     where = folder(cwd)
     if agent is not None:
         _require_agent(invocation, agent)
-    begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), where, budget)
+    begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), where, budget, to_run=True)
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),

@@ -36,15 +36,18 @@ if TYPE_CHECKING:
 def put(invocation: Invocation, file: Path, name: str | None) -> None:
     """Register a workflow under its name. Unchanged content makes no new version.
 
-    What validate warns of is told; errors are refused. A bundle is evaluated for its descriptor.
+    What validate warns of is told; errors are refused. A bundle is evaluated for its descriptor, and trusted on this
+    machine from then on.
     """
     from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
+    from uwf_git.bundles.trust import trust
 
     compiled = compile_file(invocation, file, name)
     instance = invocation.instance_for_writing()
     refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
-    value = {**_version(version), **bundle_of(compiled.workflow), **warnings_of(compiled)}
+    trust(instance, compiled.workflow)
+    value = {**_version(version), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
     invocation.emit(value, _version_text)
 
 
@@ -52,14 +55,23 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
     "uwf workflow show solve-issue",
     "uwf workflow show 4KNM2PXR3B1QW",
     "uwf workflow show ./solve-issue.yaml --format yaml",
+    "uwf workflow show solve-issue --source    as its author wrote it",
 )
 @click.argument("workflow", metavar="NAME|HASH|FILE", shell_complete=complete_workflow)
-def show(invocation: Invocation, workflow: str) -> None:
+@click.option("--source", is_flag=True, help="The definition as its author wrote it.")
+def show(invocation: Invocation, workflow: str, source: bool) -> None:
     """Show a workflow. Its roles with the schemas of their answers, its conditions, its graph."""
     from uwf_cli.resolve import find_workflow
 
     found = find_workflow(invocation, workflow)
-    invocation.emit(_definition(found), _definition_text)
+    if source:
+        files = _text_of(invocation, found)
+        definition = files[found.workflow.file].decode("utf-8", "replace")
+        texts = {path: data.decode("utf-8", "replace") for path, data in files.items()}
+        invocation.emit_document(definition, {"file": found.workflow.file, "files": texts})
+        return
+    instance = invocation.instance if found.commit is not None else None
+    invocation.emit(_definition(found, instance), _definition_text)
 
 
 @command("uwf workflow list")
@@ -75,7 +87,7 @@ def list_(invocation: Invocation) -> None:
             found.append(
                 {
                     **_version(version),
-                    **bundle_of(workflow),
+                    **bundle_of(workflow, invocation.instance),
                     "description": workflow.description,
                     "updated": iso(version.time),
                 }
@@ -88,7 +100,8 @@ def list_(invocation: Invocation) -> None:
             (
                 terminal.style(each["name"], "bold"),
                 each["hash"] or terminal.status("corrupt"),
-                each.get("description") or each.get("problem") or "",
+                ("" if each.get("trusted", True) else "not trusted here: ")
+                + (each.get("description") or each.get("problem") or ""),
             )
             for each in value
         ]
@@ -107,7 +120,7 @@ def history(invocation: Invocation, name: str) -> None:
     versions = [
         {
             **_version(entry.version),
-            **bundle_of(registry.workflow(entry.version.hash)),
+            **bundle_of(registry.workflow(entry.version.hash), invocation.instance),
             "time": iso(entry.version.time),
             "author": entry.author,
             "current": entry.version.current,
@@ -134,6 +147,7 @@ def history(invocation: Invocation, name: str) -> None:
 
 def _history_note(each: Any) -> str:
     notes = ["current"] if each["current"] else []
+    notes += [] if each.get("trusted", True) else ["not trusted here"]
     if each["backTo"]:
         notes.append(f"back to {each['backTo']}")
     if each["takenFrom"]:
@@ -389,15 +403,24 @@ def _version(version: Version) -> dict[str, Any]:
     return {"name": version.name, "hash": version.hash, "commit": version.commit}
 
 
-def bundle_of(workflow: Workflow) -> dict[str, Any]:
-    """What a result says of a bundle besides: nothing of a workflow that is none."""
-    return {} if workflow.code is None else {"bundle": workflow.code.id, "language": workflow.code.language}
+def bundle_of(workflow: Workflow, instance: Instance | None) -> dict[str, Any]:
+    """What a result says of a bundle besides: nothing of a workflow that is none. Whether it is trusted is said of what
+    is in a store."""
+    if workflow.code is None:
+        return {}
+    from uwf_git.bundles.trust import is_trusted
+
+    trusted = {"trusted": is_trusted(instance, workflow)} if instance is not None else {}
+    return {"bundle": workflow.code.id, "language": workflow.code.language, **trusted}
 
 
 def version_rows(value: Any) -> list[tuple[str, str]]:
     """A version as rows for `terminal.fields`."""
     name = terminal.style(value["name"], "bold")
-    code = [("bundle", f"{value['bundle']}, {value['language']}")] if "bundle" in value else []
+    code = []
+    if "bundle" in value:
+        told = "" if value.get("trusted", True) else f", not trusted here: uwf workflow trust {value['name']}"
+        code = [("bundle", f"{value['bundle']}, {value['language']}{told}")]
     return [("workflow", name), *code, ("hash", value["hash"]), ("commit", value["commit"])]
 
 
@@ -405,7 +428,7 @@ def _version_text(value: Any) -> str:
     return terminal.fields(version_rows(value))
 
 
-def _definition(found: Found) -> dict[str, Any]:
+def _definition(found: Found, instance: Instance | None) -> dict[str, Any]:
     """A workflow as it was written: schemas in their places instead of their hashes."""
     payload = dict(found.payload)
     roles = {}
@@ -414,7 +437,7 @@ def _definition(found: Found) -> dict[str, Any]:
         roles[name] = {**role, key: found.schemas[role[key]]}
     return {
         "name": payload.pop("name"),
-        **bundle_of(found.workflow),
+        **bundle_of(found.workflow, instance),
         "hash": found.hash,
         "commit": found.commit,
         "description": payload.pop("description"),

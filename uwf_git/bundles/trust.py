@@ -1,0 +1,67 @@
+"""What code is trusted by: the SHA-256 of its file, on this machine alone.
+
+The id that people know a version by is an XXH64, which can be forged, so it is never what trust goes by. A user's own
+`put` trusts what was put. What came by a pull, a clone, an import or a proposal isn't trusted until its user has said
+so, and until then it is read, verified, shared and answered like everything else, and not run.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from uwf_git.errors import Invalid, NotFound, StoreDamaged, Untrusted
+from uwf_git.values.kinds import Workflow
+
+if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.opened import Instance
+
+
+def is_trusted(instance: Instance, workflow: Workflow) -> bool:
+    """Whether a workflow may run here; always, of one that is no code."""
+    return workflow.code is None or instance.trusted.has(workflow.code.sha256)
+
+
+def require_trusted(instance: Instance, workflow: Workflow) -> None:
+    """Raises Untrusted for code that isn't trusted on this machine."""
+    code = workflow.code
+    if code is None or instance.trusted.has(code.sha256):
+        return
+    try:
+        current = instance.registry.workflow(instance.registry.current(workflow.name).hash).code
+    except (NotFound, Invalid):
+        current = None
+    name = workflow.name if current is not None and current.sha256 == code.sha256 else code.id
+    raise Untrusted(
+        f"workflow {workflow.name!r} is code that isn't trusted on this machine (bundle {code.id})",
+        f"read it, then: uwf workflow trust {name}",
+    )
+
+
+def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
+    """The file of a bundle, for somebody to read. Raises StoreDamaged where the version has another file than its node
+    names, Invalid for code that breaks the contract, which is run nowhere."""
+    from uwf_git.bundles.contract import breaches_of
+
+    code = workflow.code
+    assert code is not None
+    source = instance.registry.source(commit)
+    if sha256(source).hexdigest() != code.sha256:
+        raise StoreDamaged(f"{code.file} of {commit} is not the file of bundle {code.id}", "uwf doctor --fix")
+    if breaches := breaches_of(source, code.language):
+        first = breaches[0]
+        raise Invalid(
+            f"bundle {code.id}: {code.file}:{first.line}:{first.column}: {first.message}",
+            f"read it: uwf workflow show {code.id} --source",
+        )
+    return source.decode("utf-8")
+
+
+def trust(instance: Instance, workflow: Workflow) -> bool:
+    """Trusts the code of a workflow, in the private folder; whether it wasn't before."""
+    if is_trusted(instance, workflow):
+        return False
+    assert workflow.code is not None
+    instance.trusted.add(workflow.code.sha256, workflow.name)
+    return True
