@@ -2,28 +2,115 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
+import git_servers
 import pytest
 from bundle_files import DEBATE
 from cli_samples import on_terminal, write
 from conftest import Uwf
-from two_machines import Machine, Pair
+from two_machines import Machine
 
-from uwf_git.store.location import locate, Location
-from uwf_git.bundles.trust import require_trusted
-from uwf_git.errors import Untrusted
+
+@pytest.fixture
+def ada(uwf: Uwf, hermetic: Path) -> Machine:
+    """The author's machine: a bundle that is put, a thread of it, and a remote that has both."""
+    ada = Machine(uwf, hermetic / "ada")
+    put = ada("workflow", "put", write("debate.esm.js", DEBATE)).json
+    assert put["trusted"] is True
+    ada("thread", "start", "debate", "-p", "Tabs or spaces?")
+    ada("remote", "add", "origin", git_servers.bare(hermetic / "hub.git"))
+    ada("push")
+    return ada
+
+
+@pytest.fixture
+def ben(uwf: Uwf, ada: Machine, hermetic: Path) -> Machine:
+    """Another machine that has cloned it."""
+    ben = Machine(uwf, hermetic / "ben")
+    ben("clone", hermetic / "hub.git")
+    return ben
+
+
+def test_what_was_fetched_is_read_and_verified_and_not_run_until_it_is_trusted(
+    ada: Machine, ben: Machine
+) -> None:
+    thread, *_ = ben.heads()
+    assert [each["trusted"] for each in ben("workflow", "list").json] == [False]
+    ben("verify", "--all", "--strict")
+    assert ben("thread", "show", thread).json["thread"] == thread
+    assert ben("workflow", "show", "debate").json["trusted"] is False
+    assert ben("workflow", "show", "debate", "--source", "--format", "text").out == DEBATE
+    bundle = ada("workflow", "show", "debate").json["bundle"]
+
+    before = ben.heads()
+    error = ben("run", "debate", "-p", "x", check=5).error
+    assert error["code"] == "untrusted"
+    assert bundle in error["message"]
+    assert error["hint"].endswith("uwf workflow trust debate")
+    assert ben.heads() == before
+    ben("thread", "start", "debate", "-p", "Nothing runs yet.")
+
+    assert "--yes" in ben("workflow", "trust", "debate", check=2).error["hint"]
+    assert ben("workflow", "trust", bundle, "--yes").json["changed"] is True
+    assert ben("workflow", "trust", "debate").json["changed"] is False
+    assert ben("workflow", "list").json[0]["trusted"] is True
+
+    ada("workflow", "put", write("debate.esm.js", DEBATE + "// another version\n"))
+    ada("push")
+    ben("pull")
+    assert [each["trusted"] for each in ben("workflow", "history", "debate").json] == [False, True]
+    assert ben("workflow", "untrust", "debate~1").json["changed"] is True
+
+
+def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> None:
+    code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
+    assert code == 2 and "was not confirmed" in shown
+    assert "export async function* run(input, options) {" in shown
+    assert ben("workflow", "show", "debate").json["trusted"] is False
+    code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "y\n")], env=ben.environment)
+    assert code == 0
+    assert ben("workflow", "show", "debate").json["trusted"] is True
+
+
+def test_what_a_file_says_to_a_terminal_is_escaped_when_it_is_shown(ada: Machine, ben: Machine) -> None:
+    ada("workflow", "put", write("debate.esm.js", DEBATE + "// \x1b[2J\x1b]0;safe\x07\n"))
+    ada("push")
+    ben("pull")
+    _, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
+    assert "\x1b[2J" not in shown and "\x1b]0;" not in shown
+
+
+def test_code_that_put_would_refuse_is_not_trusted_either(ada: Machine, ben: Machine) -> None:
+    """A forged version holds together, so it verifies; its file is read before anybody is asked about it."""
+    forged = DEBATE.replace(
+        "const text =", "const other = await import(`data:text/javascript,${input.prompt}`); const text ="
+    )
+    assert forged != DEBATE
+    program = Path("forge.py")
+    program.write_text(FORGE)
+    write("forged.esm.js", forged)
+    forging = [sys.executable, str(program), "forged.esm.js"]
+    subprocess.run(forging, check=True, env={**os.environ, **ada.environment})
+    ada("push")
+    ben("pull")
+    ben("verify", "--all", "--strict")
+    error = ben("workflow", "trust", "debate", "--yes", check=1).error
+    assert "import() is not allowed" in error["message"]
+    assert ben("workflow", "show", "debate").json["trusted"] is False
+
+
+FORGE = """\
+import hashlib, os, sys
+from pathlib import Path
+from uwf_git.bundles.contract import compile_bundle
+from uwf_git.bundles import contract
 from uwf_git.store.opened import Instance
 
-
-def refused(instance: Instance) -> str:
-    """What keeps the workflow `debate` from being run in a store; "" where nothing does."""
-    workflow = instance.registry.workflow(instance.registry.current("debate").hash)
-    try:
-        require_trusted(instance, workflow)
-    except Untrusted as error:
-        return f"{error.message} — {error.hint}"
-    return ""
+contract._contract = lambda text, language: ([], ({}, {}))
+instance = Instance.open()
+instance.registry.put(compile_bundle(Path(sys.argv[1]), instance.config))
+"""
