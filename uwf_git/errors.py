@@ -95,6 +95,12 @@ class NoTransition(UwfError):
     code = "no_transition"
 
 
+class OutOfRounds(UwfError):
+    """A bundle has made as many steps as it may, and would go on."""
+
+    code = "out_of_rounds"
+
+
 class StoreDamaged(UwfError):
     """An object the store needs is missing, truncated or not what its id says."""
 

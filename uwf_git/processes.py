@@ -72,7 +72,7 @@ def run_command(
     interrupted, the command and they get SIGTERM, and two seconds later SIGKILL. `stderr_to` sends stderr to a file,
     so that a command which outlives this process can still log. `on_stdout` and `on_stderr` are handed the output in
     pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when the command can't be started."""
-    stdout, stderr = _Tail(keep, on_stdout), _Tail(keep, on_stderr)
+    stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     descendants = Descendants(os.environ if env is None else env)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -310,7 +310,7 @@ class Pipes:
 
     def __init__(self, process: subprocess.Popen[bytes], keep: int = KEEP) -> None:
         self._process = process
-        self._stderr = _Tail(keep)
+        self._stderr = Tail(keep)
         self._transports: list[asyncio.BaseTransport] = []
         self._input: asyncio.WriteTransport | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -415,7 +415,7 @@ async def lines(read: Callable[[], Awaitable[bytes]], longest: int | None = None
         yield bytes(buffer)
 
 
-class _Tail:
+class Tail:
     """The end of a stream, and its size in bytes. `listener` is handed all of it as it comes."""
 
     def __init__(self, keep: int, listener: Callable[[bytes], None] | None = None) -> None:
@@ -457,8 +457,8 @@ def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]
 
 def _watch(
     child: subprocess.Popen[bytes],
-    stdout: _Tail,
-    stderr: _Tail,
+    stdout: Tail,
+    stderr: Tail,
     timeout: float | None,
     written: IO[bytes] | None,
 ) -> bool:

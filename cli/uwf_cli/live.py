@@ -20,6 +20,7 @@ from uwf_cli import terminal
 from uwf_cli.output import iso
 from uwf_git.attention import drawing
 from uwf_git.text import counted
+from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
     from uwf_git.engine.progress import Progress
@@ -105,7 +106,7 @@ def step_line(step: Progress) -> str:
     """What is going on in a step, in one line that begins as the line of a finished one does."""
     who, at = "", step
     while True:
-        who += f"{terminal.escape(at.role)} ({terminal.escape(at.agent)})"
+        who += f"{terminal.escape(role_name(at.role))} ({terminal.escape(at.agent)})"
         if at.child is None:
             break
         who, at = f"{who} → ", at.child

@@ -84,3 +84,42 @@ async def run(input, options):
     options.finish({"counted": len(input["steps"])})
 """
 """Three steps that are code alone, and a result."""
+
+TURNS = """\
+const process_ = Math.random();
+
+export const descriptor = {
+  name: "turns",
+  description: "Two roles take turns, and one of them may ask.",
+  roles: {
+    maker: {
+      description: "makes it",
+      schema: { type: "object", properties: { n: { type: "integer" } }, required: ["n"] },
+    },
+    judge: { description: "says what it thinks", schema: { type: "object", properties: { n: { type: "integer" } } } },
+  },
+  graph: {
+    edges: [
+      { from: "__start__", to: "maker" },
+      { from: "maker", to: "judge" },
+      { from: "judge", to: "__end__" },
+    ],
+  },
+};
+
+export async function* run({ prompt, steps }, { threadId, maxRounds }) {
+  const past = [...steps];
+  while (past.length < 4) {
+    const role = past.length % 2 ? "judge" : "maker";
+    const content = JSON.stringify({ process_, threadId, maxRounds: `${maxRounds}`, heard: steps });
+    const asks = prompt === "ask" && past.length === 1;
+    const step = { role, content, meta: asks ? { $status: "$SUSPEND", question: "Go on?" } : { n: past.length } };
+    yield step;
+    past.push(step);
+  }
+  const answers = steps.filter(({ role }) => role === "$USER").map(({ content }) => content);
+  return { summary: `${past.length} steps`, answers };
+}
+"""
+"""Four steps by two roles, of which each tells what the code was given and which process it runs in, and a result. With
+the task "ask" the second step asks a human."""

@@ -169,7 +169,7 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
     from uwf_git.engine.step import step_untold
 
     instance = ctx.instance
-    with _stepping(_within(ctx, ctx.options.name)):
+    with _stepping(_within(ctx, ctx.options.name)), instance.keeping():
         while True:
             head = instance.threads.head(child)
             if head.archive is not None:

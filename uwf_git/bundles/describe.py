@@ -25,7 +25,7 @@ PYTHON_FLAGS: tuple[str, ...] = ("-I", "-S", "-B")
 """Nothing of the user's comes in, nor what is installed beside the standard library."""
 OLDEST_NODE = 20
 SECONDS = 10.0
-_FLAGS: tuple[str, ...] = (
+NODE_FLAGS: tuple[str, ...] = (
     "--experimental-vm-modules",
     "--disallow-code-generation-from-strings",
     "--max-old-space-size=512",
@@ -69,7 +69,7 @@ def describe(source: bytes, language: str, config: Config) -> Described:
     else:
         from uwf_git.bundles.javascript import modules
 
-        program, flags = node_program(config), _FLAGS
+        program, flags = node_program(config), NODE_FLAGS
         order["modules"] = list(modules())
     done = run_command(
         [program, *flags, str(HARNESSES[language])],

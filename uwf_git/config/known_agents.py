@@ -38,6 +38,9 @@ SHIPPED = {
 }
 """The module of each. It has an `agent`, or `agent_called(name)` where it is that of several."""
 
+BUNDLES = "uwf-bundle"
+"""The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
+
 
 @cache
 def plugins() -> Mapping[str, EntryPoint]:

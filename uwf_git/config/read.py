@@ -6,6 +6,7 @@
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
     secrets: [<variable>]                            hooks: {<event>: command, timeout}
+    bundles: {<workflow>: {network, read, write, timeout}}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>
 
@@ -29,6 +30,7 @@ from uwf_git.config.settings import (
     FIELDS,
     FILE,
     FORGES,
+    GRANT_FIELDS,
     HOOK_EVENTS,
     KEYS,
     MCP_FIELDS,
@@ -37,6 +39,7 @@ from uwf_git.config.settings import (
     AgentConfig,
     Config,
     ConfigProblem,
+    Grants,
     Hooks,
     McpServer,
     Model,
@@ -231,6 +234,7 @@ class _Reader:
             {name: "; ".join(each.text for each in problems) for name, problems in self._broken_clis.items()},
             self._hooks(path.parent, data.get("hooks")),
             self._text((), data, "node") or "node",
+            self._bundles(data.get("bundles")),
         )
 
     def dangling(self, config: Config) -> None:
@@ -388,6 +392,26 @@ class _Reader:
                 # A folder that a step happens to be made in says nothing about what is run.
                 commands[event] = (str(root / program) if "/" in program else program, *words[1:])
         return Hooks(commands, self._timeout(("hooks",), entry) or Hooks().timeout)
+
+    def _bundles(self, value: Any) -> dict[str, Grants]:
+        entries = self._mapping(("bundles",), value, "bundles")
+        return {name: self._grants(name, entry) for name, entry in entries.items()}
+
+    def _grants(self, name: str, value: Any) -> Grants:
+        path: ValuePath = ("bundles", name)
+        entry = self._mapping(path, value, f'bundles "{one_line(name, 40)}"', GRANT_FIELDS)
+        network = entry.get("network")
+        if not isinstance(network, bool | None):
+            self._refuse((*path, "network"), "network is true or false")
+        folders = {key: self._texts((*path, key), entry.get(key)) or () for key in ("read", "write")}
+        for key, named in folders.items():
+            for each in named:
+                if not each.startswith(("/", "~/")):
+                    self._refuse(
+                        (*path, key), f"{key}: {one_line(each, 60)} is no absolute path", "or ~/folder"
+                    )
+        timeout = self._timeout(path, entry) or Grants().timeout
+        return Grants(network is True, folders["read"], folders["write"], timeout)
 
     def _command(self, path: ValuePath, text: str, key: str = "command") -> tuple[str, ...]:
         """The words of the command line at a key in path; () for one that can't be split."""

@@ -28,7 +28,7 @@ TEXTS = ("defaultAgent", "defaultModel", "node")
 FLAT = ("modelOverrides", "forges")
 STRUCTURED = {"agents": "tools", "models": "price"}
 """A field of these sections that holds a mapping of its own."""
-NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets", "hooks")
+NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets", "hooks", "bundles")
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """What `forges` can say of a host."""
 KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
@@ -36,6 +36,7 @@ KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
 NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
+GRANT_FIELDS = ("network", "read", "write", "timeout")
 HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
 """What `hooks` can have a command for."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -100,11 +101,22 @@ class Hooks(NamedTuple):
     timeout: float = 10.0
 
 
+class Grants(NamedTuple):
+    """How far the code of a bundle reaches out of its sandbox: whether it has the network, and which folders it may
+    read and write, absolute or below `~`. `timeout` is how many seconds its own code may take for a step."""
+
+    network: bool = False
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    timeout: float = 600.0
+
+
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
     threads by workflow, "" for all of them; `secrets` are variables whose values are never stored. `broken_clis`
     says what is wrong with rows of `agent_clis`, which only stops the steps that use them. `node` is the program that
-    bundles in JavaScript run in: its name or path."""
+    bundles in JavaScript run in: its name or path; `bundles` are what the code of workflows is granted, by their
+    names."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -123,6 +135,7 @@ class Config(NamedTuple):
     broken_clis: Mapping[str, str] = {}
     hooks: Hooks = Hooks()
     node: str = "node"
+    bundles: Mapping[str, Grants] = {}
 
 
 class ConfigProblem(NamedTuple):

@@ -9,7 +9,7 @@ from uwf_git.engine.status import decide_at
 from uwf_git.errors import AgentFailed
 from uwf_git.values.ids import Hash, is_hash
 from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, parse_step
-from uwf_git.values.types import END, QUESTION, is_kind
+from uwf_git.values.types import BUNDLE, END, QUESTION, RESULT, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -25,8 +25,9 @@ _SHOWN = 4000  # characters of a line that is logged
 def accept(
     instance: Instance, at: Position, role: str, node: Hash, order: Order | None
 ) -> tuple[Step, Oid | None]:
-    """The step that a node holds, and the last commit of the sub-workflow's thread that did it, if one did.
-    `order` is what the agent was asked. Raises AgentFailed where it isn't the role's step at this position,
+    """The step that a node holds, and the last commit of the sub-workflow's thread that did it, if one did. Where a
+    bundle decides, `role` is `$BUNDLE`, and the step may be any role's of it, or its result. `order` is what the agent
+    was asked. Raises AgentFailed where it isn't the role's step at this position,
     NotFound for what it refers to."""
     store = instance.store
     head, history = at
@@ -36,6 +37,8 @@ def accept(
     made = parse_step(content.payload)
     if node in {past.hash for past in history.steps}:
         raise AgentFailed(f"the agent named step {node}, which this thread has already")
+    if role == BUNDLE and (made.role == END or made.role in history.workflow.roles):
+        role = made.role
     expected = (history.start_hash, history.prev, role)
     for what, is_now, wanted in zip(
         ("start", "prev", "role"), (made.start, made.prev, made.role), expected, strict=True
@@ -46,7 +49,8 @@ def accept(
             )
     _check_detail(instance, head, node, made, order)
     output = store.get(made.output)
-    if output.type not in (history.workflow.roles[role].schema, QUESTION):
+    allowed = (RESULT,) if role == END else (history.workflow.roles[role].schema, QUESTION)
+    if output.type not in allowed:
         raise AgentFailed(f"output {made.output} of step {node} is no output of role {role!r}")
     if problems := store.problems(output.type, output.payload):
         raise AgentFailed(f"output {made.output} of step {node} breaks its schema: {problems[0]}")

@@ -28,7 +28,7 @@ from uwf_git.store.threads import Head, PastStep
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import SUBWORKFLOW, parse_start
-from uwf_git.values.types import LIMITED_START, LIMITED_WORKFLOW, USER, is_kind
+from uwf_git.values.types import MAY_LIMIT, USER, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
@@ -312,7 +312,7 @@ class Budgets:
     @cached_property
     def _limited(self) -> frozenset[Hash]:
         index = self._instance.store.index
-        return frozenset((*index.hashes_of_type(LIMITED_START), *index.hashes_of_type(LIMITED_WORKFLOW)))
+        return frozenset(node for kind in MAY_LIMIT for node in index.hashes_of_type(kind))
 
     def sources(self, head: Head) -> list[tuple[str, Mapping[str, float]]]:
         """The limits of a thread by who sets them, in words."""

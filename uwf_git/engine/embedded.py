@@ -24,6 +24,12 @@ def embedded(command: str) -> Agent | None:
     return agent
 
 
+def of_bundles() -> Agent:
+    """The agent that does the steps of workflows that are code."""
+    agent: Agent = import_module("uwf_git.bundles.agent").agent
+    return agent
+
+
 def _plugged_in(command: str) -> Agent:
     from uwf_git.kit import Agent
 

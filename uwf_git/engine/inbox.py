@@ -18,7 +18,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.threads import Head, Position, fork_hint
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
 from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_workflow
-from uwf_git.values.types import ANSWER, DETAIL, END, STEPNODE, USER
+from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, STEPNODE, USER
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
@@ -95,7 +95,7 @@ def _of(
     if plays is not None:
         following = outlook(instance, head)
         role = following.next
-        if role not in (None, END, USER) and plays(row.name or "", role):
+        if role not in (None, BUNDLE, END, USER) and plays(row.name or "", role):
             return waits._replace(
                 kind=ROLE,
                 role=role,

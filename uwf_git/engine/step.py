@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
+from uwf_git.config.known_agents import BUNDLES
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept, hash_printed
 from uwf_git.engine.budget import Standing
-from uwf_git.engine.embedded import embedded
+from uwf_git.engine.embedded import embedded, of_bundles
 from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
 from uwf_git.engine.status import (
     COMPLETED,
@@ -40,6 +41,7 @@ from uwf_git.errors import (
     HeadMoved,
     Invalid,
     NotFound,
+    OutOfRounds,
     SigningFailed,
     UwfError,
     Waiting,
@@ -59,7 +61,7 @@ from uwf_git.values.kinds import (
     Step,
     parse_step,
 )
-from uwf_git.values.types import END, USER
+from uwf_git.values.types import BUNDLE, END, USER
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
@@ -122,10 +124,11 @@ def step(
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
     """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias or a command
-    that goes before the configuration; `cwd` the agent's working directory, remembered for the steps to come. Moves
-    `refs/uwf/threads/<ULID>`, or `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused,
-    AgentFailed, HeadMoved, NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there,
-    Invalid for a thread that has ended."""
+    that goes before the configuration; `cwd` the agent's working directory, remembered for the steps to come. A bundle
+    that would go on after its last round ends as killed, without a step. Moves `refs/uwf/threads/<ULID>`, or
+    `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused, AgentFailed, HeadMoved,
+    NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there, Invalid for a thread
+    that has ended."""
     try:
         outcome = step_untold(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
@@ -175,10 +178,14 @@ def step_untold(
             )
         if found.next != END:
             budget.raise_if_used_up(instance, at.head)
-            role = found.next
-            with log.about(role=role):
-                at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
-            found = outlook(instance, *at)
+            try:
+                with log.about(role=found.next):
+                    at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
+            except OutOfRounds as over:
+                at = at._replace(head=instance.threads.archive(at.head, KILLED, over.message))
+            else:
+                role = at.history.steps[-1].role
+                found = outlook(instance, *at)
         if found.next == END:
             at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
         outcome = outcome_of(instance, at, found, role)
@@ -339,14 +346,9 @@ class _Run:
 
     def _ask(self, agent: str | None, cwd: Path | None, lock: int) -> Made:
         """Runs the agent that plays the role, in this process or as a child."""
-        from uwf_git.config.read import resolve_agent
-        from uwf_git.engine.stand_in import refuse_to_make_up
-
         instance, history = self._instance, self._at.history
-        config = resolve_agent(instance.config, history.workflow.name, self._role, override=agent)
-        refuse_to_make_up(instance, self._at, self._role, config)
+        config, performer = self._performer(agent)
         folder = self._folder(cwd)
-        performer = embedded(config.command)
         name = _called(performer, config) if performer else Path(config.command).name
         order = Order(
             self._at.head.node,
@@ -381,6 +383,22 @@ class _Run:
             self._keep(Made(agent=name), AgentFailed(INTERRUPTED))
             raise
 
+    def _performer(self, override: str | None) -> tuple[AgentConfig, Agent | None]:
+        """Who plays the role, and the agent itself where that runs in this process. A bundle runs its own code, and
+        hands the override on to what it calls."""
+        from uwf_git.config.read import resolve_agent
+        from uwf_git.config.settings import AgentConfig
+        from uwf_git.engine.stand_in import refuse_to_make_up
+
+        if self._role == BUNDLE:
+            agent, given = of_bundles(), () if override is None else (override,)
+            agent.admit(self._instance, self._at)
+            return AgentConfig(BUNDLES, BUNDLES, given, None), agent
+        workflow = self._at.history.workflow.name
+        config = resolve_agent(self._instance.config, workflow, self._role, override=override)
+        refuse_to_make_up(self._instance, self._at, self._role, config)
+        return config, embedded(config.command)
+
     def _folder(self, cwd: Path | None) -> Path:
         """The edge's location, else the one given, else the one remembered, else the current one."""
         folders = self._instance.folders
@@ -400,12 +418,13 @@ class _Run:
             os.chdir(folder)
             node = agent.perform(self._instance, self._at, order, config.args, cwd=folder)
             return Made(node, agent=name)
-        except Absent:
+        except (Absent, OutOfRounds):
             self._instance.runs.withdraw(self._thread)
             raise
         except UwfError as error:
             failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
-            return Made(None, failure, getattr(error, "detail", None), name)
+            stdout, stderr = (text[-SHOWN:] for text in getattr(error, "printed", ("", "")))
+            return Made(None, failure, getattr(error, "detail", None), name, stdout, stderr)
         finally:
             os.fchdir(here)
             os.close(here)

@@ -151,6 +151,9 @@ class Agent:
             return self.name
         return self._named(self._parse(args))
 
+    def admit(self, instance: Instance, at: Position) -> None:
+        """Raises what keeps this machine from trying a step at all. Of that no attempt is kept."""
+
     def main(self, argv: Sequence[str] | None = None) -> None:
         """The command: prints the StepNode's hash, or an error in one line on standard error. Exits."""
         sys.exit(self._command(sys.argv[1:] if argv is None else argv))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from uwf_git.errors import Usage, UwfError
 from uwf_git.git.repository import PRIVATE
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.log_files import Record
     from uwf_git.store.remotes import Remotes
+    from uwf_git.values.ids import ThreadId
+
+
+class Kept(Protocol):
+    """What an agent keeps running, until it is closed."""
+
+    def close(self) -> None:
+        """Ends it."""
 
 
 LOG_VARIABLE = "UWF_LOG"
@@ -55,6 +63,8 @@ class Instance:
         """Takes what somebody should know beside a result, in a line; the command prints it."""
         self.after: Callable[[Callable[[], None]], None] = lambda act: act()
         """Takes what is done once the result is known, such as to run a hook; the command prints the result first."""
+        self.kept: dict[ThreadId, Kept] | None = None
+        """What agents keep running between two steps of a thread, where somebody does more than one; see `keeping`."""
 
     @classmethod
     def open(cls, root: str | None = None, cwd: Path | None = None) -> Instance:
@@ -64,6 +74,22 @@ class Instance:
         if level := wanted_log(os.environ):
             begin_log(location, level)
         return cls(location)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Lets agents keep between two steps of a thread what it would take long to start anew. At the end of the
+        outermost such block it is closed."""
+        if self.kept is not None:
+            yield
+            return
+        with ExitStack() as stack:
+            kept = self.kept = {}
+            try:
+                yield
+            finally:
+                self.kept = None
+                for each in kept.values():
+                    stack.callback(each.close)
 
     def known_roles(self) -> dict[str, set[str]]:
         """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those

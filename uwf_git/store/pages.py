@@ -34,7 +34,7 @@ from uwf_git.values.kinds import (
     status_of,
 )
 from uwf_git.values.node import Node
-from uwf_git.values.types import END, USER, is_kind
+from uwf_git.values.types import END, USER, is_kind, next_name, role_name
 
 HUNDRED = 100
 _LONGEST_OUTCOME = 2000  # characters of the last output that the page of an ended thread repeats
@@ -344,7 +344,7 @@ def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
         state = f"**Ended** after {steps}, with {reached}."
     else:
         state = f"**Under way**, {steps} so far, the last {reached}." + (
-            f" Next: {inline(then)}." if then else ""
+            f" Next: {inline(next_name(then))}." if then else ""
         )
     parts = [
         f"# {inline(title)}",
@@ -404,7 +404,7 @@ def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
 
 
 def _name(role: str) -> str:
-    return "answer" if role == USER else inline(role)
+    return "answer" if role == USER else inline(role_name(role))
 
 
 def _by(told: Told) -> str:

@@ -41,7 +41,7 @@ from uwf_git.values.kinds import (
     parse_workflow,
     title_of,
 )
-from uwf_git.values.types import USER, is_kind, start_node
+from uwf_git.values.types import END, USER, is_kind, start_node
 
 NEWEST = "@"
 """What stands for the newest thread."""
@@ -340,10 +340,17 @@ class Threads:
     # Writing
 
     def start(
-        self, version: Oid, workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None
+        self,
+        version: Oid,
+        workflow: Hash,
+        prompt: str,
+        budget: Mapping[str, float] | None = None,
+        max_rounds: int | None = None,
     ) -> ThreadId:
-        """Starts a thread of a workflow version. Makes `refs/uwf/threads/<new ULID>`."""
-        return self.fork(self.begin(version, self._store.put(*start_node(workflow, prompt, budget))))
+        """Starts a thread of a workflow version; `max_rounds` is for one that is a bundle. Makes
+        `refs/uwf/threads/<new ULID>`."""
+        node = self._store.put(*start_node(workflow, prompt, budget, max_rounds))
+        return self.fork(self.begin(version, node))
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None) -> Oid:
         """The commit of a StartNode, which names the workflow of that version. Touches no ref."""
@@ -561,7 +568,7 @@ class Threads:
 def fork_hint(head: Head) -> str:
     """What to do with a thread that has ended."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
-    if head.archive and head.archive.status == "completed" and head.row.role:
+    if head.archive and head.archive.status == "completed" and head.row.role not in (None, END):
         hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go
     return hint
 

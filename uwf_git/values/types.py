@@ -25,6 +25,18 @@ NEW, RESUME = "new", "resume"
 JAVASCRIPT, PYTHON = "javascript", "python"
 """What a bundle can be written in."""
 
+
+def role_name(role: str) -> str:
+    """What people call a step by whose it is: a bundle's result is nobody's, and of what its code failed at nobody
+    knows whose it was to be."""
+    return {END: "result", BUNDLE: "the bundle"}.get(role, role)
+
+
+def next_name(role: str) -> str:
+    """What people call who is next."""
+    return "the bundle decides" if role == BUNDLE else role
+
+
 _REF = {"type": "string", "format": "cas_ref"}
 _NULLABLE_REF = {"anyOf": [_REF, {"type": "null"}]}
 _TEXT = {"type": "string"}
@@ -354,6 +366,10 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "attempt": frozenset({ATTEMPT}),
     "text": frozenset({TEXT}),
 }
+
+
+MAY_LIMIT = (LIMITED_START, ROUNDS_START, LIMITED_WORKFLOW, CODE)
+"""The types of StartNodes and Workflow nodes that may have a budget."""
 
 
 def is_kind(type_hash: str, kind: str) -> bool:

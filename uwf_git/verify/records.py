@@ -19,7 +19,7 @@ from uwf_git.values.kinds import (
     title_of,
 )
 from uwf_git.values.node import Node
-from uwf_git.values.types import ANSWER, END, QUESTION, RESULT, USER, is_kind
+from uwf_git.values.types import ANSWER, BUNDLE, END, QUESTION, RESULT, USER, is_kind
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
@@ -188,7 +188,9 @@ class Records:
             report("after-end", f"{made.role} made a step after the workflow had ended")
             return True
         elif isinstance(decision, Coded):
-            return self._check_coded(made, before, output, report)
+            self._check_coded(made, before, decision, output, report)
+            self._known.check_detail(detail, here, None, before, report)
+            return True
         else:
             role = USER if isinstance(decision, Asking) else decision.role
             if made.role != role:
@@ -201,7 +203,7 @@ class Records:
         self._known.check_detail(detail, here, expected, before, report)
         return True
 
-    def _check_coded(self, made: Step, before: Record, output: Node, report: Report) -> bool:
+    def _check_coded(self, made: Step, before: Record, decision: Coded, output: Node, report: Report) -> None:
         """A step of a bundle is of one of its roles, or its result. Whether its code called for it isn't known, since
         nothing of a store is run."""
         roles = self._known.definition(before).workflow.roles
@@ -209,12 +211,13 @@ class Records:
             allowed: tuple[Hash, ...] = (RESULT,)
         elif made.role in roles:
             allowed = (roles[made.role].schema, QUESTION)
+            if decision.rounds == 0:
+                report("after-end", f"{made.role} made a step after all rounds were done")
         else:
             report("wrong-role", f"{made.role} made the step, which is no role of the bundle")
-            return True
+            return
         if output.type not in allowed:
             report("wrong-output", f"output {made.output} is of type {output.type}, not of {made.role}'s")
-        return True
 
     def _check_merge(self, commit: CommitObject, made: Step, detail: Node, report: Report) -> None:
         if not is_kind(detail.type, "step"):
@@ -300,6 +303,8 @@ class Records:
         if head.decided:
             decision = self._known.decision(head)
             role = decision.role if isinstance(decision, Next) else None
+            if isinstance(decision, Coded):
+                role = BUNDLE
             if role != made.role:
                 report("wrong-role", f"{made.role} tried, the workflow called {role} for it")
             elif detail is not None:

@@ -12,12 +12,12 @@ from itertools import islice
 from uwf_git.store import pages
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import StepContext
-from uwf_git.values.types import END
+from uwf_git.values.types import BUNDLE, END
 from uwf_git.verify.findings import Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import row_of
 from uwf_git.verify.objects import FILE, Objects
-from uwf_git.workflow.moderator import Ended, Next
+from uwf_git.workflow.moderator import Coded, Ended, Next
 
 _MOST_ROLES = 50  # that a page may name which the workflow has no word on
 
@@ -79,6 +79,8 @@ class ThreadPages:
             then = [None, END, *islice(roles, _MOST_ROLES)]
         elif isinstance(decision, Next):
             then = [decision.role, None]
+        elif isinstance(decision, Coded):
+            then = [BUNDLE, None]
         else:
             then = [END, None] if isinstance(decision, Ended) else [None]
         row, step = record.row, record.step

@@ -20,6 +20,7 @@ from uwf_git.values.kinds import (
     BODY,
     CONTENT,
     TIMESTAMP,
+    Code,
     Start,
     StepContext,
     Transition,
@@ -54,7 +55,10 @@ class Asking(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """The code of the bundle decides: who is next is known once it has been asked."""
+    """The code of the bundle decides: who is next is known once it has been asked. `rounds` are how many steps are
+    left to its roles, None for any number; where none are, it can only come to its end."""
+
+    rounds: int | None = None
 
 
 Decision = Next | Ended | Asking | Coded
@@ -76,7 +80,7 @@ def decide(
     repeated decisions quicker. Raises NoTransition where no edge matches, Invalid where a condition or template of
     the workflow fails or it names a role that it doesn't have."""
     if workflow.code is not None:
-        return _of_bundle(steps)
+        return _of_bundle(workflow.code, start, steps)
     if steps:
         last = steps[-1]
         if last.role == USER:
@@ -86,13 +90,14 @@ def decide(
     return follow(workflow, choose(workflow, start, steps, replay=replay), start, steps)
 
 
-def _of_bundle(steps: Sequence[StepContext]) -> Decision:
+def _of_bundle(code: Code, start: Start, steps: Sequence[StepContext]) -> Decision:
     """A bundle hears a human's answer itself, and its result, a step of `$END`, is its end."""
     if steps and steps[-1].role == END:
         return Ended()
     if steps and steps[-1].role != USER and asks_human(steps[-1].output):
         return _question(steps[-1].role, steps[-1].output)
-    return Coded()
+    most = start.max_rounds or code.max_rounds
+    return Coded(None if most is None else max(0, most - sum(step.role != USER for step in steps)))
 
 
 def follow(workflow: Workflow, chosen: Chosen, start: Start, steps: Sequence[StepContext]) -> Next | Ended:

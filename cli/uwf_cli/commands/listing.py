@@ -14,6 +14,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, dollars, iso
 from uwf_cli.selection import Filters, Listed, filters, listed, short_ids
 from uwf_git.errors import Usage
+from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -149,7 +150,7 @@ def _row(each: dict[str, Any], name: str, wide: bool, several: bool, now: float)
     if each["status"] == "corrupt":
         return (name, status, *[""] * (4 + 2 * wide + several))
     cells = [name, status, ago(_seconds(each["updated"]), now)]
-    cells.append(f"{each['steps']:2d} {each['role']}" if each["role"] else "")
+    cells.append(f"{each['steps']:2d} {role_name(each['role'])}" if each["role"] else "")
     if wide:
         cells += [each["agent"] or "", each["author"] or ""]
     cells.append(_cost(each))
@@ -251,7 +252,7 @@ def grep(
 def _hits_text(instance: Instance, value: Any) -> str:
     """A line each: the thread, the step, the line's number, and so much of the line around the match as fits."""
     names = short_ids(instance)
-    labels = [f"{each['number']:2d} {each['role'] or each['where']}" for each in value]
+    labels = [f"{each['number']:2d} {role_name(each['role'] or each['where'])}" for each in value]
     size = max(map(len, labels))
     room = terminal.width()
     lines = []

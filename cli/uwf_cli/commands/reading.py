@@ -14,6 +14,7 @@ from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
 from uwf_git.text import counted, one_line
+from uwf_git.values.types import next_name, role_name
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -51,7 +52,7 @@ def _running(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 def _state_text(value: Any) -> str:
     step = (
-        f"step {value['number']}, {value['role']} ({value['agent']})"
+        f"step {value['number']}, {role_name(value['role'])} ({value['agent']})"
         if value["number"]
         else "not stepped yet"
     )
@@ -75,7 +76,7 @@ def _state_text(value: Any) -> str:
         pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
     pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]
     if not value["done"]:
-        pairs.append(("next", value["next"] or ""))
+        pairs.append(("next", next_name(value["next"] or "")))
     return terminal.fields(pairs)
 
 
@@ -93,7 +94,7 @@ def _running_text(running: Any) -> list[tuple[str, str]]:
         return []
     from uwf_cli.live import lasted, spent
 
-    who = f"{running['role']} ({running['agent']}), since {lasted(running['seconds'])}"
+    who = f"{role_name(running['role'])} ({running['agent']}), since {lasted(running['seconds'])}"
     known = spent({**running, "last": ""})
     child = f"thread {running['child']['thread']}" if "child" in running else ""
     return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
@@ -138,7 +139,7 @@ def steps(invocation: Invocation, thread: str) -> None:
                 f"{each['number']:4d}",
                 each["step"],
                 each["time"],
-                terminal.style(each["role"], "bold"),
+                terminal.style(role_name(each["role"]), "bold"),
                 each["agent"],
                 summary(each["output"]),
             )
@@ -216,7 +217,7 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
         ("step", value.get("step") or ""),
         ("attempt", value.get("attempt") or ""),
         ("time", value["time"]),
-        ("role", value["role"]),
+        ("role", role_name(value["role"])),
         ("agent", value["agent"]),
         ("model", how.get("model") or ""),
         ("took", f"{took / 1000:.1f} s" if took and took >= 50 else ""),
@@ -251,7 +252,10 @@ def attempts(invocation: Invocation, thread: str) -> None:
 
     def text(value: Any) -> str:
         names = ("attempt", "time", "role", "agent", "error")
-        rows = [(f"{each['number']:4d}", *(each[name] for name in names)) for each in value]
+        rows = [
+            (f"{each['number']:4d}", *(each[name] for name in names))
+            for each in ({**each, "role": role_name(each["role"])} for each in value)
+        ]
         return terminal.table(rows, ("", *names)) if rows else "no failed attempts"
 
     invocation.emit(found, text)
@@ -285,7 +289,10 @@ def _diff_text(value: Any) -> str:
         lines.append("")
         lines.append(terminal.style(value[side]["thread"], "bold") + ("" if only else "  nothing more"))
         if only:
-            rows = [(f"{each['number']:4d}", each["step"], each["role"], each["summary"]) for each in only]
+            rows = [
+                (f"{each['number']:4d}", each["step"], role_name(each["role"]), each["summary"])
+                for each in only
+            ]
             lines.append(terminal.table(rows).rstrip("\n"))
     return "\n".join(lines)
 

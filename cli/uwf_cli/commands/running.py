@@ -21,9 +21,10 @@ from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, chosen_threads, threads
-from uwf_git.errors import Invalid, NotFound, Waiting
+from uwf_git.errors import Invalid, NotFound, OutOfRounds, Waiting
 from uwf_git.text import counted, numbered
 from uwf_git.values.ids import parse_thread_id
+from uwf_git.values.types import next_name, role_name
 
 if TYPE_CHECKING:
     from uwf_cli.live import Lines
@@ -83,6 +84,7 @@ def step(
     with lines or nullcontext():
         outcome = do(found, agent, where, _live_stderr(invocation, lines))
     emit_outcome(invocation, outcome)
+    _raise_if_cut_short(outcome)
     stopped = _stopped(invocation, outcome)
     if stopped is not None:
         invocation.note(f"{stopped.message} — {stopped.hint}")
@@ -153,12 +155,13 @@ def run_one(
     exchanges steps with. Raises Waiting where it waits."""
     again = f"uwf thread run {thread}{repeated(agent, where, remote)}"
     lines = _lines(invocation, again, thread, quiet)
-    with lines or nullcontext():
+    with lines or nullcontext(), invocation.instance.keeping():
         stderr = _live_stderr(invocation, lines)
         for _ in range(most):
             outcome = do(thread, agent, where, stderr)
             with lines.hidden() if lines else nullcontext():
                 emit_outcome(invocation, outcome, compact=True)
+            _raise_if_cut_short(outcome)
             if outcome.done:
                 return
             stopped = _stopped(invocation, outcome)
@@ -189,6 +192,19 @@ def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
 
 
+def _raise_if_cut_short(outcome: Outcome) -> None:
+    """Raises OutOfRounds for a bundle that would have gone on after its last round: the thread has no result."""
+    from uwf_git.engine.status import KILLED
+
+    archive = outcome.position.head.archive
+    if outcome.status == KILLED and archive is not None:
+        name = outcome.position.history.workflow.name
+        raise OutOfRounds(
+            f"thread {outcome.thread} has ended without a result, {archive.reason}",
+            f"uwf thread start {name} --max-rounds N, for a new one with more",
+        )
+
+
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
     """Prints where a thread stands after a step; for people as one line, and a question with its options below it.
     Then the hooks are run."""
@@ -208,6 +224,8 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
     }
     if following.problem is not None:
         value["problem"] = following.problem
+    if (archive := outcome.position.head.archive) and archive.reason:
+        value["reason"] = archive.reason
     if redactions := told(outcome.redactions):
         invocation.warn(redactions)
     shown = {
@@ -229,11 +247,11 @@ def _line(value: dict[str, Any]) -> str:
     elif value.get("problem"):
         end = f"{arrow}{terminal.style('stuck', 'red')}: {value['problem']}"
     else:
-        end = arrow + str(value["next"])
+        end = arrow + str(value["next"] and next_name(value["next"]))
     if value["role"] is None:
-        return f"nothing left to do{end}"
+        return f"{'no round is left' if value['status'] == 'killed' else 'nothing left to do'}{end}"
     agent = terminal.style(f"({value['agent']})", "dim")
-    begin = f"{value['number']:4d}  {terminal.style(value['role'], 'bold')} {agent}"
+    begin = f"{value['number']:4d}  {terminal.style(role_name(value['role']), 'bold')} {agent}"
     verdict = value["verdict"]
     if verdict and (width := terminal.width()) is not None:
         verdict = terminal.cut(verdict, max(width - terminal.columns(f"{begin}: {end}"), _LEAST))
@@ -328,7 +346,7 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
         depth = depths[each["thread"]] = depths.get(each["parent"], -1) + 1
         since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
         head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
-        who = "between two steps" if each["role"] is None else f"{each['role']} ({each['agent']})"
+        who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} ({each['agent']})"
         lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]

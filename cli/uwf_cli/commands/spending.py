@@ -15,6 +15,7 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json, dollars
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
 from uwf_git.errors import Invalid, Usage, UwfError
+from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -176,7 +177,9 @@ def _labels(groups: list[dict[str, Any]], by: str) -> list[str]:
     if by != "step":
         return [each[by] or "unknown" for each in groups]
     many = len({each["thread"] for each in groups}) > 1
-    return [f"{each['thread'] + ' ' if many else ''}{each['step']} {each['role']}" for each in groups]
+    return [
+        f"{each['thread'] + ' ' if many else ''}{each['step']} {role_name(each['role'])}" for each in groups
+    ]
 
 
 def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> None:

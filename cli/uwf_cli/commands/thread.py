@@ -44,6 +44,11 @@ MAX_TIME = click.option(
 )
 
 
+MAX_ROUNDS = click.option(
+    "--max-rounds", type=click.IntRange(min=1), metavar="N", help="Of a bundle: it ends after so many steps."
+)
+
+
 class Begun(NamedTuple):
     """A thread that was started, and its workflow."""
 
@@ -66,6 +71,7 @@ class Begun(NamedTuple):
 @MAX_TOKENS
 @MAX_COST
 @MAX_TIME
+@MAX_ROUNDS
 def start(
     invocation: Invocation,
     /,
@@ -73,6 +79,7 @@ def start(
     prompt: str | None,
     prompt_file: str | None,
     cwd: Path | None,
+    max_rounds: int | None,
     **limits: str | None,
 ) -> None:
     """Start a run of a workflow; nothing is executed yet.
@@ -80,7 +87,8 @@ def start(
     WORKFLOW is looked for as a registered name, as a hash, as a file, and as .workflows/WORKFLOW.yaml in
     this folder and those above it, up to the edge of the repository.
     """
-    begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), folder(cwd), resolve.limits(limits))
+    task, where = _prompt(prompt, prompt_file), folder(cwd)
+    begun = _begin(invocation, workflow, task, where, resolve.limits(limits), max_rounds)
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields(
@@ -100,6 +108,7 @@ def _begin(
     task: str,
     where: Path | None,
     budget: Mapping[str, float],
+    max_rounds: int | None = None,
     to_run: bool = False,
 ) -> Begun:
     """A new thread. One that is `to_run` at once isn't begun of code that may not run here."""
@@ -107,6 +116,10 @@ def _begin(
 
     instance = invocation.instance_for_writing()
     found = resolve.find_workflow(invocation, workflow)
+    if max_rounds is not None and found.workflow.code is None:
+        raise Usage(
+            f"--max-rounds is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
+        )
     if found.compiled is None and found.workflow.code is not None:
         if to_run:
             require_trusted(instance, found.workflow)
@@ -117,7 +130,8 @@ def _begin(
         invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
     if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
-    made = instance.threads.start(resolve.version_of(instance, found), found.hash, task, budget)
+    version = resolve.version_of(instance, found)
+    made = instance.threads.start(version, found.hash, task, budget, max_rounds)
     if where is not None:
         instance.folders.remember(made, where)
     return Begun(made, found.hash, found.workflow.name)
@@ -134,6 +148,7 @@ def _begin(
 @MAX_TOKENS
 @MAX_COST
 @MAX_TIME
+@MAX_ROUNDS
 @MAX_STEPS
 @AGENT
 @CWD
@@ -144,6 +159,7 @@ def start_and_run(
     workflow: str,
     prompt: str | None,
     prompt_file: str | None,
+    max_rounds: int | None,
     max_steps: int,
     agent: str | None,
     cwd: Path | None,
@@ -159,7 +175,8 @@ def start_and_run(
     where = folder(cwd)
     if agent is not None:
         _require_agent(invocation, agent)
-    begun = _begin(invocation, workflow, _prompt(prompt, prompt_file), where, budget, to_run=True)
+    task = _prompt(prompt, prompt_file)
+    begun = _begin(invocation, workflow, task, where, budget, max_rounds, to_run=True)
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),

@@ -24,7 +24,7 @@ from uwf_git.store.layout import summary
 from uwf_git.text import counted, one_line
 from uwf_git.values.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.values.kinds import status_of as status_in
-from uwf_git.values.types import END, START, USER, is_kind
+from uwf_git.values.types import BUNDLE, END, START, USER, is_kind, role_name
 
 if TYPE_CHECKING:
     from uwf_git.store.attempts import FailedAttempt
@@ -147,7 +147,14 @@ class _Page:
                 + listed
             )
         elif not self._head.archive and ahead.next not in (None, END):
-            found.append(f"Not at its end: {text(ahead.next or '')} is next.")
+            found.append(
+                "Not at its end: "
+                + (
+                    "the bundle decides who is next."
+                    if ahead.next == BUNDLE
+                    else f"{text(ahead.next or '')} is next."
+                )
+            )
         elif ahead.problem and not self._head.archive:
             found.append(f"<strong>It can't go on:</strong> {text(ahead.problem)}")
         return "".join(tag("div", each, "notice") for each in found)
@@ -156,7 +163,7 @@ class _Page:
         return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
 
     def _graph(self) -> str:
-        taken = [START, *(step.role for step in self._history.steps if step.role != USER)]
+        taken = [START, *(step.role for step in self._history.steps if step.role not in (END, USER))]
         if self._head.archive is not None and self._head.archive.status == "completed":
             taken.append(END)
         workflow = self._history.workflow
@@ -215,7 +222,7 @@ class _Page:
     def _who(self, step: StepContext) -> str:
         """The role that did a step; of a person's answer whose it is."""
         if step.role != USER:
-            return step.role
+            return role_name(step.role)
         made = self._commits.get(step.hash)
         return f"answer of {_name(made.committer)}" if made else "answer of a person"
 
@@ -278,7 +285,7 @@ class _Page:
             if printed.strip():
                 parts.append(tag("p", f"The end of {name}:", "meta") + pre(printed))
         when = tag("p", f"{text(attempt.agent)} · {text(_when(attempt.time))}", "meta")
-        title = f"failed attempt of {text(attempt.role)}: {text(attempt.error)}"
+        title = f"failed attempt of {text(role_name(attempt.role))}: {text(attempt.error)}"
         return fold(title, when + "".join(parts), "attempt")
 
     def _amounts(self, spent: Spent | None) -> list[str]:

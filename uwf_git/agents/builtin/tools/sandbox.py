@@ -36,7 +36,7 @@ from uwf_git.processes import run_command
 PACKAGE = "bubblewrap"
 _TRIAL = 10.0  # seconds that the trial of bubblewrap may take
 _LONGEST_LIFE = 30.0  # seconds that a killed process takes to end, on a slow disk or network
-_PROCESSES = 4096  # at once, where the kernel counts them by namespace
+PROCESSES = 4096  # at once, where the kernel counts them by namespace
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store")
 # What programs need of /etc; the rest may hold keys.
@@ -113,7 +113,7 @@ def _tried(path: str, network: bool) -> Sandbox:
     program = shutil.which("bwrap", path=path)
     if program is None:
         return Sandbox(None, f"bwrap is not installed (Debian package {PACKAGE})")
-    argv = [program, *_isolation(network), *_system_binds(), "--", "/bin/sh", "-c", ":"]
+    argv = [program, *enclosure(network), "--", "/bin/sh", "-c", ":"]
     try:
         done = run_command(argv, cwd=Path("/"), env={"PATH": os.defpath}, timeout=_TRIAL)
     except AgentFailed as error:
@@ -282,7 +282,7 @@ def confined(
     of bubblewrap come first, `binds` after those of the view."""
     workspace = view.workspace
     project = workspace.project.path
-    argv = [program, *options, *_isolation(view.network), *_system_binds()]
+    argv = [program, *options, *enclosure(view.network)]
     argv += ["--bind", str(view.scratch), "/tmp"]
     for tools in view.visible.toolchains:
         argv += ["--ro-bind-try", str(tools), str(tools)]
@@ -300,7 +300,8 @@ def confined(
     return [*argv, *binds, "--remount-ro", "/", "--chdir", str(folder), "--"]
 
 
-def _isolation(network: bool) -> list[str]:
+def enclosure(network: bool) -> list[str]:
+    """The options of bubblewrap that keep a command from everything but the system's programs."""
     return [
         "--unshare-user",
         "--unshare-all",
@@ -326,6 +327,7 @@ def _isolation(network: bool) -> list[str]:
         "--symlink",
         "../tmp",
         "/var/tmp",
+        *_system_binds(),
     ]
 
 
@@ -459,4 +461,4 @@ def shell(path: str, command: str) -> list[str]:
     bash = shutil.which("bash", path=path)
     if bash is None:
         return ["/bin/sh", "-c", command]
-    return [bash, "-c", f'ulimit -u {_PROCESSES} 2>/dev/null; exec "$0" -c "$1"', bash, command]
+    return [bash, "-c", f'ulimit -u {PROCESSES} 2>/dev/null; exec "$0" -c "$1"', bash, command]

@@ -1,0 +1,294 @@
+"""`uwf-bundle`: does the steps of a workflow that is code.
+
+The bundle's process is given the history as `input.steps`, and asked for what comes next. What it yields is checked
+and becomes a step: its `meta` is the output of the role that it names, its `content` the answer. What it returns
+becomes the thread's last step, of role `$END`. Between two steps that one command does the process is kept, and goes
+on where it stands, as long as the thread still ends with what it yielded last; else a new one gets the history.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from uwf_git.bundles.calls import Calls, Heard
+from uwf_git.bundles.live import Live
+from uwf_git.bundles.trust import require_trusted
+from uwf_git.config.known_agents import BUNDLES
+from uwf_git.config.settings import Grants
+from uwf_git.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfError
+from uwf_git.kit.agent import Agent, AttemptFailed
+from uwf_git.kit.context import Reply
+from uwf_git.kit.extract import judge, sum_usage
+from uwf_git.kit.record import Recorder
+from uwf_git.text import counted, nearest, one_line
+from uwf_git.values.cbor import normalise
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import REHEARSE, Detail, Step
+from uwf_git.values.types import END, RESULT, STEPNODE, SUSPEND, USER
+from uwf_git.workflow.habits import means_end
+from uwf_git.workflow.moderator import Coded, brief, decide
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order
+    from uwf_git.store.threads import History, Position
+
+MOST_CONTENT = 4 << 20  # characters of a step's content
+_HINT = "a bundle yields {role, content, meta}, as its descriptor says"
+MOST_META = 1 << 20  # characters of a step's meta or a result, as JSON
+
+
+class Running(NamedTuple):
+    """A bundle whose process is kept: it stands at the thread's step `at`."""
+
+    live: Live
+    at: Hash
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.live.close()
+
+
+class Made(NamedTuple):
+    """What a yield, or a result, comes to: the role, its output and the output's type, and what was said."""
+
+    role: str
+    type: Hash
+    output: Any
+    answer: str
+
+
+class BundleFailed(AttemptFailed):
+    """A bundle that came to no step. `printed` are the ends of its standard output and standard error."""
+
+    printed: tuple[str, str] = ("", "")
+
+
+class BundleAgent(Agent):
+    """Does steps by asking the code of a bundle."""
+
+    def __init__(self) -> None:
+        super().__init__(BUNDLES, _converses_not)
+
+    def admit(self, instance: Instance, at: Position) -> None:
+        """Raises Untrusted for code that nobody has trusted here."""
+        require_trusted(instance, at.history.workflow)
+
+    def perform(
+        self,
+        instance: Instance,
+        at: Position,
+        order: Order,
+        args: Sequence[str],
+        recorder: Recorder | None = None,
+        cwd: Path | None = None,
+    ) -> Hash:
+        """Runs the bundle until it yields or returns, and stores the nodes. Returns the StepNode's hash. Raises
+        BundleFailed with what was said where it comes to neither, OutOfRounds where it would go on after its last
+        round."""
+        head, history = at
+        recorder = recorder or Recorder(instance, head.thread, self.name)
+        rounds = _rounds(at)
+        with ExitStack() as kept, ExitStack() as stack:
+            live = kept.enter_context(closing(_kept(instance, at) or begin(instance, at)))
+            calls = stack.enter_context(
+                closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args))
+            )
+            try:
+                said = live.hear(calls if rounds != 0 else None, recorder.show)
+                if rounds == 0 and not said.ended:
+                    raise OutOfRounds("")
+                made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
+                node = _stored(instance, at, order, made, calls.heard, recorder, live.note)
+            except OutOfRounds:
+                raise _over(at) from None
+            except Absent:
+                raise
+            except UwfError as error:
+                raise _failed(error, live, head.node, order, calls.heard, recorder) from None
+            if instance.kept is not None and not said.ended:
+                kept.pop_all()
+                instance.kept[head.thread] = Running(live, node)
+            return node
+
+
+def begin(instance: Instance, at: Position) -> Live:
+    """A process of the thread's bundle that is given the thread's history. Raises AgentFailed where it can't be
+    started."""
+    from uwf_git.bundles.confinement import confine
+    from uwf_git.bundles.javascript import modules
+    from uwf_git.bundles.source import program_of, source_of
+
+    history = at.history
+    code = history.workflow.code
+    assert code is not None
+    source = source_of(instance, history)
+    grants = instance.config.bundles.get(history.workflow.name, Grants())
+    confined = confine(instance, program_of(instance, code), grants)
+    options = {"threadId": at.head.thread, "maxRounds": history.start.max_rounds or code.max_rounds}
+    order = {
+        "type": "start",
+        "name": source.name,
+        "source": source.text,
+        "modules": list(modules()),
+        "input": {"prompt": history.start.prompt, "steps": _past(instance, at)},
+        "options": options,
+    }
+    return Live(confined, order, grants.timeout)
+
+
+def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
+    """The history as a bundle sees it. A human's answer is a step of `$USER`."""
+    answer = instance.threads.answer
+    return [
+        {"role": step.role, "content": answer(step), "meta": step.output, "timestamp": step.time}
+        for step in at.history.steps
+    ]
+
+
+def _kept(instance: Instance, at: Position) -> Live | None:
+    """The process that stands exactly at this position, told to go on. One that stands elsewhere, since somebody else
+    went on with the thread or its last step wasn't taken, is ended."""
+    running = instance.kept.pop(at.head.thread, None) if instance.kept is not None else None
+    if not isinstance(running, Running):
+        return None
+    if running.at != at.history.prev:
+        running.close()
+        return None
+    running.live.go_on()
+    return running.live
+
+
+def _rounds(at: Position) -> int | None:
+    decision = decide(at.history.workflow, at.history.start, at.history.steps)
+    return decision.rounds if isinstance(decision, Coded) else None
+
+
+def _over(at: Position) -> OutOfRounds:
+    start, code = at.history.start, at.history.workflow.code
+    rounds = start.max_rounds or (code.max_rounds if code else None)
+    return OutOfRounds(f"maxRounds: {counted(rounds or 0, 'round')} {'is' if rounds == 1 else 'are'} done")
+
+
+# What it said
+
+
+def result_of(value: Any) -> Made:
+    """What a bundle has returned, as the thread's result. Raises AgentFailed."""
+    output = _bounded(value, "the result")
+    said = output.get("summary") if isinstance(output, dict) else output
+    return Made(END, RESULT, output, said if isinstance(said, str) else "")
+
+
+def step_of(instance: Instance, history: History, value: Any) -> Made:
+    """What a bundle has yielded, as a step of one of its roles. Raises AgentFailed for what is none."""
+    if not isinstance(value, dict):
+        raise AgentFailed(f"the bundle yielded {brief(value)}, which is no {{role, content, meta}}", _HINT)
+    name, content = value.get("role"), value.get("content", "")
+    if not isinstance(name, str):
+        raise AgentFailed(f"the bundle yielded a role that is no text: {brief(name)}", _HINT)
+    role = history.workflow.roles.get(name)
+    if role is None:
+        shown = one_line(name, 40)
+        if name == END or means_end(name):
+            hint = "a bundle ends by returning its result"
+        elif name == USER:
+            hint = f"a role asks with meta: {{$status: {SUSPEND}, question}}; the answer is a step of {USER} then"
+        else:
+            hint = nearest(name, history.workflow.roles) or _HINT
+        raise AgentFailed(f"the bundle yielded a step of {shown!r}, which is no role of its descriptor", hint)
+    if not isinstance(content, str):
+        raise AgentFailed(f"role {name}: the content of the yield is no text: {brief(content)}", _HINT)
+    if len(content) > MOST_CONTENT:
+        raise AgentFailed(
+            f"role {name}: the content of the yield has {len(content)} characters, the most is {MOST_CONTENT}",
+            "put large texts into files",
+        )
+    if "meta" not in value:
+        raise AgentFailed(f"role {name}: the yield has no meta", _HINT)
+    meta = _bounded(value["meta"], f"role {name}: the meta of the yield")
+    verdict = judge(Reply(content, output=meta), role, instance.store.schema(role.schema))
+    if verdict.problems:
+        more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
+        raise AgentFailed(
+            f"role {name}: the meta of the yield breaks its schema: {verdict.problems[0]}{more}"
+        )
+    return Made(name, verdict.type, verdict.output, content)
+
+
+def _bounded(value: Any, what: str) -> Any:
+    """A value that a node can hold. Raises AgentFailed."""
+    size = len(json.dumps(value, ensure_ascii=False))
+    if size > MOST_META:
+        raise AgentFailed(
+            f"{what} has {size} characters, the most is {MOST_META}", "put large values into files"
+        )
+    try:
+        return normalise(value)
+    except Invalid as error:
+        raise AgentFailed(f"{what} can't be stored: {error.message}", error.hint) from None
+
+
+def _stored(
+    instance: Instance,
+    at: Position,
+    order: Order,
+    made: Made,
+    heard: Sequence[Heard],
+    recorder: Recorder,
+    note: str,
+) -> Hash:
+    """The StepNode of what a bundle came to, with its nodes."""
+    history = at.history
+    said = _said(made.answer, heard, order)
+    if note:
+        said = said._replace(notes=(*said.notes, note))
+    agents = [each.agent for each in heard if each.agent]
+    # Work that was partly made up must not pass for anybody's.
+    agent = REHEARSE if REHEARSE in agents else agents[-1] if agents else BUNDLES
+    with instance.store.index.transaction():
+        output = recorder.put(made.type, recorder.redact(made.output, "output"))
+        detail = recorder.detail(said, recorder.turns, order, at.head.node)
+        step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
+        return recorder.put(STEPNODE, step.payload())
+
+
+def _failed(
+    error: UwfError, live: Live, head: Hash, order: Order, heard: Sequence[Heard], recorder: Recorder
+) -> BundleFailed:
+    """The error of a bundle that came to no step, with what was said and printed for it."""
+    said = _said("", heard, order)._replace(extraction="failed")
+    detail = recorder.detail(said, recorder.turns, order, head) if recorder.turns else None
+    failed = BundleFailed(error.message, error.hint, detail)
+    failed.printed = live.printed
+    return failed
+
+
+def _said(answer: str, heard: Sequence[Heard], order: Order) -> Detail:
+    """The Detail of a step, without its turns: what those whom the bundle called have spent together."""
+    replies = [each.reply for each in heard]
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    models = {reply.model for reply in replies if reply.model}
+    sessions = {reply.session for reply in replies if reply.session}
+    hows = [each.how for each in heard if each.how not in ("native", "failed")]
+    return Detail(
+        answer,
+        session=sessions.pop() if len(sessions) == 1 else None,
+        model=models.pop() if len(models) == 1 else None,
+        usage=sum_usage(replies),
+        extraction=hows[-1] if hows else "native",
+        cost=sum(costs) if costs else None,
+        notes=tuple(note for reply in replies for note in reply.notes),
+        budget=order.budget,
+    )
+
+
+def _converses_not(_: object) -> NoReturn:
+    raise AssertionError("a bundle's step is no conversation")
+
+
+agent = BundleAgent()

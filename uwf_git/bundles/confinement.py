@@ -1,0 +1,164 @@
+"""Where a bundle's code runs: in the sandbox of the built-in agent's commands, with nothing of the user's in it.
+
+Inside are the system's programs, the program that runs the bundle, a /tmp of its own that lasts as long as the process,
+and what the entry of the bundle in config.yaml grants: the network, folders to read and folders to write. None of the
+user's variables come in. Where the sandbox doesn't work a bundle runs only if config.yaml lets commands run so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.agents.builtin.tools.repositories import Before
+from uwf_git.agents.builtin.tools.results import ToolFailure
+from uwf_git.agents.builtin.tools.sandbox import (
+    PROCESSES,
+    Lifetime,
+    clean_environment,
+    enclosure,
+    find_sandbox,
+    visible,
+)
+from uwf_git.config.settings import Grants
+from uwf_git.errors import AgentFailed
+from uwf_git.text import one_line
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+
+NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
+_MEMORY = 1 << 30  # bytes of data of one process
+_FILE = 1 << 28  # bytes of one file that it writes
+_TEMPORARY = 1 << 28  # bytes of /tmp
+_FILES = 512  # open at once
+_INNER = "/tmp"
+_HARNESS = Path("/run/harness")
+
+
+class Program(NamedTuple):
+    """What runs a bundle: a program, the options before its harness, and the files of the harness, itself first, which
+    stand in one folder."""
+
+    path: str
+    options: Sequence[str]
+    files: Sequence[Path]
+
+
+class Confined(NamedTuple):
+    """A command that is ready to be started, once. `descriptors` are inherited by it; `note` is "" where it is in a
+    sandbox. `close` is called when it has ended."""
+
+    argv: Sequence[str]
+    env: dict[str, str]
+    folder: Path
+    descriptors: tuple[int, ...]
+    note: str
+    stack: contextlib.ExitStack
+
+    def close(self) -> None:
+        """Ends whatever is left of the sandbox. Raises AgentFailed where something in it doesn't end."""
+        try:
+            self.stack.close()
+        except ToolFailure as failure:
+            raise AgentFailed(f"the bundle's sandbox doesn't end: {failure.message}") from None
+
+
+def confine(instance: Instance, program: Program, grants: Grants) -> Confined:
+    """The command that runs a program's harness as far confined as the grants say. Raises AgentFailed where it can't be
+    confined and config.yaml doesn't let it run without, or for a folder that can't be granted."""
+    config, environ = instance.config, instance.environ
+    granted = list(_granted(instance, grants))
+    sandbox = find_sandbox(environ, network=grants.network)
+    with contextlib.ExitStack() as stack:
+        if sandbox.program is None:
+            if not config.tools.allow_unconfined:
+                raise AgentFailed(
+                    f"the bundle can't be confined: {sandbox.reason}",
+                    "without that, config.yaml must say tools: {allowUnconfined: true}",
+                )
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uwf-bundle-")))
+            env = clean_environment(environ, str(folder), str(folder), grants.network)
+            argv = _limited([program.path, *program.options, str(program.files[0])])
+            return Confined(argv, env, folder, (), NOTE, stack.pop_all())
+        lifetime = stack.enter_context(Lifetime())
+        argv = [sandbox.program, *lifetime.arguments, *enclosure(grants.network)]
+        argv += [*_temporary(sandbox.program)]
+        for file in program.files:
+            argv += ["--ro-bind", str(file), str(_HARNESS / file.name)]
+        for tools in visible(_HARNESS, str(Path(program.path).parent)).toolchains:
+            argv += ["--ro-bind-try", str(tools), str(tools)]
+        for folder, writable in granted:
+            argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
+            if writable:
+                argv += _repositories(folder)
+        argv += ["--remount-ro", "/", "--chdir", _INNER, "--"]
+        argv += _limited([program.path, *program.options, str(_HARNESS / program.files[0].name)])
+        env = clean_environment(environ, _INNER, _INNER, grants.network)
+        return Confined(argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all())
+
+
+def _granted(instance: Instance, grants: Grants) -> Iterator[tuple[Path, bool]]:
+    """The folders and files that are granted, and whether they may be written. Raises AgentFailed for what isn't there,
+    and for what holds the configuration or the store, with all keys and histories."""
+    own = [place.resolve() for place in (instance.location.root, instance.location.git_dir)]
+    for named, writable in (
+        *((each, False) for each in grants.read),
+        *((each, True) for each in grants.write),
+    ):
+        path = Path(named).expanduser().resolve()
+        shown = one_line(named, 80)
+        if not path.exists():
+            raise AgentFailed(f"config.yaml grants the bundle {shown}, which isn't there", "create it first")
+        if any(place.is_relative_to(path) or path.is_relative_to(place) for place in own):
+            raise AgentFailed(
+                f"config.yaml grants the bundle {shown}, where uwf keeps its configuration or its store",
+                "grant a smaller folder",
+            )
+        yield path, writable
+
+
+def _repositories(folder: Path) -> Iterator[str]:
+    """The binds that keep the git repositories in a folder from being changed, since git outside runs what they name.
+    Raises AgentFailed where there is too much to search."""
+    try:
+        with Before(folder) as before:
+            for each in before.found:
+                path = str(folder.joinpath(*each.parts))
+                yield from ("--ro-bind", path, path)
+    except (ToolFailure, OSError) as failure:
+        raise AgentFailed(
+            f"the bundle can't be granted {folder}: {failure}", "grant a smaller folder"
+        ) from None
+
+
+def _limited(argv: Sequence[str]) -> list[str]:
+    """A command with limits to memory, files and, on kernels that count them by namespace and for users other than
+    root, processes."""
+    shell = shutil.which("bash", path=os.defpath) or "/bin/sh"
+    limits = {
+        "c": 0,
+        "d": _MEMORY >> 10,
+        "f": _FILE >> 10 if shell.endswith("bash") else _FILE >> 9,
+        "n": _FILES,
+    }
+    if shell.endswith("bash"):
+        limits["u"] = PROCESSES
+    script = "".join(f"ulimit -{name} {value} 2>/dev/null; " for name, value in limits.items())
+    return [shell, "-c", f'{script}exec "$@"', shell, *argv]
+
+
+@lru_cache(maxsize=2)
+def _temporary(sandbox: str) -> tuple[str, ...]:
+    """The options that mount /tmp. Old versions of bubblewrap can't limit its size."""
+    from uwf_git.processes import run_command
+
+    known = run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
+    limited = b"--size BYTES" in known.stdout_tail + known.stderr_tail
+    return (*(("--size", str(_TEMPORARY)) if limited else ()), "--tmpfs", _INNER)
