@@ -3,6 +3,7 @@ for everybody who replays it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ from cli_samples import scripted, write
 from commands import git
 from conftest import Uwf
 from two_machines import Machine
+
+from uwf_git.engine import inbox
+from uwf_git.store.location import locate
+from uwf_git.store.opened import Instance
+from uwf_git.store.threads import Position
+from uwf_git.values.ids import ThreadId, new_thread_id
 
 # A role's answer has no more than its status: what it says to the next one stands below that.
 FLOW = """\
@@ -85,6 +92,8 @@ def test_a_thread_that_has_ended_is_gone_on_with_by_a_new_one_on_its_end(
     assert (resumed["status"], resumed["resumed"], resumed["next"]) == ("idle", True, "worker")
     new = resumed["thread"]
     assert uwf("thread", "show", ended).json == end, "which stays as it is"
+    refused = uwf("thread", "step", ended, check=1).error
+    assert refused["hint"] == f"go on from it with: uwf thread resume {ended} -m TEXT"
     assert commits(root, f"threads/{new}~1") == commits(root, f"archive/{ended}")
 
     uwf("thread", "run", new, "--agent", scripted(REPLIES))
@@ -233,6 +242,39 @@ graph:
     - { role: writer }
   reader: [{ role: writer }]
 """
+
+
+def test_a_role_that_a_workflow_plays_is_told_what_to_go_on_with_and_was_not_asked(
+    uwf: Uwf, root: Path
+) -> None:
+    for name in ("flow", "inner"):
+        uwf("workflow", "put", write(f"{name}.yaml", FLOW.replace("name: flow", f"name: {name}")))
+    script = write("inner-replies.yaml", REPLIES).absolute()
+    (root / "config.yaml").write_text(
+        f"agents: {{scripted: {{command: uwf-rehearse, args: [--script, {script}]}}, "
+        "inner: {command: uwf-workflow, args: [--output, '{\"$status\": steps[-1].output.`$status`}', inner]}}\n"
+        "defaultAgent: scripted\nagentOverrides: {flow: {worker: inner}}\n",
+        encoding="utf-8",
+    )
+    thread = uwf("thread", "start", "flow", "-p", "Tidy up").json["thread"]
+    uwf("thread", "run", thread)
+    new = uwf("thread", "resume", thread, "-m", "Now the cellar").json["thread"]
+    uwf("thread", "run", new)
+    inner = uwf("thread", "list", "--all", "--workflow", "inner").json
+    assert [each["title"] for each in inner] == ["See what there is, and go on.", "First"]
+    is_sound(uwf)
+
+
+def test_what_the_user_says_unasked_is_wrong_where_the_workflow_has_no_role_for_it(
+    uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "run", thread)
+    opened = Instance(locate(None, os.environ, Path.cwd()))
+    end = opened.threads.head(ThreadId(thread))
+    at = Position(end._replace(thread=new_thread_id(), archive=None), opened.threads.history(end))
+    inbox._say(opened, at, "More", begins=True)
+    codes = {each["code"] for each in uwf("verify", "--all", check=None).json["findings"]}
+    assert codes == {"after-end"}
 
 
 def test_conditions_are_given_answers_and_times_and_replay_to_the_same(uwf: Uwf) -> None:

@@ -187,6 +187,19 @@ def test_asking_a_human_needs_no_place_in_the_schema() -> None:
     assert extract(Reply("---\nstatus: needs_input\nquestion: Why?\n---"), ROLE, SCHEMA).type == QUESTION
 
 
+def test_a_reason_alone_is_the_question() -> None:
+    found = extract(Reply("---\n$status: $SUSPEND\nreason: No key.\n---\n\nI tried."), ROLE, SCHEMA)
+    assert (found.type, found.output) == (QUESTION, {"$status": "$SUSPEND", "question": "No key."})
+    assert "reason: No key." in found.answer
+
+
+def test_a_model_is_told_what_the_role_says_of_extraction() -> None:
+    ask = model('{"approved": true}')
+    told = ROLE._replace(extract_prompt="Nothing said is a yes.")
+    extract(Reply("Fine."), told, SCHEMA, model=ask)
+    assert "Nothing said is a yes." in ask.asked[0][0]["content"]  # type: ignore[attr-defined]
+
+
 def test_a_question_is_checked_against_the_reserved_schema() -> None:
     session = Session("---\n$status: $SUSPEND\nquestion: Which?\n---")
     found = extract(Reply("---\n$status: $SUSPEND\n---", "s"), ROLE, SCHEMA, continue_=session)

@@ -82,6 +82,13 @@ def shown(markdown: str) -> str:
     )
 
 
+def test_the_way_from_the_start_and_that_from_an_end_are_told_apart() -> None:
+    edges = {"$START": (Transition("b", status="resume"), Transition("a")), "a": (Transition("$END"),)}
+    role = {name: Role(name, "Works", Hash("0" * 13)) for name in ("a", "b")}
+    drawn = mermaid(Workflow("w", "", role, {}, edges)).splitlines()
+    assert drawn[-3:-1] == ['    start -->|"new"| role1', '    start -->|"resume"| role2']
+
+
 def test_the_diagram_of_the_example_is_the_graph() -> None:
     made = compile_source(read_source(EXAMPLES / "solve-issue.yaml")).workflow
     assert (

@@ -23,7 +23,7 @@ from uwf_git.kit.arguments import read_options
 from uwf_git.kit.candidate import with_all_fields
 from uwf_git.kit.extract import failed_with, judge
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, step_fields
+from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, step_fields
 from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _task(ctx: Context) -> str:
     at = len(steps)
     asked: list[str] = []
     instruction = ctx.instruction
-    while at > 1 and steps[at - 1].role == USER and steps[at - 2].role == ctx.role.name:
+    while at > 1 and _is_answer(steps[:at], ctx.role.name):
         question, answer = steps[at - 2].output.get("question", ""), steps[at - 1].output.get("answer", "")
         asked.insert(0, f"It was asked: {question}\n\nThe answer: {answer}")
         detail = ctx.store.detail(steps[at - 2].detail)
@@ -112,6 +112,12 @@ def _task(ctx: Context) -> str:
         at -= 2
     task = instruction if instruction and instruction.strip() else ctx.history.start.prompt
     return "\n\n".join([task, *asked])
+
+
+def _is_answer(steps: Sequence[StepContext], role: str) -> bool:
+    """Whether the last of these steps answers a question of the role."""
+    asked, said = steps[-2:]
+    return said.role == USER and asked.role == role and asks_human(asked.output)
 
 
 def _within(ctx: Context, name: str) -> list[str]:
@@ -148,10 +154,10 @@ def _stepping(around: Sequence[str]) -> Iterator[None]:
 def _answered(ctx: Context) -> ThreadId | None:
     """The child whose question has just been answered in this thread, with the answer handed on."""
     steps = ctx.history.steps
-    if len(steps) < 2 or steps[-1].role != USER or ctx.previous is None:
+    if len(steps) < 2 or ctx.previous is None or not _is_answer(steps, ctx.role.name):
         return None
     session = ctx.previous.session
-    if steps[-2].role != ctx.role.name or session is None:
+    if session is None:
         return None
     from uwf_git.engine.inbox import answer
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage
+from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.git.objects import Stamp, parse_tag
 from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
@@ -213,8 +213,18 @@ class Threads:
         """Where an active thread is. Raises Invalid for one that has ended."""
         head = self.head(thread)
         if head.archive:
-            raise Invalid(f"thread {thread} is {head.archive.status}", fork_hint(head))
+            raise Invalid(f"thread {thread} is {head.archive.status}", self._way_on(head))
         return head
+
+    def _way_on(self, head: Head) -> str:
+        """What to do with a thread that has ended."""
+        with contextlib.suppress(UwfError):
+            if (
+                head.row.workflow
+                and parse_workflow(self._store.get(head.row.workflow).payload).resume is not None
+            ):
+                return f"go on from it with: uwf thread resume {head.thread} -m TEXT"
+        return fork_hint(head)
 
     def all(self, archived: bool = False) -> list[Head | Damaged]:
         """The active threads, or all, newest id first. A damaged thread is among them as Damaged, whatever is asked
@@ -566,7 +576,7 @@ class Threads:
 
 
 def fork_hint(head: Head) -> str:
-    """What to do with a thread that has ended."""
+    """What to do with a thread that has ended, and whose workflow says nothing of that."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
     if head.archive and head.archive.status == "completed" and head.row.role not in (None, END):
         hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go

@@ -114,10 +114,13 @@ def order(workflow: Workflow) -> list[str]:
 
 
 def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
-    """The edges of a source: conditions in the order they are tried, statuses by name, the default last."""
+    """The edges of a source: conditions in the order they are tried, statuses by name, the default last, of $START
+    first."""
     edges = workflow.graph.get(source, ())
     if all(edge.status is None for edge in edges):
         return tuple(edges)
+    if source == START:  # nobody resumes what never began
+        return tuple(sorted(edges, key=lambda edge: edge.status or ""))
     return tuple(sorted(edges, key=lambda edge: (edge.status is None, edge.status or "")))
 
 
@@ -126,7 +129,7 @@ def edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
     for source in order(workflow):
         leaving = _leaving(workflow, source)
         for edge in leaving:
-            fallback = NEW if source == START and leaving[0].status else OTHERWISE
+            fallback = NEW if source == START and any(each.status for each in leaving) else OTHERWISE
             yield source, edge, edge.status or edge.condition or (fallback if len(leaving) > 1 else "")
 
 

@@ -20,6 +20,7 @@ _EDGE = {
 }
 _ROLE = {
     "systemPrompt": ("prompt", "system", "system_prompt", "systemprompt", "instructions", "instruction"),
+    "frontmatter": ("meta",),
     "outputSchema": ("schema", "output_schema", "outputs", "response", "responseSchema", "returns"),
     "description": ("desc", "about", "summary"),
     "capabilities": ("skills", "abilities"),
