@@ -1,6 +1,6 @@
 """A stateless workflow engine for LLM agents whose store is a git repository.
 
-Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `markdown`,
+Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `markdown`, `log`,
 `processes`, `timelimit` and `attention`, which need none of them.
 
     values     what is hashed and written; no git, no network

@@ -428,17 +428,18 @@ class Threads:
                 self._repository.create_ref(layout.THREADS + head.thread, made.commit)
             else:
                 self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
-            log.info(
-                "3T0A0A5H",
-                "step {number} is commit {commit}",
-                number=head.row.number + 1,
-                commit=made.commit,
-                node=node,
-                parents=made.parents,
-                then=then,
-            )
         except HeadMoved:
             raise Outrun(head.thread, made.commit) from None
+        log.info(
+            "3T0A0A5H",
+            "step {number} is commit {commit}",
+            thread=head.thread,
+            number=head.row.number + 1,
+            commit=made.commit,
+            node=node,
+            parents=made.parents,
+            then=then,
+        )
         with self._store.index.transaction():
             row = self._store.record(*made)
             self._store.moved(layout.THREADS + head.thread, made.commit, made.commit)
