@@ -4,6 +4,7 @@
 //
 //   node json_cas_store.mjs check < vectors.json     says which golden vectors it doesn't meet
 //   node json_cas_store.mjs write FOLDER < nodes     prints the hash of each node by its label
+//   node json_cas_store.mjs name < bundle            prints what the first engine calls a bundle
 //   node json_cas_store.mjs verify FOLDER            says which files have the hash and the form that they must
 //
 // `nodes` is {layout, nodes: [[label, type, payload, timestamp], …]}: `type` is a label, or null for a node that is its
@@ -86,7 +87,10 @@ export function cbor(value) {
 }
 
 export function hashOf(type, payload) {
-  let number = xxh64(Buffer.concat([Buffer.from(type ?? "", "ascii"), cbor(payload)]));
+  return crockford(xxh64(Buffer.concat([Buffer.from(type ?? "", "ascii"), cbor(payload)])));
+}
+
+function crockford(number) {
   let out = "";
   for (let place = 0; place < 13; place++, number >>= 5n) out = ALPHABET[Number(number & 31n)] + out;
   return out;
@@ -157,5 +161,6 @@ function verify(folder) {
 
 const [task, folder] = process.argv.slice(2);
 const input = () => JSON.parse(readFileSync(0, "utf8"));
-const tasks = { check: () => check(input()), write: () => write(folder, input()), verify: () => verify(folder) };
+const name = () => crockford(xxh64(readFileSync(0)));
+const tasks = { name, check: () => check(input()), write: () => write(folder, input()), verify: () => verify(folder) };
 console.log(JSON.stringify(tasks[task]()));

@@ -22,7 +22,7 @@ from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.ids import name_problem
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.node import file_id, hash_of
-from uwf_git.values.types import CODE, PYTHON
+from uwf_git.values.types import CODE, JAVASCRIPT, PYTHON
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow
 from uwf_git.workflow.source import Source
 
@@ -50,17 +50,31 @@ def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compi
         finding = Finding(max(described.line, 1), max(described.column, 1), "error", "fails", message)
         raise InvalidWorkflow(str(path), [finding])
     document = Document(str(path), described.descriptor, *places, {})
+    return _compiled(text, language, document, name, name_of(path))
+
+
+def compile_described(text: bytes, document: Document, name: str) -> Compiled:
+    """The nodes of a bundle in JavaScript whose descriptor is known by a document, which has the bundle's name for
+    messages: nothing of its code is evaluated. Raises as `compile_bundle` does."""
+    breaches, _ = _contract(text, JAVASCRIPT)
+    if breaches:
+        raise InvalidWorkflow(document.name, breaches)
+    return _compiled(text, JAVASCRIPT, document, name, name)
+
+
+def _compiled(text: bytes, language: str, document: Document, name: str | None, otherwise: str) -> Compiled:
+    shown = document.name
     findings = Findings(document)
     descriptor = parse_descriptor(document, findings)
     given = descriptor.payload.get("name")
     if name is not None and given and name != given:
-        raise Usage(f"{one_line(str(path))} calls itself {given!r}", "leave out --name")
-    called = given or name or name_of(path)
+        raise Usage(f"{one_line(shown)} calls itself {given!r}", "leave out --name")
+    called = given or name or otherwise
     if problem := name_problem(called):
         findings.error((), "bad-name", f'workflow name "{called}" {problem}', "give it a --name")
     found = findings.sorted()
     if any(finding.severity == "error" for finding in found):
-        raise InvalidWorkflow(str(path), found)
+        raise InvalidWorkflow(shown, found)
     payload: dict[str, Any] = cbor.normalise(
         {
             **descriptor.payload,
@@ -69,7 +83,7 @@ def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compi
             "file": {"id": file_id(text), "sha256": hashlib.sha256(text).hexdigest(), "size": len(text)},
         }
     )
-    source = Source(str(path), text, described.descriptor, document, {})
+    source = Source(shown, text, document.data, document, {})
     workflow = parse_workflow(payload)
     return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
 

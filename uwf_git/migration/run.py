@@ -24,6 +24,7 @@ from uwf_git.values.types import (
     END,
     IMPORTED_DETAIL,
     QUESTION,
+    RESULT,
     STEPNODE,
     SUSPEND,
     TURN,
@@ -101,7 +102,29 @@ class Run:
         output = self._output(node, role, old.step.output)
         detail, extraction, merge = self._detail(node, old, when)
         self._append(Step(*self._place, role, output, detail, old.step.agent), when, extraction, merge)
-        self.done += 1
+
+    def add_said(self, role: str, output: Any, answer: str, agent: str, source: str, when: int) -> None:
+        """Adds a step of which only its output, and what was said besides, was kept. Raises Invalid."""
+        store, redact = self._intake.store, self._intake.instance.redactor
+        known = self.version.compiled.workflow.roles.get(role)
+        if known is None and role != END:
+            raise Invalid(f"its workflow has no role {role}")
+        type_ = RESULT if known is None else known.schema
+        value, in_output = redact.value(output)
+        if problems := store.problems(type_, value):
+            raise Invalid(f"the output of {role} breaks its schema: {problems[0]}")
+        text, in_answer = redact.text(answer)
+        found = {"output": in_output, "answer": in_answer}
+        told = Detail(
+            text,
+            context=self.head.node,
+            extraction=EXTRACTION,
+            source=source,
+            redactions=tuple((where, count) for where, count in found.items() if count),
+        )
+        made = store.put(type_, value, when)
+        detail = store.put(IMPORTED_DETAIL, told.payload(), when)
+        self._append(Step(*self._place, role, made, detail, agent), when, EXTRACTION, None)
 
     def _stray(self, what: str) -> None:
         self.strayed = self.strayed or what

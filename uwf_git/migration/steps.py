@@ -13,7 +13,7 @@ from uwf_git.values.kinds import Step, TurnRecord, Usage
 from uwf_git.values.node import Node, parse_json
 
 _STEP = frozenset(Step._fields)
-_START = frozenset({"workflow", "prompt", "budget"})
+_START = frozenset({"workflow", "prompt", "budget", "maxRounds"})
 _TEXTS = ("answer", "text", "output", "content", "raw")
 
 
@@ -29,11 +29,12 @@ class OldStep(NamedTuple):
 
 
 class OldStart(NamedTuple):
-    """A StartNode."""
+    """A StartNode. `rounds` is how many steps a bundle may take."""
 
     workflow: Hash
     prompt: str
     budget: Mapping[str, float] | None
+    rounds: int | None
     extras: tuple[str, ...]
 
 
@@ -56,9 +57,12 @@ def read_start(payload: Any) -> OldStart | None:
     if not isinstance(payload["prompt"], str) or not _is_ref(payload["workflow"]):
         return None
     budget = payload.get("budget")
-    extras = tuple(sorted(payload.keys() - _START))
     return OldStart(
-        payload["workflow"], payload["prompt"], budget if isinstance(budget, dict) else None, extras
+        payload["workflow"],
+        payload["prompt"],
+        budget if isinstance(budget, dict) else None,
+        _count(payload.get("maxRounds")) or None,
+        tuple(sorted(payload.keys() - _START)),
     )
 
 

@@ -113,22 +113,11 @@ class OldStorage:
             return None
 
     def _document(self, root: Folder, name: str) -> Mapping[str, Any]:
-        data = self._read(root, name, MAX_BYTES)
-        if data is None:
-            return {}
-        from uwf_git.values import yaml12
-
         try:
-            value = yaml12.load(data, name).data
+            return document(root, name)
         except UwfError as error:
             self._refuse("file", name, error.message)
             return {}
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self._refuse("file", name, "it is no mapping")
-            return {}
-        return value
 
     def _take_registry(self, root: Folder, name: str) -> None:
         for workflow, hash_ in self._document(root, name).items():
@@ -158,19 +147,11 @@ class OldStorage:
                 self._add(value["thread"], value.get("head"), ended, value.get("completedAt"), True)
 
     def _lines(self, data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, line in enumerate(data.split(b"\n"), 1):
-            if not line.strip():
-                continue
-            try:
-                value = parse_json(line.decode("utf-8"))
-            except (UwfError, UnicodeDecodeError) as error:
-                reason = error.message if isinstance(error, UwfError) else "it is not UTF-8"
-                self._refuse("file", f"{name}:{number}", reason)
-                continue
-            if isinstance(value, dict):
-                yield number, value
+        for number, value in lines(data):
+            if isinstance(value, str):
+                self._refuse("file", f"{name}:{number}", value)
             else:
-                self._refuse("file", f"{name}:{number}", "the line is no object")
+                yield number, value
 
     def _add(
         self, thread: object, head: object, status: object, when: object, has_ended: bool = False
@@ -237,6 +218,31 @@ class OldStorage:
                 self._refuse("file", f"{folder.name}/{_DATABASE}", f"it is no store of variables: {error}")
                 return []
         return [{"name": str(name), "value": value, "tags": _object(tags)} for name, value, tags in rows]
+
+
+def document(folder: Folder, name: str) -> Mapping[str, Any]:
+    """The mapping in a YAML file; an empty one where there is no such file. Raises Invalid."""
+    from uwf_git.values import yaml12
+
+    value = yaml12.load(folder.read(name, MAX_BYTES), name).data if folder.has(name) else None
+    if value is not None and not isinstance(value, dict):
+        raise Invalid("it is no mapping")
+    return value or {}
+
+
+def lines(data: bytes) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """The objects in lines of JSON by their numbers; instead of one that can't be read, why."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            value = parse_json(line.decode("utf-8"))
+        except UwfError as error:
+            yield number, error.message
+        except UnicodeDecodeError:
+            yield number, "it is not UTF-8"
+        else:
+            yield number, value if isinstance(value, dict) else "the line is no object"
 
 
 def _object(text: object) -> dict[str, Any]:

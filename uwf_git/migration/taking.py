@@ -18,13 +18,14 @@ from pathlib import Path
 
 from uwf_git.errors import Invalid
 from uwf_git.migration import definitions
+from uwf_git.migration.code import OldCode, take_code
 from uwf_git.migration.folder import Folder
 from uwf_git.migration.intake import Intake, stamp
 from uwf_git.migration.json_cas import OldNodes
 from uwf_git.migration.result import Imported
 from uwf_git.migration.storage import OldStorage, Untaken
 from uwf_git.migration.threads import Threads
-from uwf_git.migration.workflows import Workflows
+from uwf_git.migration.workflows import of_nodes, take_registered
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import keeping
@@ -58,7 +59,8 @@ def take(
             folders.append(Folder.open(path))
             opened.callback(folders[-1].close)
         source = OldStorage(folders[0], folders[1:])
-        if source.is_empty:
+        code = OldCode(folders[0])
+        if source.is_empty and code.is_empty:
             raise Invalid(
                 f"{folders[0].name} is no storage root of an earlier program",
                 "it has cas/, registry.yaml, threads.yaml, history.jsonl, or bundles/ and logs/",
@@ -66,29 +68,34 @@ def take(
         nodes = OldNodes(source.folders)
         found = _read_all(nodes, tell)
         intake = Intake(instance, nodes, dry)
-        workflows = Workflows(intake)
+        workflows = of_nodes(intake)
         threads = Threads(intake, workflows, source.threads)
         with intake:
-            workflows.take(source.workflows, found)
+            take_registered(intake, workflows, source.workflows, found)
             for done, old in enumerate(sorted(source.threads.values())):
                 tell("Taking threads", done, len(source.threads))
                 threads.take(old)
+            written = take_code(intake, threads, code)
             _take_the_rest(intake, tell)
     broken = (Untaken("node", name, why) for name, why in nodes.problems.items())
     refused = (Untaken("node", node, why) for node, why in intake.originals.problems.items())
     return Imported(
-        tuple(workflows.taken),
+        (*workflows.taken, *written),
         threads.taken,
         len(nodes),
         intake.originals.taken,
         tuple(sorted(intake.extras)),
         tuple(intake.warnings),
-        tuple(dict.fromkeys((*source.problems, *intake.untaken, *sorted(broken), *sorted(refused)))),
+        tuple(
+            dict.fromkeys(
+                (*source.problems, *code.problems, *intake.untaken, *sorted(broken), *sorted(refused))
+            )
+        ),
     )
 
 
-def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[tuple[int, Hash]]]:
-    """Verifies every node. Returns the Workflow nodes by name, each after its time in milliseconds."""
+def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[Hash]]:
+    """Verifies every node. Returns the Workflow nodes by name, oldest first."""
     found: dict[str, list[tuple[int, Hash]]] = {}
     total, done = len(nodes), 0
 
@@ -100,7 +107,7 @@ def _read_all(nodes: OldNodes, tell: Tell) -> dict[str, list[tuple[int, Hash]]]:
     for node, content in nodes.verify(("name", "roles", "graph"), count):
         if definitions.is_workflow(content.payload):
             found.setdefault(content.payload["name"], []).append((content.timestamp, node))
-    return {name: sorted(versions) for name, versions in found.items()}
+    return {name: [node for _, node in sorted(versions)] for name, versions in found.items()}
 
 
 def _take_the_rest(intake: Intake, tell: Tell) -> None:

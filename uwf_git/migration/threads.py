@@ -3,7 +3,8 @@ had ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound, UwfError
@@ -12,23 +13,34 @@ from uwf_git.git.repository import Oid
 from uwf_git.migration.intake import IMPORTER, Intake, stamp
 from uwf_git.migration.result import GROWN, HERE, NEW, TakenThread
 from uwf_git.migration.run import Run
-from uwf_git.migration.steps import OldStart, OldStep, read_start, read_step
+from uwf_git.migration.steps import read_start, read_step
 from uwf_git.migration.storage import COMPLETED, KILLED, OldThread
-from uwf_git.migration.workflows import Workflows
+from uwf_git.migration.workflows import Version, Workflows
 from uwf_git.store import layout
 from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import parse_start, parse_step
+from uwf_git.values.kinds import parse_step
 from uwf_git.values.types import is_kind, start_node
 from uwf_git.workflow.moderator import Ended
 
 
-class _Chain(NamedTuple):
-    """A thread of the source: its StartNode, and its steps, oldest first, each with its time in Unix milliseconds."""
+class Turn(NamedTuple):
+    """A step of the source: what it is called there, and what adds it to a thread."""
 
-    start: Hash
-    said: OldStart
-    steps: list[tuple[Hash, OldStep, int]]
+    source: str
+    add: Callable[[Run], None]
+
+
+class Past(NamedTuple):
+    """A thread of the source: the version it runs on, its task and limits, when it began, in Unix milliseconds, and its
+    steps, oldest first."""
+
+    version: Version
+    prompt: str
+    budget: Mapping[str, float] | None
+    rounds: int | None
+    began: int
+    turns: Sequence[Turn]
 
 
 class Threads:
@@ -45,31 +57,32 @@ class Threads:
         """Those that came along, or were here already."""
         return tuple(each for _, each in sorted(self._done.items()) if each is not None)
 
-    def take(self, old: OldThread) -> None:
-        """Takes a thread, or notes why it can't be taken. Taking it again changes nothing."""
+    def take(self, old: OldThread, past_of: Callable[[], Past] | None = None) -> None:
+        """Takes a thread, or notes why it can't be taken. `past_of` gives its past, where that is no chain of nodes,
+        and may raise any UwfError. Taking it again changes nothing."""
         if old.id in self._done:
             return
         self._done[old.id] = None
         try:
-            self._done[old.id] = self._take(old)
+            self._done[old.id] = self._take(old, past_of() if past_of else self._past(old.head))
         except UwfError as error:
             self._intake.refuse("thread", old.id, error.message)
         self._intake.rest()
 
-    def _take(self, old: OldThread) -> TakenThread:
+    def _take(self, old: OldThread, past: Past) -> TakenThread:
         here = self._here(old.id)
-        chain = self._chain(old.head)
-        run = self._begun(old.id, chain) if here is None else self._gone_on(here, chain)
-        # Where a thread here went on after what the source has, that counts.
-        has_all = run.done == len(chain.steps) and here is not None
-        went_on = has_all and self._source_of(run.head.node) not in (old.head, None)
+        run = self._begun(old.id, past) if here is None else self._gone_on(here, past)
         done = run.done
-        for node, step, when in chain.steps[done:]:
-            run.add(node, step, when)
-        if run.strayed and run.done > done:
-            self._warn(old.id, f"{run.strayed}; uwf verify will say so")
+        # Where a thread here went on after what the source has, that counts.
+        last = past.turns[-1].source if past.turns else None
+        went_on = here is not None and done == len(past.turns) and self._source_of(here.node) != last
+        for turn in past.turns[done:]:
+            turn.add(run)
+            run.done += 1
         self._intake.originals.hold(run.filed)
         added = run.done - done
+        if run.strayed and added:
+            self._warn(old.id, f"{run.strayed}; uwf verify will say so")
         archived = here.archive if here is not None else None
         if added and archived is not None:
             raise Invalid("it has ended here, and went on there")
@@ -83,22 +96,25 @@ class Threads:
             self._end(old, run.head, status)
             state = GROWN if state == HERE else state
         name = run.version.compiled.workflow.name
-        return TakenThread(old.id, name, len(chain.steps), added, status or "active", state)
+        return TakenThread(old.id, name, len(past.turns), added, status or "active", state)
 
     def _warn(self, thread: ThreadId, text: str) -> None:
         self._intake.warnings.append((thread, text))
 
     # In the source
 
-    def _chain(self, head: Hash) -> _Chain:
-        """A thread of the source by its head. Raises Invalid for one that can't be followed to its start."""
-        steps: list[tuple[Hash, OldStep, int]] = []
+    def _past(self, head: Hash) -> Past:
+        """A thread by the node of its head. Raises Invalid for one that can't be followed to its start."""
+        intake = self._intake
+        turns: list[Turn] = []
         seen: set[Hash] = set()
+        start: Hash | None = None
         at: Hash | None = head
         while at is not None:
-            content = self._intake.old(at, f"step {steps[-1][0]} comes after" if steps else "its head is")
-            if not steps and (said := read_start(content.payload)) is not None:
-                return _Chain(at, said, [])
+            content = intake.old(at, f"step {turns[-1].source} comes after" if turns else "its head is")
+            if not turns and read_start(content.payload) is not None:
+                start = at
+                break
             if at in seen:
                 raise Invalid(f"its steps go round in a circle at {at}")
             seen.add(at)
@@ -106,15 +122,19 @@ class Threads:
                 step = read_step(content.payload)
             except Invalid as error:
                 raise Invalid(f"node {at} {error.message}") from None
-            steps.append((at, step, content.timestamp))
-            at = step.step.prev
-        start = steps[-1][1].step.start
-        if other := next((node for node, step, _ in steps if step.step.start != start), None):
-            raise Invalid(f"step {other} has another start than the first one")
-        said = read_start(self._intake.old(start, "its start is").payload)
+            if start is not None and step.step.start != start:
+                raise Invalid(f"step {at} has another start than step {turns[-1].source}")
+            turns.append(Turn(at, partial(Run.add, node=at, old=step, when=content.timestamp)))
+            start, at = step.step.start, step.step.prev
+        assert start is not None
+        content = intake.old(start, "its start is")
+        said = read_start(content.payload)
         if said is None:
             raise Invalid(f"node {start}, its start, is no StartNode")
-        return _Chain(start, said, steps[::-1])
+        if not is_kind(content.type, "start"):
+            intake.extras.update(f"StartNode.{name}" for name in said.extras)
+        version = self._workflows.version(said.workflow)
+        return Past(version, said.prompt, said.budget, said.rounds, content.timestamp, turns[::-1])
 
     def _status(self, old: OldThread, run: Run) -> str | None:
         """How a thread ended; None while it is active. The oldest program didn't say, so the workflow decides."""
@@ -136,45 +156,40 @@ class Threads:
         except NotFound:
             return None
 
-    def _begun(self, thread: ThreadId, chain: _Chain) -> Run:
+    def _begun(self, thread: ThreadId, past: Past) -> Run:
         """A thread without steps, for those of the source."""
         intake = self._intake
-        content = intake.old(chain.start, "its start is")
-        version = self._workflows.version(chain.said.workflow)
-        if not is_kind(content.type, "start"):
-            intake.extras.update(f"StartNode.{name}" for name in chain.said.extras)
-        prompt, _ = intake.instance.redactor.text(chain.said.prompt)
-        type_, payload = start_node(version.compiled.hash, prompt, chain.said.budget)
-        node = intake.store.put(type_, payload, content.timestamp)
-        commit = intake.threads.begin(version.commit, node, stamp(content.timestamp))
+        prompt, _ = intake.instance.redactor.text(past.prompt)
+        type_, payload = start_node(past.version.compiled.hash, prompt, past.budget, past.rounds)
+        node = intake.store.put(type_, payload, past.began)
+        commit = intake.threads.begin(past.version.commit, node, stamp(past.began))
         head = Head(thread, commit, intake.store.take_in(commit), None)
-        return Run(intake, version, head, 0, self._child)
+        return Run(intake, past.version, head, 0, self._child)
 
-    def _gone_on(self, here: Head, chain: _Chain) -> Run:
+    def _gone_on(self, here: Head, past: Past) -> Run:
         """A thread that is here, and how much of the source's it has. Raises Invalid for another thread."""
         history = self._intake.instance.threads.history(here)
-        prompt, _ = self._intake.instance.redactor.text(chain.said.prompt)
+        prompt, _ = self._intake.instance.redactor.text(past.prompt)
         sources = [self._source_of(step.hash) for step in history.steps]
-        known = [node for node in sources if node is not None]
-        there = [node for node, _, _ in chain.steps]
+        known = [source for source in sources if source is not None]
+        there = [turn.source for turn in past.turns]
         both = min(len(known), len(there))
-        if parse_start(self._intake.instance.store.get(history.start_hash).payload).prompt != prompt:
+        if history.start.prompt != prompt:
             raise Invalid("another thread with its id is here already")
-        if known[:both] != there[:both]:
+        ours_last = bool(sources) and sources[-1] is None
+        if known[:both] != there[:both] or (len(there) > both and ours_last):
             raise Invalid("it went on here and there")
-        if len(there) > both and sources and sources[-1] is None:
-            raise Invalid("it went on here and there")
-        return Run(self._intake, self._workflows.version(chain.said.workflow), here, both, self._child)
+        return Run(self._intake, past.version, here, both, self._child)
 
-    def _source_of(self, node: Hash) -> Hash | None:
-        """The step of the source that a step here was made from: itself, if the source has it; None for one of ours."""
+    def _source_of(self, node: Hash) -> str | None:
+        """What a step here is called in the source: by its own hash, if it is one of that; None for one of ours."""
         if node in self._intake.nodes:
             return node
         content = self._intake.instance.store.get(node)
         if not is_kind(content.type, "step"):
             return None
         detail = self._intake.instance.store.detail(parse_step(content.payload).detail)
-        return Hash(detail.source) if detail is not None and detail.source else None
+        return detail.source if detail is not None else None
 
     def _child(self, step: Hash) -> Oid:
         """The last commit of the thread that did a step elsewhere, which is taken first. Raises NotFound."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, UwfError
 from uwf_git.git.repository import Oid
@@ -22,89 +22,120 @@ class Version(NamedTuple):
     compiled: Compiled
 
 
-class Workflows:
-    """Takes workflows in. `taken` are those that are registered."""
+class _Link(NamedTuple):
+    """A version in a chain of them. `origin` is the one that was gone back to."""
 
-    def __init__(self, intake: Intake) -> None:
+    commit: Oid
+    compiled: Compiled
+    when: int
+    origin: Oid | None = None
+
+
+class Workflows:
+    """Takes the workflows of one kind in. `made` gives the nodes of a version by what it is called in the source, and
+    its time in Unix milliseconds; it may raise any UwfError. `taken` are those that are registered."""
+
+    def __init__(self, intake: Intake, made: Callable[[str], tuple[Compiled, int]]) -> None:
         self._intake = intake
-        self._versions: dict[Hash, Version | str] = {}
+        self._made = made
+        self._versions: dict[str, Version | str] = {}
         self.taken: list[TakenWorkflow] = []
 
-    def take(self, registered: Mapping[str, Hash], found: Mapping[str, list[tuple[int, Hash]]]) -> None:
-        """Takes the registered workflows by their names, with every version in `found`: the Workflow nodes of a name,
-        each after its time in Unix milliseconds."""
-        for name, current in sorted(registered.items()):
+    def take(self, name: str, current: str, past: Sequence[str]) -> None:
+        """Takes a registered workflow with its versions, oldest first: each once, and at the end a way back where an
+        older one is registered. Raises as `made` does for the one that is registered."""
+        chain: list[_Link] = []
+        for source in past:
             try:
-                own = self._intake.old(current, "what is registered is").payload
-                if not definitions.is_workflow(own):
-                    raise Invalid(f"node {current}, which is registered, is no Workflow")
-                if own["name"] != name:
-                    raise Invalid(f"node {current}, which is registered, is called {own['name']!r}")
-                self._take(name, current, found[name])
+                made, when = self._made(source)
             except UwfError as error:
-                self._intake.refuse("workflow", name, error.message)
-
-    def _take(self, name: str, current: Hash, found: list[tuple[int, Hash]]) -> None:
-        """Makes the versions of a workflow: in the order of their times, each once, and at the end a way back where an
-        older one is registered."""
-        chain: list[tuple[Oid, Hash]] = []
-        for when, node in found:
-            try:
-                made = self._compile(node)
-            except UwfError as error:
-                if node == current:
+                if source == current:
                     raise
-                self._versions[node] = error.message
-                self._intake.refuse("workflow", f"{name} {node}", error.message)
+                self._versions[source] = error.message
+                self._intake.refuse("workflow", f"{name} {source}", error.message)
                 continue
-            known = next((commit for commit, hash_ in chain if hash_ == made.hash), None)
+            known = next((link.commit for link in chain if link.compiled.hash == made.hash), None)
             if known is None:
-                known = self._intake.registry.write(made, [commit for commit, _ in chain[-1:]], stamp(when))
-                chain.append((known, made.hash))
-            self._versions[node] = Version(known, made)
+                known = self._write(chain, made, when)
+            self._versions[source] = Version(known, made)
         version = self._versions[current]
         assert isinstance(version, Version)
-        if chain[-1][1] != version.compiled.hash:
-            back = [chain[-1][0], version.commit]
-            tip = self._intake.registry.write(version.compiled, back, stamp(found[-1][0]))
-            chain.append((tip, version.compiled.hash))
+        if chain[-1].compiled.hash != version.compiled.hash:
+            self._write(chain, version.compiled, chain[-1].when, version.commit)
         state = self._register(name, chain)
         self.taken.append(TakenWorkflow(name, version.compiled.hash, current, len(chain), state))
 
-    def _register(self, name: str, chain: list[tuple[Oid, Hash]]) -> str:
+    def _write(self, chain: list[_Link], made: Compiled, when: int, origin: Oid | None = None) -> Oid:
+        parents = [*(link.commit for link in chain[-1:]), *([origin] if origin else [])]
+        commit = self._intake.registry.write(made, parents, stamp(when))
+        chain.append(_Link(commit, made, when, origin))
+        return commit
+
+    def _register(self, name: str, chain: list[_Link]) -> str:
         """Puts a workflow's ref at the newest version, where that goes on from the one that is here."""
-        ref, tip = layout.WORKFLOWS + name, chain[-1][0]
+        ref, tip = layout.WORKFLOWS + name, chain[-1].commit
         here = self._intake.repository.ref(ref)
         if here is None:
             self._intake.refs[ref] = tip
             return NEW
         if here == tip:
             return HERE
-        if here in (commit for commit, _ in chain):
+        if here in (link.commit for link in chain):
             self._intake.moves.append((ref, here, tip))
             return GROWN
-        past = self._intake.instance.registry.history(name)
-        if not {hash_ for _, hash_ in chain} <= {each.version.hash for each in past}:
+        past = [each.version.hash for each in reversed(self._intake.instance.registry.history(name))]
+        hashes = [link.compiled.hash for link in chain]
+        if hashes[: len(past)] == past and len(hashes) > len(past):
+            # The same versions in other commits, as another release of uwf makes them.
+            tip = here
+            for link in chain[len(past) :]:
+                tip = self._intake.registry.write(link.compiled, [tip], stamp(link.when))
+            self._intake.moves.append((ref, here, tip))
+            return GROWN
+        if not set(hashes) <= set(past):
             reason = "another workflow is registered here by that name; threads keep theirs"
             self._intake.refuse("workflow", name, reason)
         return HERE
 
-    def _compile(self, node: Hash) -> Compiled:
-        payload = self._intake.nodes.get(node).payload
-        schema = lambda hash_: self._intake.old(hash_, "its schema is").payload  # noqa: E731
-        return definitions.compiled(payload, schema, self._intake.extras.add)
-
-    def version(self, node: Hash) -> Version:
+    def version(self, source: str) -> Version:
         """The version that a thread runs on; one that isn't registered gets a commit of its own. Raises Invalid."""
-        known = self._versions.get(node)
+        known = self._versions.get(source)
         if known is None:
             try:
-                when = self._intake.old(node, "its workflow is").timestamp
-                made = self._compile(node)
+                made, when = self._made(source)
                 known = Version(self._intake.registry.write(made, [], stamp(when)), made)
             except UwfError as error:
                 known = error.message
-            self._versions[node] = known
+            self._versions[source] = known
         if isinstance(known, str):
-            raise Invalid(f"its workflow {node}: {known}")
+            raise Invalid(f"its workflow {source}: {known}")
         return known
+
+
+def of_nodes(intake: Intake) -> Workflows:
+    """Takes those in that are nodes, each called by its hash."""
+
+    def made(node: str) -> tuple[Compiled, int]:
+        content = intake.old(Hash(node), "its workflow is")
+        return definitions.compiled(content.payload, schema, intake.extras.add), content.timestamp
+
+    def schema(node: Hash) -> Any:
+        return intake.old(node, "its schema is").payload
+
+    return Workflows(intake, made)
+
+
+def take_registered(
+    intake: Intake, workflows: Workflows, registered: Mapping[str, Hash], found: Mapping[str, Sequence[Hash]]
+) -> None:
+    """Takes the workflows that are registered as nodes. `found` are the Workflow nodes of each name, oldest first."""
+    for name, current in sorted(registered.items()):
+        try:
+            own = intake.old(current, "what is registered is").payload
+            if not definitions.is_workflow(own):
+                raise Invalid(f"node {current}, which is registered, is no Workflow")
+            if own["name"] != name:
+                raise Invalid(f"node {current}, which is registered, is called {own['name']!r}")
+            workflows.take(name, current, found[name])
+        except UwfError as error:
+            intake.refuse("workflow", name, error.message)

@@ -1,0 +1,143 @@
+"""What the first engine left comes along: bundles as versions that aren't trusted, their threads step by step."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Uwf
+from doubles.commands import git
+from doubles.old_stores import ACTIVE, ENDED, EPOCH, WRITER
+
+BUNDLE = """\
+export const descriptor = {
+  description: "Greets.",
+  roles: { greeter: { description: "Greets", schema: { type: "object", properties: { words: { type: "string" } } } } },
+};
+export async function* run(input, options) {
+  const words = "Hello, " + input.prompt;
+  yield { role: "greeter", content: words, meta: { words }, timestamp: Date.now() };
+  return { returnCode: 0, summary: "greeted%s" };
+}
+"""
+DESCRIPTOR = """\
+description: Greets.
+roles:
+  greeter:
+    description: Greets
+    schema: {type: object, required: [words], properties: {words: {type: string}}, additionalProperties: false}
+"""
+
+
+def bundle(root: Path, text: str, descriptor: str = DESCRIPTOR, name: str = "") -> str:
+    done = subprocess.run(
+        ["node", str(WRITER), "name"], input=text.encode(), stdout=subprocess.PIPE, check=True
+    )
+    id_ = name or json.loads(done.stdout)
+    (root / "bundles").mkdir(parents=True, exist_ok=True)
+    (root / "bundles" / f"{id_}.esm.js").write_text(text)
+    (root / "bundles" / f"{id_}.yaml").write_text(descriptor)
+    return str(id_)
+
+
+def log(root: Path, id_: str, thread: str, *lines: dict[str, Any], said: str = "") -> None:
+    folder = root / "logs" / id_
+    folder.mkdir(parents=True, exist_ok=True)
+    start = {
+        "name": "greet", "hash": id_, "threadId": thread, "timestamp": EPOCH,
+        "parameters": {"prompt": "Ada", "options": {"maxRounds": 5}},
+    }  # fmt: skip
+    (folder / f"{thread}.data.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (start, *lines)))
+    record = {"tag": "F3HN8QKP", "content": f"thread {thread} {said}", "timestamp": EPOCH + 9000}
+    (folder / f"{thread}.info.jsonl").write_text(json.dumps(record) + "\n")
+
+
+def greeted(words: str, seconds: int) -> dict[str, Any]:
+    meta = {"words": words}
+    return {
+        "role": "greeter",
+        "content": f"I say: {words}",
+        "meta": meta,
+        "timestamp": EPOCH + 1000 * seconds,
+    }
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    root = tmp_path / "old"
+    first, second = bundle(root, BUNDLE % " first"), bundle(root, BUNDLE % "")
+    (root / "workflow.yaml").write_text(
+        f'workflows:\n  greet:\n    hash: "{second}"\n    timestamp: {EPOCH - 1000}\n'
+        f'    history:\n      - hash: "{first}"\n        timestamp: {EPOCH - 9000}\n'
+    )
+    log(root, second, ENDED, greeted("Hello, Ada", 1), greeted("Bye", 2), said="generator finished")
+    log(root, first, ACTIVE, greeted("Hello", 1), said="wrote role greeter")
+    return root
+
+
+def test_bundles_and_their_threads_come_along_and_are_not_trusted(uwf: Uwf, old: Path, root: Path) -> None:
+    found = uwf("import", old).json
+    assert found["untaken"] == found["warnings"] == []
+    assert [(each["name"], each["versions"]) for each in found["workflows"]] == [("greet", 2)]
+    assert {each["thread"]: (each["status"], each["steps"]) for each in found["threads"]} == {
+        ENDED: ("completed", 3),
+        ACTIVE: ("active", 1),
+    }
+    steps = uwf("thread", "steps", ENDED).json
+    assert [(each["role"], each["output"]) for each in steps] == [
+        ("greeter", {"words": "Hello, Ada"}),
+        ("greeter", {"words": "Bye"}),
+        ("$END", None),
+    ]
+    assert "I say: Bye" in uwf("thread", "read", ENDED).out
+    times = git("--git-dir", root / "store.git", "log", "--format=%ct", f"refs/uwf/archive/{ENDED}").split()
+    assert times[:3] == [str(EPOCH // 1000 + seconds) for seconds in (9, 2, 1)]
+    file = git("--git-dir", root / "store.git", "show", "refs/uwf/workflows/greet:workflow.esm.js")
+    assert file + "\n" == BUNDLE % ""
+    assert uwf("verify").json["findings"] == []
+    again = uwf("import", old).json
+    assert {each["state"] for each in (*again["workflows"], *again["threads"])} == {"here"}
+    assert uwf("thread", "step", ACTIVE, check=None).code != 0
+
+
+def test_a_thread_of_a_bundle_that_went_on_there_grows_here(uwf: Uwf, old: Path) -> None:
+    uwf("import", old)
+    (file,) = old.glob(f"logs/*/{ACTIVE}.data.jsonl")
+    with file.open("a") as lines:
+        lines.write(json.dumps(greeted("Again", 3)) + "\n")
+    found = {each["thread"]: each for each in uwf("import", old).json["threads"]}
+    assert (found[ACTIVE]["state"], found[ACTIVE]["added"]) == ("grown", 1)
+    assert uwf("verify").json["findings"] == []
+
+
+def test_a_bundle_that_is_not_sound_is_named_and_nothing_of_it_runs(
+    uwf: Uwf, old: Path, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    evil = bundle(
+        old, f"import {{ writeFileSync }} from 'node:fs';\nwriteFileSync({str(ran)!r}, 'x');\n" + BUNDLE
+    )
+    loose = bundle(old, "const x = await import('node:fs');\n" + BUNDLE)
+    other = bundle(old, BUNDLE + "// changed\n", name="C9NMV6V2TQT81")
+    for thread, id_ in zip("ABC", (evil, loose, other), strict=True):
+        log(old, id_, f"01JVKW000000000000000000{thread}0", greeted("Hello", 1))
+    log(old, evil, "not-a-ulid", greeted("Hello", 1))
+    log(old, evil, "01JVKW000000000000000000D0", {"role": "greeter", "content": "x", "meta": {"words": 5}})
+    log(old, evil, "01JVKW000000000000000000E0", {"role": "stranger", "content": "x", "meta": {}})
+    found = uwf("import", old).json
+    reasons = {each["name"]: each["reason"] for each in found["untaken"]}
+    assert not ran.exists()
+    for name, words in {
+        "01JVKW000000000000000000B0": "import",
+        "01JVKW000000000000000000C0": "C9NMV6V2TQT81 is damaged: its hash is",
+        "01JVKW000000000000000000D0": "breaks its schema",
+        "01JVKW000000000000000000E0": "no role stranger",
+        "NOT-A-ULID": "no ULID",
+    }.items():
+        assert words in reasons[name], (name, reasons)
+    taken = {each["thread"] for each in found["threads"]}
+    assert taken == {ENDED, ACTIVE, "01JVKW000000000000000000A0"}
+    assert uwf("verify").json["findings"] == []
