@@ -160,6 +160,7 @@ uwf = Group(
         "grep": "listing:grep",
         "inbox": "asking:inbox",
         "cas": cas,
+        "extract": "cas:extract",
         "remote": remote,
         "push": "sharing:push",
         "pull": "sharing:pull",

@@ -92,7 +92,10 @@ def test_a_client_takes_a_thread_from_its_start_to_its_end(configured: None, uwf
             "step_thread",
             "kill_thread",
         }
-        assert {name for name, hint in hints.items() if hint and hint.open_world_hint} == {"step_thread"}
+        assert {name for name, hint in hints.items() if hint and hint.open_world_hint} == {
+            "step_thread",
+            "extract",
+        }
         await call(client, "rehearse_workflow", workflow="pair.yaml")
         made = await call(client, "start_thread", workflow="pair.yaml", prompt="-")
         thread = made["thread"]
@@ -269,6 +272,23 @@ def test_standard_output_holds_frames_only_and_a_client_that_goes_ends_the_step(
     assert server.wait(30) == 0
     assert not any(alive(pid) for pid in pids)
     assert uwf("thread", "show", slow).json["status"] == "idle"
+
+
+def test_data_is_extracted_out_of_a_text_and_a_file_of_the_folder(configured: None) -> None:
+    schema = {"type": "object", "properties": {"size": {"type": "integer"}}, "additionalProperties": False}
+    write("note.md", "---\nsize: 3\nmood: good\n---\n")
+    write("size.yaml", json.dumps(schema))
+
+    async def scenario(client: Client) -> None:
+        for given in (schema, "size.yaml"):
+            assert await call(client, "extract", schema=given, file="note.md") == {"data": {"size": 3}}
+        assert await call(client, "extract", schema={"type": "array"}, text="[1]") == {"data": [1]}
+        error = await refused(client, "extract", schema=schema, text="It has three.")
+        assert error["hint"] == "no model is configured to read it: uwf setup"
+        for outside in ({"schema": "../x.yaml", "text": "a"}, {"schema": schema, "file": "/etc/hosts"}):
+            assert "is outside of" in (await refused(client, "extract", **outside))["message"]
+
+    drive(scenario, "--read-only")
 
 
 def test_read_only_offers_only_what_reads(configured: None) -> None:

@@ -26,6 +26,8 @@ READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
 RUN, FETCH = "run_command", "fetch_url"
 STANDARD = (*READING, *WRITING, RUN, FETCH)
+EXTRACT = "extract"
+"""A tool that asks a model; it is there where one is configured for it."""
 
 _LISTS = ("allow", "deny", "allowHosts", "permissions")
 _SWITCHES = ("runCommand", "network", "allowUnconfined")
@@ -212,7 +214,7 @@ def _globs(value: Any, key: str, problems: list[str]) -> Globs | None:
 
 def _misspelt(name: str) -> str:
     """A hint for a name that no tool can have: it is no glob, not of an MCP server, and not in STANDARD."""
-    if name in STANDARD or any(sign in name for sign in "*?[/"):
+    if name in (*STANDARD, EXTRACT) or any(sign in name for sign in "*?[/"):
         return ""
     return nearest(name, STANDARD) or "tools are: " + ", ".join(STANDARD)
 

@@ -233,7 +233,7 @@ class Agent:
     ) -> Hash:
         """Runs the agent for one step and stores the nodes. Returns the StepNode's hash. Raises AttemptFailed, with
         what was said, where no valid output came of it, and UwfError where nothing was said."""
-        from uwf_git.kit.extract import ExtractionFailed
+        from uwf_git.kit.extract import ExtractionFailed, sum_tokens
 
         head = at.head
         name = self.called(args)
@@ -252,7 +252,10 @@ class Agent:
         )
 
         def keep(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
-            return recorder.detail(said._replace(budget=order.budget), turns, order, head.node)
+            read = recorder.read_beside(turns)
+            usage = sum_tokens([said.usage, *(turn.usage for turn in read)])
+            said = said._replace(budget=order.budget, usage=usage)
+            return recorder.detail(said, [*read, *turns], order, head.node)
 
         with closing(self.converse(context)) as conversation:
             try:
@@ -316,6 +319,7 @@ class Agent:
             record=recorder.record,
             in_session=recorder.in_session,
             show=recorder.show,
+            extract=lambda schema, prompt="", text=None: _extract(context, schema, prompt, text),
             secrets=instance.secrets,
             instance=instance,
         )
@@ -390,3 +394,19 @@ def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, h
         cost=sum(costs) if costs else None,
         notes=tuple(note for reply in replies for note in reply.notes),
     )
+
+
+def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:
+    from uwf_git.kit.data import extract_data, wanted
+    from uwf_git.kit.prompt import told_thread
+    from uwf_git.kit.reading import reader, turn_of
+
+    obeyed = ctx.store.schema(ctx.store.complete(schema)) if isinstance(schema, str) else wanted(schema)
+    return extract_data(
+        text,
+        obeyed,
+        reader(ctx.config, ctx.secrets, obeyed.payload, ctx.deadline),
+        instruction=prompt,
+        around="" if text is not None else told_thread(ctx.instance, ctx.history, ctx.instruction),
+        heard=lambda reply: ctx.record(turn_of(reply)),
+    ).value

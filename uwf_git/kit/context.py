@@ -81,6 +81,11 @@ class Context(NamedTuple):
     and is not stored twice. `in_session(id)` notes the session as soon as it is known, so that a run which is broken
     off can be carried on. `show(data)` tells them what a command of the agent prints, piece by piece as it comes, and
     `show(data, stream=name)` where it has several outputs; `show(model=name)` whom the agent asks; it is kept nowhere.
+
+    `extract(schema, prompt="", text=None)` gives data that obeys a schema: a JSON Schema, or the hash of one. It is
+    what stands in `text`, or what a model reads there, and without a text, what the model reads in the thread: the
+    task, what happened, the instruction. `prompt` tells the model what to look for; its tokens count for this step. It
+    raises AgentFailed where there is no such data, Invalid for what is no schema.
     """
 
     thread: ThreadId
@@ -102,6 +107,7 @@ class Context(NamedTuple):
     record: Callable[[TurnRecord], None]
     in_session: Callable[[str], None]
     show: Callable[..., None]
+    extract: Callable[..., Any]
     secrets: Mapping[str, str]
     instance: Instance
 

@@ -89,6 +89,20 @@ def prompt_at(
     return text
 
 
+def told_thread(
+    instance: Instance, history: History, instruction: str | None = None, quota: int = QUOTA
+) -> str:
+    """A thread for a reader who has no part in it: the task, what happened, of which the newest step is whole, and the
+    instruction that is to be followed now."""
+    parts = [f"# The task\n\n{history.start.prompt.strip()}"]
+    if history.steps:
+        told = _tell(history.steps, 0, "", instance.threads.answer, quota)
+        parts.append(_section("# What happened so far", told, history))
+    if instruction and instruction.strip():
+        parts.append(f"# The instruction now\n\n{instruction.strip()}")
+    return "\n\n".join(parts)
+
+
 def role_of(history: History, name: str) -> Role:
     """The role of that name in a history's workflow. Raises Invalid where there is none."""
     role = history.workflow.roles.get(name)

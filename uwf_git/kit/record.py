@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_git import log
 from uwf_git.text import encodable, last_line, one_line, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import Detail, TurnRecord, parse_turn
+from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, parse_turn
 from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
@@ -128,6 +128,19 @@ class Recorder:
             self._claim(session)
             if self._thread:
                 self._instance.runs.note(self._thread, {"agent": self._agent, "session": session})
+
+    def read_beside(self, turns: Sequence[TurnRecord]) -> tuple[TurnRecord, ...]:
+        """What models read in this run at somebody's request and isn't among its `turns`: for the agent, and for the
+        commands that it ran."""
+        own = [turn for turn in self.turns if not any(turn is each for each in turns)]
+        others: tuple[TurnRecord, ...] = ()
+        if self._thread:
+            mine = set(self._known.values())
+            notes = self._instance.runs.notes(self._thread)
+            others = noted_turns(
+                self._instance, [note for note in notes if "turn" in note and note["turn"] not in mine]
+            )
+        return tuple(turn for turn in (*own, *others) if turn.tool == EXTRACT and turn.call is None)
 
     def _claim(self, session: str) -> None:
         if self._thread:

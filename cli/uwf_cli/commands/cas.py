@@ -1,23 +1,29 @@
-"""`uwf cas`: nodes by hash, below workflows and threads."""
+"""`uwf cas`: nodes by hash, below workflows and threads; and `uwf extract`: data of a type, out of words."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_hash
+from uwf_cli.completers import complete_hash, complete_thread
+from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json
-from uwf_git.errors import Invalid, NotFound
+from uwf_git.errors import Invalid, NotFound, Usage
 from uwf_git.text import nearest
-from uwf_git.values.ids import is_hash, parse_hash
-from uwf_git.values.node import hash_of
+from uwf_git.values.ids import ThreadId, is_hash, parse_hash
+from uwf_git.values.node import hash_of, parse_json
 from uwf_git.values.types import BUILTIN, META
 
 if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
+    from uwf_git.kit.context import Reply
     from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import Hash
 
@@ -143,6 +149,126 @@ def schema_get(invocation: Invocation, type_: str) -> None:
         store = invocation.instance.store
         payload = store.schema(_type(store, type_)).payload
     invocation.emit(payload, as_json)
+
+
+@command(
+    "uwf extract --schema release.schema.yaml notes.md",
+    'git log -5 | uwf extract --schema \'{"type": "array", "items": {"type": "string"}}\' --prompt "the authors"',
+    "uwf extract --schema Answer --thread 01JK7M      out of a thread",
+    "uwf extract --into 5GWKR8TN1V3JA notes.md        by a type, and as a node of it",
+)
+@click.argument("file", required=False, type=click.Path(), metavar="[FILE|-]")
+@click.option("--schema", "schema_", metavar="FILE|TYPE|JSON", help="What to obey: a JSON Schema.")
+@click.option("--prompt", metavar="TEXT", default="", help="What the model should look for.")
+@click.option(
+    "--thread",
+    metavar="ID",
+    shell_complete=complete_thread,
+    help="Read a thread, or a text that belongs to it.",
+)
+@click.option(
+    "--into",
+    metavar="TYPE",
+    shell_complete=complete_hash,
+    help="Keep the data as a node of this type; “schema” for that of --schema.",
+)
+def extract(
+    invocation: Invocation,
+    file: str | None,
+    schema_: str | None,
+    prompt: str,
+    thread: str | None,
+    into: str | None,
+) -> None:
+    """Print the data in a text that obeys a schema.
+
+    JSON and blocks of fields in the text are taken as they are; where none of them obeys, the model that is configured
+    for extraction reads it. Without FILE the text is standard input, or with --thread the thread's task and steps.
+    """
+    from uwf_git.kit.data import extract_data, wanted
+    from uwf_git.kit.prompt import told_thread
+    from uwf_git.kit.reading import reader
+
+    if schema_ is None and into in (None, _SAME):
+        raise Usage("--schema is missing", "a file with a JSON Schema, a type, or the schema itself")
+    payload, type_hash = _schema(invocation, schema_ if schema_ is not None else into or "")
+    obeyed = wanted(payload)
+    around = ""
+    if thread is not None:
+        instance = invocation.instance
+        head = instance.threads.head(find_thread(invocation, thread))
+        around = told_thread(instance, instance.threads.history(head))
+    text = None if file is None and thread is not None else resolve.read_file(file or resolve.STDIN, "text")
+    if text is not None and not text.strip():
+        raise Usage("the text to read is empty", "name a file, or pipe it in")
+    config, secrets = _settings(invocation)
+    model = reader(config, secrets, payload)
+    found = extract_data(
+        text, obeyed, model, instruction=prompt, around=around, heard=lambda reply: _charge(invocation, reply)
+    )
+    for note in found.notes:
+        invocation.note(note)
+    if into is None:
+        invocation.emit(found.value)
+        return
+    from uwf_git.store.taking_in import pin
+
+    instance = invocation.instance_for_writing()
+    if into == _SAME:
+        kind = type_hash or instance.store.put(META, payload)
+    else:
+        kind = _type(instance.store, into)
+    node = instance.store.put(kind, instance.redactor.value(found.value)[0])
+    pin(instance.store, node)
+    invocation.emit({"hash": node, "type": kind, "data": found.value}, lambda value: str(value["hash"]))
+
+
+_SAME = "schema"
+
+
+def _schema(invocation: Invocation, text: str) -> tuple[Any, Hash | None]:
+    """The JSON Schema that a text is, or that the file or type of that name holds; and the type's hash. Raises
+    NotFound, Invalid."""
+    if text.lstrip().startswith("{"):
+        return parse_json(text), None
+    path = Path(text)
+    if path.is_file() or "/" in text or path.suffix in (".json", ".yaml", ".yml"):
+        from uwf_git.values.cbor import normalise
+        from uwf_git.values.yaml12 import read
+
+        return normalise(read(path).data), None
+    builtin = _builtin(text)
+    if builtin is not None:
+        return BUILTIN[builtin], builtin
+    store = invocation.instance.store
+    found = _type(store, text)
+    return store.schema(found).payload, found
+
+
+def _settings(invocation: Invocation) -> tuple[Config, Mapping[str, str]]:
+    """The configuration and the secrets, also where there is no store."""
+    from uwf_git.config.read import load_config
+    from uwf_git.config.secrets import load_secrets
+
+    root = invocation.location.root
+    config = load_config(root)
+    return config, load_secrets(root, config, os.environ)
+
+
+def _charge(invocation: Invocation, reply: Reply) -> None:
+    """Notes what a model read for the step in progress whose agent has called this command: its tokens are that
+    step's."""
+    from uwf_git.kit.reading import turn_of
+    from uwf_git.kit.record import Recorder
+    from uwf_git.values.ids import is_thread_id
+
+    thread = os.environ.get("UWF_THREAD", "")
+    if not is_thread_id(thread) or not invocation.location.git_dir.exists():
+        return
+    instance = invocation.instance
+    order = instance.runs.read_order(ThreadId(thread))
+    if order is not None and instance.locks.is_held(ThreadId(thread)):
+        Recorder(instance, ThreadId(thread), order.name).record(turn_of(reply))
 
 
 def _type(store: Store, text: str) -> Hash:

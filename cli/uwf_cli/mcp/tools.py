@@ -7,6 +7,7 @@ run anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,6 +159,19 @@ def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
     return Call(("thread", "start", "--prompt=-", f"--cwd={cwd}", "--", workflow), stdin=arguments["prompt"])
 
 
+def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
+    options = _options(arguments, prompt="--prompt", thread="--thread")
+    schema = arguments["schema"]
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    if isinstance(schema, str) and ("/" in schema or Path(schema).suffix or (folder / schema).is_file()):
+        _within(schema, folder, "schema")
+    argv = ("extract", f"--schema={text}", *options)
+    if "file" in arguments:
+        _within(arguments["file"], folder, "file")
+        return Call((*argv, "--", arguments["file"]), wrap="data")
+    return Call((*argv, "--", "-") if "text" in arguments else argv, stdin=arguments.get("text"), wrap="data")
+
+
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     asked = _options(arguments, step="--for", other="--other")
     return Call(
@@ -281,6 +295,25 @@ TOOLS = (
         {"step": _text("A step's hash, or the beginning of one.")},
         _thread("step-details", "step"),
         ("step",),
+    ),
+    ServedTool(
+        "extract",
+        "Extract data",
+        "Reads data that obeys a JSON Schema out of a text, a file or a thread. JSON and fields that stand there are "
+        "taken as they are; else the model that the user has configured for it reads them.",
+        {
+            "schema": {
+                "anyOf": [{"type": "object"}, {"type": "string", "minLength": 1, "maxLength": LONGEST}],
+                "description": "A JSON Schema, or the name of one: a file of the server's folder, or a type.",
+            },
+            "text": _text("The text to read.", LARGEST),
+            "file": _text("A file to read, of the folder the server works in."),
+            "thread": _text("A thread to read; with a text or file, what that belongs to."),
+            "prompt": _text("What to look for.", LARGEST),
+        },
+        _extract,
+        ("schema",),
+        open=True,
     ),
     ServedTool(
         "start_thread",

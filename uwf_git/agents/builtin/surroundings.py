@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from uwf_git.agents.builtin.tools.command import COMMAND
+from uwf_git.agents.builtin.tools.extract import extract_tool
 from uwf_git.agents.builtin.tools.fetch import FETCH
 from uwf_git.agents.builtin.tools.files import FILES
 from uwf_git.agents.builtin.tools.patch import PATCH
@@ -23,7 +24,8 @@ from uwf_git.agents.builtin.tools.sandbox import Visible, visible
 from uwf_git.agents.builtin.tools.search import SEARCH
 from uwf_git.agents.builtin.tools.tool import Tool, Toolbox, ToolContext
 from uwf_git.agents.builtin.tools.workspace import Workspace
-from uwf_git.config.policy import ToolPolicy, parse_policy, tighten
+from uwf_git.config.policy import EXTRACT, ToolPolicy, parse_policy, tighten
+from uwf_git.config.read import resolve_model
 
 if TYPE_CHECKING:
     from uwf_git.kit.context import Context
@@ -121,6 +123,8 @@ def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             show=ctx.show,
         )
         stack.enter_context(toolbox)
+        if resolve_model(ctx.config, EXTRACT) is not None:
+            toolbox.add([extract_tool(ctx.extract)])
         notes: Sequence[str] = ()
         if ctx.config.mcp_servers:
             from uwf_git.agents.builtin.tools.mcp_client import McpServers

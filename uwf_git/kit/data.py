@@ -1,0 +1,107 @@
+"""Data out of any text: extraction as a tool, for whoever needs a value of a certain shape and has only words.
+
+What stands in the text itself is taken first: JSON, or a block of fields. Else a model reads it, and is told once what
+is wrong with what it read. An agent's answer goes through the same in `extract`, with corrections by the agent between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from uwf_git.errors import AgentFailed, Invalid, UwfError
+from uwf_git.kit.candidate import Verdict, built, reads_all
+from uwf_git.kit.context import Reply
+from uwf_git.kit.frontmatter import parse_answer
+from uwf_git.kit.reading import Ask, messages_for, read_by, said_by
+from uwf_git.values.ids import Hash
+from uwf_git.values.node import parse_json
+from uwf_git.values.schema import Schema, check_schema
+
+FOUND = "found"
+_NO_TYPE = Hash("")  # nothing is stored here
+_FENCED = re.compile(r"^(`{3,}|~{3,})[ \t]*\w*[ \t]*\n(.*?)\n\1[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+class Data(NamedTuple):
+    """A value that obeys the schema. `how` is "found", or "model:<name>"; `notes` say which fields were left out."""
+
+    value: Any
+    how: str
+    notes: tuple[str, ...] = ()
+
+
+def wanted(payload: Any) -> Schema:
+    """The schema to extract by. Raises Invalid where the payload is none."""
+    if problems := check_schema(payload):
+        raise Invalid(f"the schema is no JSON Schema: {problems[0]}", "see: https://json-schema.org")
+    return Schema(payload)
+
+
+def extract_data(
+    text: str | None,
+    schema: Schema,
+    model: Ask | None,
+    *,
+    instruction: str = "",
+    around: str = "",
+    heard: Callable[[Reply], None] = lambda reply: None,
+) -> Data:
+    """What obeys the schema in a text, or as the model reads it there. `instruction` tells the model what to look for;
+    `around` is what it should know beside the text, or read where there is no text. `heard` is handed each reply of the
+    model. Raises AgentFailed where there is no such data, Invalid where the schema can't be applied."""
+    verdict = _found(text, schema) if text is not None else None
+    if verdict is not None and not verdict.problems:
+        return Data(verdict.output, FOUND, verdict.notes)
+    problem = verdict.problems[0] if verdict else "there is nothing to look in"
+    if model is None:
+        raise AgentFailed(
+            f"no data that obeys the schema: {problem}", "no model is configured to read it: uwf setup"
+        )
+    given = [part for part in (around, text) if part is not None and part.strip()]
+    told = "\n\n# The text to read\n\n".join(given)
+
+    def verdict_on(reply: Reply) -> Verdict:
+        return _found(reply.text, schema)
+
+    try:
+        reply, verdict = read_by(model, messages_for(schema.payload, [told], instruction), verdict_on, heard)
+    except UwfError as error:
+        raise AgentFailed(
+            f"no data that obeys the schema: {problem}; a model could not be asked: {error.message}",
+            error.hint,
+        ) from None
+    if verdict.problems:
+        more = f" (and {len(verdict.problems) - 1} more)" if len(verdict.problems) > 1 else ""
+        raise AgentFailed(
+            f"{reply.model or 'the model'} read no data that obeys the schema: {verdict.problems[0]}{more}",
+            "say what to look for, or try another model",
+        )
+    return Data(verdict.output, said_by(reply), verdict.notes)
+
+
+def _found(text: str, schema: Schema) -> Verdict:
+    """The data that stands in a text, or what is wrong with what stands there."""
+    for value in _json_in(text):
+        verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        if not verdict.problems:
+            return verdict
+
+    def fits(fields: dict[str, Any]) -> bool:
+        return not built(fields, _NO_TYPE, schema, "", reads_all).problems
+
+    answer = parse_answer(text, fits)
+    if answer.fields is None:
+        return Verdict(None, _NO_TYPE, ("it holds neither JSON nor a block of fields that obeys it",))
+    return built(answer.fields, _NO_TYPE, schema, "", reads_all)
+
+
+def _json_in(text: str) -> Iterator[Any]:
+    """The value that the text is, and that in its only fence."""
+    fences = _FENCED.findall(text.replace("\r\n", "\n"))
+    for source in (text, *([fences[0][1]] if len(fences) == 1 else [])):
+        try:
+            yield parse_json(source.strip().removeprefix("\ufeff"))
+        except Invalid:
+            continue
