@@ -213,6 +213,7 @@ def test_a_long_step_reports_progress_holds_nobody_up_and_ends_when_cancelled(co
         pids = await agents()
         killed = await call(client, "kill_thread", thread=thread, reason="enough")
         assert killed["archived"]
+        assert "no resume" in (await refused(client, "resume_thread", thread=thread, message="-m"))["message"]
         await gone(pids)
 
     drive(scenario)

@@ -96,6 +96,8 @@ def test_a_thread_that_has_ended_is_gone_on_with_by_a_new_one_on_its_end(
     assert refused["hint"] == f"go on from it with: uwf thread resume {ended} -m TEXT"
     assert commits(root, f"threads/{new}~1") == commits(root, f"archive/{ended}")
 
+    told = uwf("thread", "prompt", new, "--format", "text").out
+    assert "## Step 3: the user goes on with this\n\nNow the cellar" in told
     uwf("thread", "run", new, "--agent", scripted(REPLIES))
     assert uwf("thread", "show", new).json["status"] == "completed"
     assert [each["role"] for each in uwf("thread", "steps", new).json] == [

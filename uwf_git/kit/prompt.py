@@ -16,7 +16,7 @@ from uwf_git import log
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
-from uwf_git.values.kinds import Role, StepContext, Transition
+from uwf_git.values.kinds import Role, StepContext, Transition, asks_human
 from uwf_git.values.shape import variants
 from uwf_git.values.types import END, USER
 
@@ -261,17 +261,25 @@ def _tell(
             told += [_Told(older, "", True) for older in range(number, after, -1)]
             break
         newest = not told
-        text = _step(number, step, role, answer_of(step), None if newest else room)
+        if step.role == USER:
+            asked = number > 1 and asks_human(steps[number - 2].output)
+            text = _of_user(number, step, asked, None if newest else room)
+        else:
+            text = _step(number, step, role, answer_of(step), None if newest else room)
         room -= len(text)
         told.append(_Told(number, text))
     return told[::-1]
 
 
+def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> str:
+    """What the user said, in words; `room` as for a step of a role."""
+    said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
+    how = "answered" if asked else "goes on with this"
+    return f"## Step {number}: the user {how}\n\n{_cut(str(said).strip(), room)}"
+
+
 def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:
     """A step in words; `room` is None for the one that is told whole."""
-    if step.role == USER:
-        said = step.output.get("answer", "") if isinstance(step.output, dict) else str(step.output)
-        return f"## Step {number}: the user answered\n\n{_cut(str(said).strip(), room)}"
     who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.agent}"
     output = json.dumps(step.output, ensure_ascii=False, indent=2)
     if room is not None:

@@ -29,7 +29,7 @@ from uwf_git.store import layout
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 
-VERSION = 6
+VERSION = 7
 BUSY_SECONDS = 30
 _VARIABLES = 900  # what every SQLite takes in one statement
 
