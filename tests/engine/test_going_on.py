@@ -112,6 +112,10 @@ def test_a_thread_that_has_ended_is_gone_on_with_by_a_new_one_on_its_end(
         None,
         "See what there is, and go on.\n\nNow the cellar",
     ]
+    page = uwf("export", new, "--html", "-").out
+    assert page.count('class="way was"') == 4, (
+        "resume is taken too, and no way from an end that isn't in the graph"
+    )
     again = uwf("thread", "resume", new, "-m", "-", input="And the roof").json
     assert again["resumedFrom"]["thread"] == new and again["next"] == "worker"
     is_sound(uwf)

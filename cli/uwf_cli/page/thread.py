@@ -163,7 +163,13 @@ class _Page:
         return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
 
     def _graph(self) -> str:
-        taken = [START, *(step.role for step in self._history.steps if step.role not in (END, USER))]
+        taken, asked = [START], False
+        for step in self._history.steps:
+            if step.role == USER and not asked:  # somebody goes on, by the way that leads from the start
+                taken.append(START)
+            elif step.role not in (END, USER):
+                taken.append(step.role)
+            asked = asks_human(step.output)
         if self._head.archive is not None and self._head.archive.status == "completed":
             taken.append(END)
         workflow = self._history.workflow
