@@ -14,6 +14,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from uwf_git import log
 from uwf_git.bundles.calls import Calls, Heard
 from uwf_git.bundles.live import Live
 from uwf_git.bundles.trust import require_trusted
@@ -94,7 +95,15 @@ class BundleAgent(Agent):
         recorder = recorder or Recorder(instance, head.thread, self.name)
         rounds = _rounds(at)
         with ExitStack() as kept, ExitStack() as stack:
-            live = kept.enter_context(closing(_kept(instance, at) or begin(instance, at)))
+            running = _kept(instance, at)
+            live = kept.enter_context(closing(running or begin(instance, at)))
+            log.debug(
+                "4KPED1YT",
+                "the bundle {does} after {steps} steps",
+                does="goes on" if running else "begins",
+                steps=len(history.steps),
+                rounds_left=rounds,
+            )
             calls = stack.enter_context(
                 closing(Calls(instance, at, order, recorder, cwd or Path.cwd(), args))
             )

@@ -38,6 +38,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.errors import AgentFailed, OutOfRounds
 from uwf_git.processes import GRACE, KEEP, Descendants, Tail, deferred, start
 from uwf_git.text import last_line, one_line
@@ -144,6 +145,15 @@ class Live:
                 line, left = self._next_line(calls, show, left)
                 message = _parsed(line)
                 kind = message.get("type")
+                log.debug(
+                    "J2E7ZCAH",
+                    "the bundle says {kind}",
+                    kind=kind,
+                    call=message.get("what"),
+                    number=message.get("id"),
+                    size=len(line),
+                    seconds_left=round(left, 2),
+                )
                 if kind in ("yield", "return"):
                     return Said(message.get("value"), kind == "return")
                 if kind == "error":
