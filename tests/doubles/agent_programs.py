@@ -50,6 +50,7 @@ PROGRAMS: Mapping[str, Program] = {
     "claude-agent-acp": Program("acp", "acp/node_modules/.bin/claude-agent-acp"),
     "codex-acp": Program("acp", "acp/node_modules/.bin/codex-acp"),
     "llm": Program("llm", "llm/bin/llm"),
+    "esbuild": Program("bundler", "bundler/node_modules/.bin/esbuild"),
     "opencode": Program("slow", "slow/node_modules/.bin/opencode", "slow"),
     "gemini": Program("slow", "slow/node_modules/.bin/gemini", "slow"),
     "hermes": Program("hermes", "hermes/bin/hermes", "slow"),

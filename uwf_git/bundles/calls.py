@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 import threading
@@ -70,7 +69,7 @@ class Calls:
         self._thread = at.head.thread
         self._head = order.head
         self._folder = str(cwd)
-        self._is_override = override[0] if override else None
+        self._override = override[0] if override else None
         self._recorder = recorder
         self._locks = held_lock(instance.store, self._thread)
         self._log = instance.runs.log(self._thread)
@@ -91,16 +90,6 @@ class Calls:
     def pending(self) -> int:
         """How many calls have no answer yet."""
         return self._pending
-
-    def answer(self, what: str, call: Mapping[str, Any]) -> Any:
-        """The answer to a call, once it has come. Raises AgentFailed, Absent."""
-        self.put(0, {**call, "what": what})
-        while not (found := self.answered()):
-            select.select([self], [], [])
-        answer = found[0][1]
-        if "error" in answer:
-            raise AgentFailed(answer["error"])
-        return answer["value"]
 
     def put(self, number: int, message: Mapping[str, Any]) -> None:
         """Begins to answer a call, whose number is `number`: {what: agent, agent, role, prompt, systemPrompt, schema}
@@ -125,7 +114,7 @@ class Calls:
             question = Question(
                 self._head,
                 self._folder,
-                self._is_override,
+                self._override,
                 given["agent"],
                 given["role"],
                 given["prompt"],
@@ -217,6 +206,8 @@ class Calls:
             return conversation.exchange(request)
         except UwfError as error:
             return {"error": error.message, "hint": error.hint, "turns": ()}
+        except Exception as error:  # else nobody would ever answer the call
+            return {"error": f"asking the agent failed: {type(error).__name__}: {error}", "turns": ()}
 
     def _tell(self, number: int, answer: dict[str, Any]) -> None:
         self._answers.append((number, answer))

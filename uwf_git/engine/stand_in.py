@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from uwf_git.config.known_agents import full_name
+from uwf_git.config.known_agents import BUNDLES, full_name
 from uwf_git.config.settings import AgentConfig
 from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.store.layout import ATTEMPTS
@@ -69,7 +69,11 @@ def refuse_made_up_child(instance: Instance, at: Position, child: History) -> No
     wasn't known."""
     unasked = next(_made_up_unasked(instance, child), None)
     # Somebody who has only answered a rehearsal's question is part of that rehearsal.
-    who = _others(instance, at.head, at.history.steps, (REHEARSE, SUBWORKFLOW, "a human")) if unasked else []
+    who = (
+        _others(instance, at.head, at.history.steps, (REHEARSE, BUNDLES, SUBWORKFLOW, "a human"))
+        if unasked
+        else []
+    )
     if unasked is None or not who:
         return
     history, role = unasked
@@ -110,10 +114,10 @@ def _setting(history: History, role: str) -> str:
 
 
 def _others(
-    instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = (REHEARSE,)
+    instance: Instance, head: Head, steps: Iterable[StepContext], but: Iterable[str] = (REHEARSE, BUNDLES)
 ) -> list[str]:
     """Who but those has worked on a thread: in its steps, in failed attempts at them, or else on the thread that it is
-    stepped for. Each once, in the order in which they came."""
+    stepped for. Each once, in the order in which they came. A bundle's own code is the workflow, and nobody."""
     found = dict.fromkeys(_workers(instance, steps))
     if instance.store.repository.ref(ATTEMPTS + head.thread) is not None:
         found.update(dict.fromkeys(each.agent for each in instance.attempts.all(head.thread)))
