@@ -188,9 +188,11 @@ def test_asking_a_human_needs_no_place_in_the_schema() -> None:
 
 
 def test_a_reason_alone_is_the_question() -> None:
-    found = extract(Reply("---\n$status: $SUSPEND\nreason: No key.\n---\n\nI tried."), ROLE, SCHEMA)
-    assert (found.type, found.output) == (QUESTION, {"$status": "$SUSPEND", "question": "No key."})
-    assert "reason: No key." in found.answer
+    for question in ("", "question:\n", "question: ''\n"):
+        reply = Reply(f"---\n$status: $SUSPEND\n{question}reason: No key.\n---\n\nI tried.")
+        found = extract(reply, ROLE, SCHEMA)
+        assert (found.type, found.output) == (QUESTION, {"$status": "$SUSPEND", "question": "No key."})
+        assert "reason: No key." in found.answer
 
 
 def test_a_model_is_told_what_the_role_says_of_extraction() -> None:

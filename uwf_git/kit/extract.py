@@ -7,7 +7,7 @@ here. Every reply is kept, because the first one, with all its turns, is usually
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git import log
@@ -209,7 +209,8 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
 
 def _check(value: Any, role: Role, schema: Schema, body: str, reads: Reads | None) -> Verdict:
     """The verdict on fields; without `reads` they are an output already, which is taken as it is or not at all."""
-    if not asks_human(natural(value)):
+    said = natural(value)
+    if not asks_human(said):
         return built(value, role.schema, schema, body, reads)
     question = built(value, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
     if not question.problems and not question.notes:
@@ -218,8 +219,9 @@ def _check(value: Any, role: Role, schema: Schema, body: str, reads: Reads | Non
     own = obeys(value, role.schema, schema, body, reads is not None)
     if not own.problems:
         return own
-    if question.problems and isinstance(value, Mapping) and "question" not in value and "reason" in value:
-        turned = {"question" if key == "reason" else key: item for key, item in value.items()}
+    if question.problems and said.get("question") in (None, "") and "reason" in said:
+        turned = {**value, "question": value["reason"]}
+        del turned["reason"]
         because = built(turned, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
         return question if because.problems else because
     return question
