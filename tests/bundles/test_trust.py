@@ -47,10 +47,11 @@ def test_what_was_fetched_is_read_and_verified_and_not_run_until_it_is_trusted(
     bundle = ada("workflow", "show", "debate").json["bundle"]
 
     before = ben.heads()
-    error = ben("run", "debate", "-p", "x", check=5).error
-    assert error["code"] == "untrusted"
-    assert bundle in error["message"]
-    assert error["hint"].endswith("uwf workflow trust debate")
+    for call in (("run", "debate", "-p", "x"), ("thread", "step", thread), ("thread", "run", thread)):
+        error = ben(*call, check=5).error
+        assert error["code"] == "untrusted"
+        assert bundle in error["message"]
+        assert error["hint"].endswith("uwf workflow trust debate")
     assert ben.heads() == before
     ben("thread", "start", "debate", "-p", "Nothing runs yet.")
 
@@ -58,12 +59,15 @@ def test_what_was_fetched_is_read_and_verified_and_not_run_until_it_is_trusted(
     assert ben("workflow", "trust", bundle, "--yes").json["changed"] is True
     assert ben("workflow", "trust", "debate").json["changed"] is False
     assert ben("workflow", "list").json[0]["trusted"] is True
+    assert ben("thread", "step", thread).json["role"] == "pro"
 
     ada("workflow", "put", write("debate.esm.js", DEBATE + "// another version\n"))
     ada("push")
     ben("pull")
     assert [each["trusted"] for each in ben("workflow", "history", "debate").json] == [False, True]
+    ben("thread", "step", thread)
     assert ben("workflow", "untrust", "debate~1").json["changed"] is True
+    assert ben("thread", "step", thread, check=5).error["hint"].endswith(f"uwf workflow trust {bundle}")
 
 
 def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> None:

@@ -8,18 +8,19 @@ what it is trusted by.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.bundles.breaches import Breaches
 from uwf_git.bundles.descriptor import parse_descriptor
 from uwf_git.bundles.files import language_of, name_of, read_bundle
-from uwf_git.errors import Usage
+from uwf_git.errors import Invalid, Usage
 from uwf_git.text import one_line
 from uwf_git.values import cbor
 from uwf_git.values.documents import Document, Mark, ValuePath
 from uwf_git.values.findings import Finding, Findings
-from uwf_git.values.ids import name_problem
+from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.node import file_id, hash_of
 from uwf_git.values.types import CODE, JAVASCRIPT, PYTHON
@@ -86,6 +87,17 @@ def _compiled(text: bytes, language: str, document: Document, name: str | None, 
     source = Source(shown, text, document.data, document, {})
     workflow = parse_workflow(payload)
     return Compiled(payload, hash_of(CODE, payload), descriptor.schemas, workflow, source, tuple(found))
+
+
+def kept_bundle(payload: dict[str, Any], schemas: Mapping[Hash, Any], text: bytes) -> Compiled:
+    """A bundle whose nodes are there already, with its file. Nothing is evaluated. Raises Invalid where that is not the
+    file that the Bundle node names."""
+    workflow = parse_workflow(payload)
+    code = workflow.code
+    if code is None or hashlib.sha256(text).hexdigest() != code.sha256 or file_id(text) != code.id:
+        raise Invalid(f"{workflow.file} is not the file that the Bundle node names")
+    source = Source(workflow.file, text, None, Document(workflow.file, None, {}, {}, {}), {})
+    return Compiled(payload, hash_of(CODE, payload), schemas, workflow, source)
 
 
 def breaches_of(text: bytes, language: str) -> list[Finding]:

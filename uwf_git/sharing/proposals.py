@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
@@ -39,7 +40,12 @@ from uwf_git.store.taking_in import Store
 from uwf_git.store.versions import Registry, Version
 from uwf_git.text import nearest, one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values import cbor
+from uwf_git.values.documents import MAX_BYTES
 from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import parse_workflow
+from uwf_git.values.node import from_blob
+from uwf_git.values.types import BUILTIN, CODE
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
 MOST_VERSIONS = 1000
 LARGEST_FOLDER = 1 << 20
 SECONDS = 30.0  # for what somebody else wrote to compile
+CODE_FILES = ("workflow.esm.js", "workflow.py")
 _FILE_MODES = (BLOB_MODE, "100755")
 
 
@@ -290,11 +297,30 @@ def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid
     """Whether the registry has what is proposed, or still what the proposal was made on: then nothing
     that was registered since vanishes under it."""
     now = repository.commit(registered).tree
-    if now == tree:
+    if _same_version(repository, now, tree):
         return True
     done = git.run("merge-base", str(registered), str(source), check=False)
     base = done.out.decode("ascii", "replace").strip()
-    return done.code == 0 and repository.commit(Oid(hex=base)).tree == now
+    return done.code == 0 and _same_version(repository, repository.commit(Oid(hex=base)).tree, now)
+
+
+def _same_version(repository: Repository, one: Oid, other: Oid) -> bool:
+    """Whether two trees hold the same version. Each has the built-in types of the `uwf` that wrote it."""
+    return one == other or _own_content(repository, one) == _own_content(repository, other)
+
+
+def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
+    """What a version's tree has besides built-in types, by path."""
+    found: dict[str, Oid] = {}
+    folders = [("", tree)]
+    for prefix, folder in folders:  # grows while it is walked
+        for entry in _entries(repository, folder, "a version"):
+            path = prefix + entry.name
+            if path in ("workflow", "workflow/nodes") and entry.is_tree:
+                folders.append((f"{path}/", entry.oid))
+            elif layout.node_in_path(path) not in BUILTIN:
+                found[path] = entry.oid
+    return found
 
 
 def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> Oid:
@@ -341,14 +367,16 @@ def _newest(git: Git, registered: Oid | None, before: Oid | None) -> list[Oid]:
 
 
 def _compiled(repository: Repository, commit: Oid, wording: _Wording) -> Compiled:
-    """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it. Raises Invalid, and
-    StoreDamaged where objects are bad."""
+    """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it, so code isn't evaluated: what it
+    says of itself has to be there as it was registered. Raises Invalid, and StoreDamaged where objects are bad."""
     from uwf_git.workflow.compile import InvalidWorkflow, compile_source
     from uwf_git.workflow.source import parse_source
 
     files = _Files(repository, repository.commit(commit).tree, wording.what)
     try:
         with time_limit(SECONDS):
+            if code := next((name for name in CODE_FILES if files.has(name)), None):
+                return _bundle(files, code)
             source = parse_source(
                 files.read("workflow.yaml"),
                 "workflow.yaml",
@@ -361,6 +389,26 @@ def _compiled(repository: Repository, commit: Oid, wording: _Wording) -> Compile
         raise Invalid(f"{wording.what} takes over {SECONDS:g} s to compile", wording.correct) from None
 
 
+def _bundle(files: _Files, code: str) -> Compiled:
+    """The bundle in a tree, by its nodes there. Raises Invalid where the file is another one than they are about."""
+    from uwf_git.bundles.contract import kept_bundle
+    from uwf_git.bundles.files import MAX_BYTES
+
+    text = files.read(code, MAX_BYTES)
+    digest = sha256(text).hexdigest()
+    nodes = {}
+    for path in files.names("workflow/nodes"):
+        if (name := layout.node_in_path(f"nodes/{path}")) is not None and name not in BUILTIN:
+            nodes[name] = from_blob(files.read(f"workflow/{layout.node_file(name)}"), name)
+    for node in nodes.values():
+        if node.type == CODE:
+            workflow = parse_workflow(cbor.normalise(node.payload))
+            if workflow.code is not None and workflow.code.sha256 == digest:
+                schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
+                return kept_bundle(cbor.normalise(node.payload), schemas, text)
+    raise Invalid(f"{code} was changed there, and what code says of itself is only known by running it")
+
+
 class _Files:
     """The files of a tree that may be anybody's making: what is no plain file, or too large, is refused
     before it is read."""
@@ -370,32 +418,49 @@ class _Files:
         self._root = root
         self._what = what
 
-    def read(self, path: str) -> bytes:
-        """A file's content. Raises NotFound, Invalid."""
-        from uwf_git.values.documents import MAX_BYTES
+    def has(self, name: str) -> bool:
+        """Whether there is something of that name at the top."""
+        return any(entry.name == name for entry in _entries(self._repository, self._root, self._what))
 
+    def names(self, path: str) -> list[str]:
+        """What is in a folder. Raises NotFound, Invalid."""
+        folder = self._root
+        for part in path.split("/"):
+            folder = self._folder(folder, part)
+        return [entry.name for entry in _entries(self._repository, folder, self._what)]
+
+    def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
+        """A file's content. Raises NotFound, Invalid, and TooLarge beyond the limit in bytes."""
         folder = self._root
         *folders, name = path.split("/")
         for part in folders:
-            entry = self._entry(folder, part)
-            if not entry.is_tree:
-                raise Invalid(f"{one_line(path, 80)} is not in a folder")
-            folder = entry.oid
+            folder = self._folder(folder, part)
         entry = self._entry(folder, name)
         if entry.mode not in _FILE_MODES:
             raise Invalid(f"{one_line(path, 80)} is not a file", "links and submodules are not followed")
-        return self._repository.read_within(entry.oid, MAX_BYTES)[1]
+        return self._repository.read_within(entry.oid, limit)[1]
+
+    def _folder(self, folder: Oid, name: str) -> Oid:
+        entry = self._entry(folder, name)
+        if not entry.is_tree:
+            raise Invalid(f"{one_line(name, 80)} is no folder")
+        return entry.oid
 
     def _entry(self, folder: Oid, name: str) -> Entry:
-        _, size = self._repository.header(folder)
-        if size > LARGEST_FOLDER:
-            raise Invalid(f"a folder of {self._what} has too many entries")
-        entry = next((entry for entry in self._repository.tree(folder) if entry.name == name), None)
+        entries = _entries(self._repository, folder, self._what)
+        entry = next((entry for entry in entries if entry.name == name), None)
         if entry is None:
             raise NotFound(
                 f"{self._what} has no {one_line(name, 80)}", "a workflow's branch has a workflow.yaml"
             )
         return entry
+
+
+def _entries(repository: Repository, folder: Oid, what: str) -> Sequence[Entry]:
+    """What is in a folder that may be anybody's making. Raises Invalid for one that is too large."""
+    if repository.header(folder)[1] > LARGEST_FOLDER:
+        raise Invalid(f"a folder of {what} has too many entries")
+    return repository.tree(folder)
 
 
 def _is_version(
@@ -431,7 +496,7 @@ def _is_as_registered(trial: Registry, repository: Repository, oid: Oid, name: s
     return (
         compiled.workflow.name == name
         and found.message == layout.workflow_message(name, compiled.hash)
-        and found.tree == trial.tree(compiled)
+        and _same_version(repository, found.tree, trial.tree(compiled))
     )
 
 

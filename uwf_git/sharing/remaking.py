@@ -22,7 +22,7 @@ from uwf_git.store.threads import Head, Threads
 from uwf_git.store.versions import Registry
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_detail, parse_start, parse_step
-from uwf_git.values.types import is_kind
+from uwf_git.values.types import CODE, is_kind
 from uwf_git.verify.damage import problem_with
 
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
@@ -71,10 +71,10 @@ class Remade(Place):
         repository.now = row.time
         parent = Oid(raw=row.parent) if row.parent else None
         if row.kind == "workflow":
-            _version(store, Oid(raw=row.oid), [parent] if parent else [])
+            _version(store, row.node, Oid(raw=row.oid), [parent] if parent else [])
         elif row.kind == "start" and parent:
             start = parse_start(store.get(row.node).payload)
-            Threads(store).start(parent, start.workflow, start.prompt, start.budget or None)
+            Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)
         elif row.kind == "step" and row.parent and (before := store.index.commit(row.parent)):
             _step(store, Head(_NOBODY, Oid(raw=row.parent), before, None), row.node)
 
@@ -92,8 +92,10 @@ class Remade(Place):
                 )
 
 
-def _version(store: Store, commit: Oid, parents: Sequence[Oid]) -> None:
-    """A workflow version from its definition, whose tree it is in; its nodes and pages follow from that."""
+def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> None:
+    """A workflow version from its definition, whose tree it is in; its nodes and pages follow from that. The nodes of a
+    bundle follow from its code alone, which isn't run for that: they have to be there."""
+    from uwf_git.bundles.contract import kept_bundle
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 
@@ -106,10 +108,16 @@ def _version(store: Store, commit: Oid, parents: Sequence[Oid]) -> None:
             raise LookupError(path)
         return repository.blob(oid)
 
+    registry = Registry(store)
+    if (content := store.get(node)).type == CODE:
+        workflow = registry.workflow(node)
+        schemas = {role.schema: store.get(role.schema).payload for role in workflow.roles.values()}
+        registry.write(kept_bundle(content.payload, schemas, file(workflow.file)), parents)
+        return
     source = parse_source(
         file("workflow.yaml"), "workflow.yaml", lambda path: file(f"workflow/include/{path}")
     )
-    Registry(store).write(compile_source(source), parents)
+    registry.write(compile_source(source), parents)
 
 
 def _step(store: Store, head: Head, node: Hash) -> None:
