@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from cli_samples import PAIR, on_terminal, write
 from conftest import EXAMPLES, Uwf
+from forged import Forger
 
 from uwf_git.values.ids import is_hash
+from uwf_git.values.types import RESULT
 
 OTHER = PAIR.replace("One writes, one reviews.", "Another version.")
 
@@ -387,3 +389,19 @@ def test_a_workflow_that_holds_a_secret_is_refused_with_its_line(
         refused = uwf(*command, check=1)
         assert f"leaky.yaml:{len(text.splitlines()) + 2}: holds a secret" in refused.error["message"]
         assert "s3cr3t" not in refused.err
+
+
+def test_a_definition_that_an_older_uwf_registered_makes_no_new_version(
+    uwf: Uwf, pair: dict[str, str], root: Path
+) -> None:
+    """Its tree lacks the built-in types that came since."""
+    forger = Forger(root / "store.git")
+    tree = forger.folder(pair["commit"])
+    del tree["workflow"]["nodes"][f"{RESULT}.json"]
+    older = forger.amended(pair["commit"], forger.tree(tree))
+    forger.point("refs/uwf/workflows/pair", older)
+    assert uwf("workflow", "put", "pair.yaml").json["commit"] == older
+    thread = uwf("thread", "start", "./pair.yaml", "-p", "x").json["thread"]
+    assert forger("rev-parse", f"refs/uwf/threads/{thread}^") == older
+    assert uwf("workflow", "propose", "pair.yaml", "--branch", "b").json["changed"] is False
+    uwf("verify", "--strict")

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
 from uwf_git.values.node import Node, file_id
 from uwf_git.values.types import BUILTIN, is_kind
@@ -57,8 +58,12 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     _check_files(objects, files, definition, blobs, report)
     if workflow.code is None:
         _check_source(objects, files, name, report)
-    elif definition in files:
-        _check_code(objects, files[definition], definition, workflow.code, report)
+    else:
+        for role in workflow.roles:
+            if role.startswith("$") or name_problem(role):
+                report("bad-source", f"the bundle has a role {one_line(role, 40)!r}, which is no name of one")
+        if definition in files:
+            _check_code(objects, files[definition], definition, workflow.code, report)
     _check_page(objects, files, workflow, here, report)
     rows = tuple((node, content.type, blobs[node]) for node, content in here.items())
     return Definition(name, workflow, frozenset(here), rows)

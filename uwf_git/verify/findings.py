@@ -49,6 +49,8 @@ CODES = {
     "too-many": "there is more than is reported",
     # warnings: nothing is wrong, but somebody should know
     "rehearsed": "a thread with steps whose answers were made up",
+    # notes: as it should be, and no more can be said
+    "coded": "a thread of a bundle, whose code called for its steps and isn't run to see whether it would again",
 }
 
 

@@ -81,6 +81,10 @@ class Verifier:
         """How many different nodes were verified."""
         return len(self._known.nodes)
 
+    def is_coded(self, record: Record) -> bool:
+        """Whether the code of a bundle called for a thread's steps. Raises Bad."""
+        return self._known.definition(record).workflow.code is not None
+
     def ref(self, name: str, oid: Oid) -> list[Finding]:
         """What is wrong with what a shared ref points at. Where nothing is, the index of the store
         may learn what it leads to."""

@@ -28,14 +28,15 @@ _CLAIMED = {
 
 
 class Verified(NamedTuple):
-    """How much was verified, in different threads, steps and nodes; what is wrong, and what isn't but should be
-    known."""
+    """How much was verified, in different threads, steps and nodes; what is wrong; what isn't but should be known; and
+    what could not be looked into though all is well."""
 
     threads: int
     steps: int
     nodes: int
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
+    notes: tuple[Finding, ...]
 
 
 def local_refs(repository: Repository) -> dict[str, Oid | None]:
@@ -71,8 +72,9 @@ def verify_refs(
     heads = _heads(verifier)
     findings.extend(_together(verifier, heads))
     warnings = tuple(_made_up(verifier, heads.values()))
+    notes = tuple(_coded(verifier, heads.values()))
     store.index.close()
-    return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings)
+    return Verified(len(verifier.threads), verifier.steps, verifier.nodes, tuple(findings), warnings, notes)
 
 
 def _heads(verifier: Verifier) -> dict[ThreadId, Claim]:
@@ -100,6 +102,15 @@ def _made_up(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
         which = f"{count} of {counted(record.row.number, 'step')} {'was' if count == 1 else 'were'}"
         message = f"{which} made up by {REHEARSE}, the last for {last.row.role}"
         yield Finding("rehearsed", claim.thread, last.row.node, str(claim.commit), message, claim.ref)
+
+
+def _coded(verifier: Verifier, heads: Iterable[Claim]) -> Iterator[Finding]:
+    """The threads whose steps code has called for."""
+    for claim in heads:
+        record = verifier.record(claim.commit)
+        if record is not None and record.row.number and verifier.is_coded(record):
+            message = "routed by code: not replayed"
+            yield Finding("coded", claim.thread, None, str(claim.commit), message, claim.ref)
 
 
 def _together(verifier: Verifier, heads: Mapping[ThreadId, Claim]) -> Iterator[Finding]:

@@ -46,7 +46,7 @@ def verify(
     """Check every node, commit, page and decision.
 
     Nothing that was found out before is believed. Exit 7 where something is wrong. Answers that
-    uwf-rehearse made up are a warning.
+    uwf-rehearse made up are a warning. Of a workflow that is code it is only told that its code isn't run again.
     """
     from uwf_git.verify.whole import verify_refs
 
@@ -69,6 +69,7 @@ def verify(
         "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
         "findings": [finding.as_json() for finding in findings],
         "warnings": [finding.as_json() for finding in found.warnings],
+        "notes": [finding.as_json() for finding in found.notes],
     }
     if signatures:
         value["signatures"] = [_as_json(each) for each in signed]
@@ -155,6 +156,8 @@ def _findings(value: Any) -> str:
         parts.append("  " + terminal.style("  ".join(filter(None, where)), "dim"))
     for each in value["warnings"]:
         parts.append(f"{terminal.style(each['code'], 'yellow')}  thread {each['thread']}: {each['message']}")
+    for each in value["notes"]:
+        parts.append(terminal.style(f"{each['code']}  thread {each['thread']}: {each['message']}", "dim"))
     wrong = _count(len(value["findings"]), "finding") if value["findings"] else "nothing is wrong"
     if value["warnings"]:
         wrong += f", {counted(len(value['warnings']), 'warning')}"
