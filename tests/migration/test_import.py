@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from doubles.commands import git
 from doubles.old_stores import ACTIVE, BEGUN, ENDED, EPOCH, WRITER, OldStore, ref, reviewed, schema
 
@@ -33,6 +33,16 @@ def old(tmp_path: Path) -> OldStore:
 def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
     files = (path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_the_example_is_what_the_writer_makes(old: OldStore) -> None:
+    made = {
+        str(path.relative_to(old.root)): path.read_bytes() for path in old.root.rglob("*") if path.is_file()
+    }
+    example = EXAMPLES / "old-store"
+    assert made == {
+        str(path.relative_to(example)): path.read_bytes() for path in example.rglob("*") if path.is_file()
+    }
 
 
 def refs(root: Path) -> str:

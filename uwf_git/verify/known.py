@@ -57,7 +57,7 @@ class Past:
     def __init__(self, store: Store) -> None:
         self._threads = Threads(store)
         self._at: bytes | None = None
-        self._earlier: tuple[bytes, set[Hash]] | None = None
+        self._earlier: tuple[bytes | None, set[Hash]] | None = None
         self._replay: Replay | None = None
         self.steps: list[StepContext] = []
         self.hashes: set[Hash] = set()
@@ -97,18 +97,39 @@ class Past:
 
     def earlier(self, head: Record, objects: Objects) -> set[Hash]:
         """The nodes in all step folders of a head's tree."""
-        if self._earlier is None or self._earlier[0] != head.tree:
-            row = row_of(objects, head.tree, "steps")
-            found: set[Hash] = set()
-            pending = [row[2]] if row is not None else []
-            while pending:
-                for mode, name, oid in objects.tree(pending.pop()):
-                    if mode == FOLDER:
-                        pending.append(oid)
-                    elif node := layout.node_in_path(f"nodes/{name.decode('utf-8', 'replace')}"):
-                        found.add(node)
-            self._earlier = head.tree, found
+        row = row_of(objects, head.tree, "steps")
+        steps = row[2] if row is not None else None
+        if self._earlier is None or self._earlier[0] != steps:
+            found = self._earlier[1] if self._earlier is not None else set()
+            before = self._earlier[0] if self._earlier is not None else None
+            if steps is None or not _take_in_new(objects, steps, before, found):
+                found = set()
+                if steps is not None:
+                    _take_in_new(objects, steps, None, found)
+            self._earlier = steps, found
         return self._earlier[1]
+
+
+def _take_in_new(objects: Objects, tree: bytes, before: bytes | None, found: set[Hash]) -> bool:
+    """Adds the nodes below a tree to those that are below an earlier one. Returns False, and may have added some, where
+    anything is missing that the earlier one has."""
+    pending = [(tree, before)]
+    while pending:
+        now, then = pending.pop()
+        old = {name: (mode, oid) for mode, name, oid in objects.tree(then)} if then is not None else {}
+        for mode, name, oid in objects.tree(now):
+            was = old.pop(name, None)
+            if was == (mode, oid):
+                continue
+            if was is not None and FOLDER in (was[0], mode) and was[0] != mode:
+                return False
+            if mode == FOLDER:
+                pending.append((oid, was[1] if was is not None else None))
+            elif node := layout.node_in_path(f"nodes/{name.decode('utf-8', 'replace')}"):
+                found.add(node)
+        if old:
+            return False
+    return True
 
 
 def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
