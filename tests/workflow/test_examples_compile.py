@@ -17,7 +17,7 @@ from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import read_source
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-FILES = sorted(EXAMPLES.glob("*.yaml"))
+FILES = sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("templates/*.yaml")])
 
 
 def example(name: str) -> Workflow:
@@ -25,12 +25,12 @@ def example(name: str) -> Workflow:
 
 
 def test_the_readme_lists_every_example() -> None:
-    listed = re.findall(r"\]\(([\w-]+\.yaml)\)", (EXAMPLES / "README.md").read_text())
-    assert sorted(listed) == [path.name for path in FILES]
-    assert len(FILES) == 8
+    listed = re.findall(r"\]\(([\w/-]+\.yaml)\)", (EXAMPLES / "README.md").read_text())
+    assert sorted(listed) == [path.relative_to(EXAMPLES).as_posix() for path in FILES]
+    assert len(FILES) == 10
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(EXAMPLES).as_posix())
 def test_an_example_has_no_finding_and_its_name_is_its_file(path: Path) -> None:
     assert check_path(path) == []
     made = compile_source(read_source(path))
@@ -41,7 +41,7 @@ def test_an_example_has_no_finding_and_its_name_is_its_file(path: Path) -> None:
     assert can_end(graph) == {START, *made.workflow.roles}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(EXAMPLES).as_posix())
 def test_no_schema_of_an_example_takes_an_empty_answer(path: Path) -> None:
     for schema in compile_source(read_source(path)).schemas.values():
         assert Schema(schema).problems({}) != []

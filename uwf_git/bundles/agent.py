@@ -23,12 +23,12 @@ from uwf_git.config.settings import Grants
 from uwf_git.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfError
 from uwf_git.kit.agent import Agent, AttemptFailed
 from uwf_git.kit.context import Reply
-from uwf_git.kit.extract import judge, sum_usage
+from uwf_git.kit.extract import judge, sum_tokens, sum_usage
 from uwf_git.kit.record import Recorder
 from uwf_git.text import counted, nearest, one_line
 from uwf_git.values.cbor import normalise
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import REHEARSE, Detail, Step
+from uwf_git.values.kinds import REHEARSE, Detail, Step, TurnRecord
 from uwf_git.values.types import END, RESULT, STEPNODE, SUSPEND, USER
 from uwf_git.workflow.habits import means_end
 from uwf_git.workflow.moderator import Coded, brief, decide
@@ -253,7 +253,7 @@ def _stored(
 ) -> Hash:
     """The StepNode of what a bundle came to, with its nodes."""
     history = at.history
-    said = _said(made.answer, heard, order)
+    said, turns = _said(made.answer, heard, order, recorder)
     if note:
         said = said._replace(notes=(*said.notes, note))
     agents = [each.agent for each in heard if each.agent]
@@ -261,7 +261,7 @@ def _stored(
     agent = REHEARSE if REHEARSE in agents else agents[-1] if agents else BUNDLES
     with instance.store.index.transaction():
         output = recorder.put(made.type, recorder.redact(made.output, "output"))
-        detail = recorder.detail(said, recorder.turns, order, at.head.node)
+        detail = recorder.detail(said, turns, order, at.head.node)
         step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
         return recorder.put(STEPNODE, step.payload())
 
@@ -270,30 +270,34 @@ def _failed(
     error: UwfError, live: Live, head: Hash, order: Order, heard: Sequence[Heard], recorder: Recorder
 ) -> BundleFailed:
     """The error of a bundle that came to no step, with what was said and printed for it."""
-    said = _said("", heard, order)._replace(extraction="failed")
-    detail = recorder.detail(said, recorder.turns, order, head) if recorder.turns else None
+    said, turns = _said("", heard, order, recorder)
+    detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
     failed = BundleFailed(error.message, error.hint, detail)
     failed.printed = live.printed
     return failed
 
 
-def _said(answer: str, heard: Sequence[Heard], order: Order) -> Detail:
-    """The Detail of a step, without its turns: what those whom the bundle called have spent together."""
+def _said(
+    answer: str, heard: Sequence[Heard], order: Order, recorder: Recorder
+) -> tuple[Detail, Sequence[TurnRecord]]:
+    """The Detail of a step, and its turns: what those whom the bundle called have said and spent together."""
+    read = recorder.read_beside(recorder.turns)
     replies = [each.reply for each in heard]
     costs = [reply.cost for reply in replies if reply.cost is not None]
     models = {reply.model for reply in replies if reply.model}
     sessions = {reply.session for reply in replies if reply.session}
     hows = [each.how for each in heard if each.how not in ("native", "failed")]
-    return Detail(
+    detail = Detail(
         answer,
         session=sessions.pop() if len(sessions) == 1 else None,
         model=models.pop() if len(models) == 1 else None,
-        usage=sum_usage(replies),
+        usage=sum_tokens((sum_usage(replies), *(turn.usage for turn in read))),
         extraction=hows[-1] if hows else "native",
         cost=sum(costs) if costs else None,
         notes=tuple(note for reply in replies for note in reply.notes),
         budget=order.budget,
     )
+    return detail, (*recorder.turns, *read)
 
 
 def _converses_not(_: object) -> NoReturn:

@@ -33,7 +33,7 @@ from uwf_git.kit.extract import sum_tokens
 from uwf_git.kit.record import Recorder, broken_off
 from uwf_git.store.private import Order
 from uwf_git.values.ids import ThreadId, parse_thread_id
-from uwf_git.values.kinds import Detail, Role, TurnRecord, Usage, parse_step
+from uwf_git.values.kinds import EXTRACT, Detail, Role, TurnRecord, Usage, parse_step
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import BUNDLE, RESULT
 
@@ -147,27 +147,42 @@ class _Asked:
         except ExtractionFailed as failure:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
-        self._count(
-            (reply,), reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),), reply.usage
-        )
+        said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+        known = {id(turn) for turn in (*said, *self._turns)}
+        # What the agent had a model read. What its commands had read is the step's: whose it is isn't known here.
+        read = [turn for turn in self._recorder.turns if turn.tool == EXTRACT and turn.call is None]
+        read = [turn for turn in read if id(turn) not in known]
+        self._count((reply,), (*read, *said), sum_tokens((reply.usage, *(turn.usage for turn in read))))
         return reply.text
 
-    def read(self, schema: Any) -> Any:
-        """The output in the answer that obeys the schema. Raises ExtractionFailed."""
+    def read(self, schema: Any, prompt: str) -> Any:
+        """The output in the answer that obeys the schema; without an answer, what a model reads in the thread. Raises
+        AgentFailed, Invalid for what is no schema."""
+        if self._conversation is None:
+            return self._extracted(schema, prompt)
+        from uwf_git.kit.data import wanted
         from uwf_git.kit.extract import ExtractionFailed
 
         last = self._reply
-        known = Reply(
-            last.text, last.session, output=last.output
-        )  # what else there is of it is counted already
+        ctx = self._ctx._replace(role=self._ctx.role._replace(extract_prompt=prompt))
+        known = Reply(last.text, last.session, output=last.output)  # the rest of it is counted already
         try:
-            made = read_output(self._ctx, known, self._conversation, Schema(schema))
+            made = read_output(ctx, known, self._conversation, wanted(schema))
         except ExtractionFailed as failure:
             self._count(failure.replies[1:], failure.turns[1:], failure.usage)
             raise
         self._count(made.replies[1:], made.turns[1:], made.usage)
         self._reply, self._how = made.replies[-1], made.how
         return made.output
+
+    def _extracted(self, schema: Any, prompt: str) -> Any:
+        before = len(self._recorder.turns)
+        try:
+            return self._ctx.extract(schema, prompt, self._reply.text or None)
+        finally:
+            if turns := self._recorder.turns[before:]:
+                self._count((), turns, sum_tokens(turn.usage for turn in turns))
+                self._how = f"model:{turns[-1].arguments['model']}"
 
     def _count(self, replies: Sequence[Reply], turns: Sequence[TurnRecord], usage: Usage | None) -> None:
         for turn in turns:
@@ -269,7 +284,7 @@ def main(argv: Sequence[str]) -> int:
 
     def read(request: Mapping[str, Any]) -> Any:
         assert asked is not None
-        return asked.read(request["schema"])
+        return asked.read(request["schema"], request["prompt"] or "")
 
     with ExitStack() as stack, os.fdopen(int(argv[1]), "rb") as source:
         for request in _requests(source):

@@ -159,9 +159,15 @@ class Options:
         self._result: Any = None
 
     async def extract(
-        self, schema: Mapping[str, Any], prompt: str | None, text: str, *, role: str | None = None
+        self,
+        schema: Mapping[str, Any],
+        prompt: str | None = None,
+        text: str | None = None,
+        *,
+        role: str | None = None,
     ) -> Any:
-        """Data that obeys the schema, out of what an agent said, or out of any text."""
+        """Data that obeys the schema, out of what an agent said, or out of any text; without one, what a model reads in
+        the thread. `prompt` says what to look for."""
         return await self._call("extract", schema=schema, prompt=prompt, text=text, role=role)
 
     def finish(self, result: Any) -> None:

@@ -105,7 +105,10 @@ export function provide(call, base) {
 
   const agent = (role) => agentCalled(null, role);
 
-  /** Data that obeys the schema, out of what an agent said, or out of any text. */
+  /**
+   * Data that obeys the schema, out of what an agent said, or out of any text; without one, what a model reads in the
+   * thread. `prompt` says what to look for.
+   */
   async function extract(schema, prompt, ctx) {
     const text = typeof ctx === "string" ? ctx : (ctx?.agentContent ?? ctx?.content ?? "");
     const role = ctx?.currentRole?.name ?? ctx?.role ?? null;

@@ -1,0 +1,219 @@
+"""What a bundle's code asks for: agents of this machine, by their names or by the role, side by side, and data out of
+what they said."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+from bundle_files import DUET
+from cli_samples import write
+from conftest import Uwf
+from model_server import ModelServer, says
+
+FAN = """\
+import asyncio
+
+FOUND = {"type": "object", "properties": {"found": {"type": "string"}}, "required": ["found"]}
+ALL = {"type": "object", "properties": {"all": {"type": "array"}, "failed": {"type": "string"}}}
+
+descriptor = {
+    "name": "fan",
+    "description": "Several look at once.",
+    "roles": {"scouts": {"description": "look", "schema": ALL}},
+}
+
+
+async def run(input, options):
+    async def look(name):
+        said = await options.agents[name](prompt=f"Look as {name}", schema=FOUND)
+        return (await options.extract(FOUND, "What was found.", said))["found"]
+
+    both = await asyncio.gather(look("left"), look("right"))
+    try:
+        failed = await options.agents.broken(prompt="Look", schema=FOUND)
+    except RuntimeError as error:
+        failed = str(error)
+    yield {"role": "scouts", "content": "", "meta": {"all": both, "failed": failed}}
+"""
+
+# Each is through once the other has begun, so one after the other they would never be.
+MEETING = """\
+import pathlib, sys, time
+mine, other = sys.argv[1:]
+pathlib.Path(mine).touch()
+while not pathlib.Path(other).exists():
+    time.sleep(0.02)
+print('{"found": "%s"}' % mine)
+"""
+
+
+def begun(uwf: Uwf, name: str, text: str) -> str:
+    """A thread of the bundle with that text, which is registered by it."""
+    put = uwf("workflow", "put", write(name, text)).json
+    return str(uwf("thread", "start", put["hash"], "-p", "Do it").json["thread"])
+
+
+def test_agents_are_asked_side_by_side_by_name_and_what_fails_is_the_codes_to_catch(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    python = sys.executable
+    write("meeting.py", MEETING)
+    config(
+        "agents:\n"
+        f"  left: {{command: uwf-exec, args: [{python}, meeting.py, left, right]}}\n"
+        f"  right: {{command: uwf-exec, args: [{python}, meeting.py, right, left]}}\n"
+        "  broken: {command: uwf-exec, args: [sh, -c, 'echo out of order; exit 3']}\n"
+    )
+    thread = begun(uwf, "fan.py", FAN)
+    uwf("thread", "step", thread)
+    (step,) = uwf("thread", "steps", thread).json
+    assert step["output"]["all"] == ["left", "right"]
+    assert "exited with 3" in step["output"]["failed"]
+    detail = uwf("thread", "step-details", step["step"], "--format", "json").json["detail"]["value"]
+    said = [(turn["role"], turn["text"]) for turn in detail["turns"]]
+    assert {text for role, text in said if role == "user"} == {"Look as left", "Look as right", "Look"}
+    assert any("out of order" in text for role, text in said if role == "tool")
+
+
+CHOSEN = """\
+export const descriptor = {
+  name: "chosen",
+  description: "Who is asked depends.",
+  roles: { asker: { description: "asks", schema: { type: "object", properties: { said: {} } } } },
+};
+
+export async function* run(input, options) {
+  const named = await options.agents.named({ prompt: "x", schema: { properties: { me: { type: "string" } } } });
+  const nobody = await options.agents.nobody({ role: "asker" });
+  const role = await options.agent("asker")();
+  yield { role: "asker", content: "", meta: { said: [named, nobody, role].map((text) => text.split('"').at(-2)) } };
+}
+"""
+
+
+def test_a_name_is_the_configurations_and_one_that_nobody_has_is_whoever_plays_the_role(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    def prints(name: str) -> str:
+        return f"""{{command: uwf-exec, args: [echo, '{{"me": "{name}"}}']}}"""
+
+    config(
+        f"agents:\n  named: {prints('named')}\n  default: {prints('role')}\n  given: {prints('given')}\n"
+        "agentOverrides: {chosen: {asker: default}}\n"
+    )
+    put = uwf("workflow", "put", write("chosen.esm.js", CHOSEN)).json
+    for options, said in (([], ["named", "role", "role"]), (["--agent", "given"], ["given"] * 3)):
+        thread = uwf("thread", "start", put["hash"], "-p", "Ask").json["thread"]
+        uwf("thread", "step", thread, *options)
+        assert uwf("thread", "steps", thread).json[0]["output"]["said"] == said
+
+
+TALK = """\
+const schema = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
+const roles = {
+  writer: { description: "writes", systemPrompt: "Write.", extractPrompt: "The text.", schema },
+  critic: { description: "criticises", schema },
+};
+export const descriptor = { name: "duet", description: "One writes, one criticises.", roles };
+
+function moderator({ steps }) {
+  if (steps.length === 4) return "__end__";
+  return steps.at(-1)?.role === "writer" ? "critic" : "writer";
+}
+
+export function run(input, options) {
+  return options.createWorkflow({ roles, moderator }, { agent: options.agents.default })(input, options);
+}
+"""
+
+
+@pytest.mark.parametrize("text", [TALK, DUET], ids=["javascript", "python"])
+def test_a_role_that_asks_goes_again_once_it_is_answered_and_the_moderator_hears_of_neither(
+    uwf: Uwf, script: Callable[[str, str], Path], text: str
+) -> None:
+    asks = "- {role: writer, output: {$status: $SUSPEND, question: Which one?}}\n"
+    rest = [f"- {{role: {role}, output: {{text: {n}}}}}\n" for n, role in enumerate(["writer", "critic"] * 2)]
+    path = write("script.yaml", asks + "".join(rest).replace("text: ", "text: t"))
+    thread = begun(uwf, "duet.py" if text is DUET else "duet.esm.js", text)
+    agent = ("--agent", f"uwf-rehearse --script {path}")
+    uwf("thread", "run", thread, *agent, check=5)
+    assert uwf("thread", "show", thread).json["question"] == "Which one?"
+    uwf("thread", "answer", thread, "-m", "This one")
+    uwf("thread", "run", thread, *agent)
+    told = [each["role"] for each in uwf("thread", "steps", thread).json]
+    assert told == ["writer", "$USER", "writer", "critic", "writer", "critic", "$END"]
+
+
+OWN = """\
+import sys
+from uwf_git.kit import create_agent
+create_agent("own", lambda ctx: "---\\ntext: " + ctx.role.name + "\\n---\\n").main()
+"""
+
+
+def test_a_command_of_ones_own_and_a_human_can_be_asked_too(uwf: Uwf, config: Callable[[str], Path]) -> None:
+    config(
+        f"agents: {{own: {{command: {sys.executable}, args: [{write('own.py', OWN)}]}}}}\n"
+        "agentOverrides: {duet: {writer: own, critic: human}}\n"
+    )
+    thread = begun(uwf, "duet.py", DUET)
+    uwf("thread", "step", thread)
+    (step,) = uwf("thread", "steps", thread).json
+    assert step["output"] == {"text": "writer"}
+    absent = uwf("thread", "step", thread, check=5).error
+    assert "waits for a human to play role 'critic'" in absent["message"]
+    shown = uwf("thread", "show", thread).json
+    assert (shown["head"], shown["status"]) == (step["step"], "idle")
+    uwf("verify", "--all")
+
+
+READ = """\
+export const descriptor = {
+  name: "reads",
+  description: "Has a model read.",
+  roles: { reader: { description: "reads", schema: { type: "object", properties: { city: { type: "string" } } } } },
+};
+
+export async function* run(input, options) {
+  const { schema } = descriptor.roles.reader;
+  yield { role: "reader", content: "", meta: await options.extract(schema, "Where is it?", "In Paris, they say.") };
+}
+"""
+
+
+def test_a_model_reads_a_text_as_the_prompt_says_and_its_tokens_are_the_steps(
+    uwf: Uwf, config: Callable[[str], Path], server: ModelServer, root: Path
+) -> None:
+    config(
+        f"providers: {{local: {{baseUrl: '{server.openai_url}', apiKeyEnv: LOCAL_KEY}}}}\n"
+        "models: {small: {provider: local, name: tiny}}\ndefaultModel: small\n"
+    )
+    (root / ".env").write_text("LOCAL_KEY=sk-secret-0123456789\n")
+    server.play([says('{"city": "Paris"}', usage={"prompt_tokens": 30, "completion_tokens": 4})])
+    thread = begun(uwf, "reads.esm.js", READ)
+    uwf("thread", "step", thread)
+    (step,) = uwf("thread", "steps", thread).json
+    assert step["output"] == {"city": "Paris"} and step["agent"] == "uwf-bundle"
+    assert "Where is it?" in server.asked[0].text
+    total: dict[str, Any] = uwf("stats", thread).json["total"]
+    assert (total["input"], total["output"]) == (30, 4)
+
+
+def test_an_interrupted_step_leaves_no_agent_behind(uwf: Uwf, config: Callable[[str], Path]) -> None:
+    config(
+        "agents: {slow: {command: uwf-exec, args: [sh, -c, 'echo $$ > pid; sleep 600']}}\n"
+        "defaultAgent: slow\n"
+    )
+    thread = begun(uwf, "duet.py", DUET)
+    running = commands.begin("thread", "step", thread)
+    agent = commands.wait_for(Path("pid")).strip()
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 130
+    assert not commands.alive(agent)
+    assert uwf("thread", "steps", thread).json == []
