@@ -1,0 +1,196 @@
+"""Bundles that mean harm or don't know better: each is stopped and named in one line, the head stays where it was, and
+what there is of the step is kept as an attempt. The machine is watched from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from cli_samples import write
+from commands import begin
+from conftest import Uwf
+
+STEP = 'yield { role: "a", content: "done", meta: { n: 1 } };'
+
+
+def registered(uwf: Uwf, cases: Iterable[tuple[str, str]], imports: str = "") -> None:
+    """Registers one bundle that does what the case does which its task names."""
+    listed = "\n".join(f'  "{name}": async function* (input, options) {{ {body} }},' for name, body in cases)
+    code = f"""{imports}
+export const descriptor = {{
+  name: "hostile",
+  description: "Means harm.",
+  roles: {{
+    a: {{
+      description: "does it",
+      schema: {{ type: "object", properties: {{ n: {{ type: "integer" }} }}, required: ["n"] }},
+    }},
+  }},
+}};
+const cases = {{
+{listed}
+}};
+export function run(input, options) {{
+  return cases[input.prompt](input, options);
+}}
+"""
+    uwf("workflow", "put", write("hostile.esm.js", code))
+
+
+def started(uwf: Uwf, case: str) -> str:
+    return str(uwf("thread", "start", "hostile", "-p", case).json["thread"])
+
+
+def refused(uwf: Uwf, case: str) -> str:
+    """What a step says that fails, in one line, and has left nothing but an attempt."""
+    thread = started(uwf, case)
+    done = uwf("thread", "step", thread, check=6)
+    assert len(done.err.splitlines()) == 1 and "\x1b" not in done.err, case
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["role"], shown["next"]) == ("failed", None, "$BUNDLE"), case
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert (attempt["role"], attempt["agent"]) == ("$BUNDLE", "uwf-bundle"), case
+    assert attempt["error"] == done.error["message"], case
+    return str(attempt["error"])
+
+
+NO_STEPS = {
+    "imports at run time": ('await (0, globalThis["ev" + "al"])("import(\'node:fs\')");', "EvalError"),
+    "makes code of text": ('Reflect.construct((() => {}).constructor, ["return 1"])();', "EvalError"),
+    "throws what can't be told": ("throw { toString() { throw 1; } };", "can't be told"),
+    "throws with colours": ('throw new Error("\\u001b[31mred");', "in line"),
+    "fails beside its generator": (
+        'setTimeout(() => { throw new Error("late"); }); await new Promise((go) => setTimeout(go, 500));',
+        "late",
+    ),
+    "crashes": ("process.abort();", "signal 6"),
+    "exits": ("process.exit(3);", "exited with 3"),
+    "waits for nothing": ("await new Promise(() => {});", "never comes"),
+    "yields no step": ("yield 5;", "yielded 5"),
+    "yields no role": (STEP.replace('"a"', '"zz"'), "'zz', which is no role"),
+    "yields the user": (STEP.replace('"a"', '"$USER"'), "'$USER', which is no role"),
+    "yields the end": (STEP.replace('"a"', '"$END"'), "'$END', which is no role"),
+    "yields no text": (STEP.replace('"done"', "[]"), "no text"),
+    "yields no meta": (STEP.replace("meta", "beta"), "no meta"),
+    "breaks its schema": (STEP.replace("n: 1", 'n: "one"'), "/n"),
+    "yields a cycle": ("const m = { n: 1 }; m.self = m; " + STEP.replace("{ n: 1 }", "m"), "holds itself"),
+    "yields a bigint": (STEP.replace("n: 1", "n: 1n"), "bigint"),
+    "yields a function": (STEP.replace("n: 1", "n: 1, f() {}"), "function"),
+    "yields too deep": (
+        "let d = 1; for (let i = 0; i < 300; i += 1) d = { d }; " + STEP.replace("n: 1", "n: 1, d"),
+        "nested deeper",
+    ),
+    "yields a huge text": (STEP.replace('"done"', '"x".repeat(3e7)'), "the most is"),
+    "yields a huge meta": (STEP.replace("n: 1", 'n: 1, x: "y".repeat(2e6)'), "the most is"),
+    "returns no JSON": ("return () => 1;", "the result is a function"),
+}
+
+
+def test_what_is_no_step_is_named_and_kept(uwf: Uwf) -> None:
+    registered(uwf, ((case, body) for case, (body, _) in NO_STEPS.items()))
+    for case, (_, said) in NO_STEPS.items():
+        assert said in refused(uwf, case), case
+    uwf("verify", "--strict")
+
+
+_CHANNEL = """\
+const channel = () => readdirSync("/proc/self/fd").find((each) => {
+  try { return readlinkSync(`/proc/self/fd/${each}`).startsWith("socket:"); } catch { return false; }
+});
+"""
+HARM = {
+    "loops for ever": ("for (;;);", "took over 2 s"),
+    "loops and prints": ('for (;;) process.stdout.write("x".repeat(1e6) + "\\n");', "took over 2 s"),
+    "eats objects": ("const all = []; for (;;) all.push({ n: [1, 2, 3] });", "out of memory"),
+    "eats buffers": ("const all = []; for (;;) all.push(Buffer.alloc(1 << 26, 1));", "Array buffer allocation"),
+    "fills the disk": (
+        'const part = Buffer.alloc(1 << 24); for (let n = 0; ; n += 1) appendFileSync(`/tmp/${n % 4}`, part);',
+        "ENOSPC",
+    ),
+    "talks nonsense": (
+        'writeSync(Number(channel()), "no JSON\\n"); await new Promise((go) => setTimeout(go, 1000));',
+        "its harness doesn't say",
+    ),
+    "talks without end": (
+        'for (const piece = "x".repeat(1e6), to = Number(channel()); ;) try { writeSync(to, piece); } catch {}',
+        "more than 16 MiB at once",
+    ),
+    "calls too often": (
+        'for (let n = 0; n < 1100; n += 1) options.agents.nobody({ role: 5 }).catch(() => {});'
+        " await new Promise((go) => setTimeout(go, 1e5));",
+        "over 1000 calls",
+    ),
+}  # fmt: skip
+
+
+def test_what_would_harm_the_machine_is_bounded(uwf: Uwf) -> None:
+    registered(
+        uwf,
+        ((case, body) for case, (body, _) in HARM.items()),
+        'import { appendFileSync, readdirSync, readlinkSync, writeSync } from "node:fs";\n' + _CHANNEL,
+    )
+    for case, (_, said) in HARM.items():
+        uwf("config", "set", "bundles.hostile.timeout", "2s" if "2 s" in said else "60s")
+        thread = started(uwf, case)
+        step = begin("thread", "step", thread)
+        assert step.stdout is not None and step.stderr is not None
+        errors = step.stderr.read()
+        _, status, used = os.wait4(step.pid, 0)
+        step.returncode = os.waitstatus_to_exitcode(status)
+        assert said in errors and len(errors.splitlines()) == 1, (case, errors)
+        # Kilobytes, of the largest of all processes: the limit of the code's data, and what a Node maps besides.
+        assert used.ru_maxrss < 1_600_000, (case, used.ru_maxrss)
+        (attempt,) = uwf("thread", "attempts", thread).json
+        assert len(attempt["stdout"]) + len(attempt["stderr"]) <= 8000
+        assert uwf("thread", "show", thread).json["role"] is None
+
+
+LOOKS = """\
+const seen = { env: Object.keys(process.env), root: readdirSync("/"), home: null, tmp: readdirSync("/tmp") };
+seen.processes = readdirSync("/proc").filter((each) => /^[0-9]+$/.test(each)).length;
+try { writeFileSync("PLACE/hacked", "x"); } catch (error) { seen.home = error.code; }
+seen.net = await new Promise((go) => {
+  connect(PORT, "127.0.0.1").on("connect", () => go("connected")).on("error", (error) => go(error.code));
+});
+for (const victim of [process.ppid, 1, -1]) {
+  try { process.kill(victim, "SIGKILL"); } catch {}
+}
+spawn("sh", ["-c", "trap '' TERM HUP; while :; do sleep TOKEN; done"], { detached: true, stdio: "ignore" }).unref();
+yield { role: "a", content: JSON.stringify(seen), meta: { n: 1 } };
+"""
+
+
+def test_code_sees_nothing_of_the_user_and_leaves_nothing_behind(
+    uwf: Uwf, root: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port, token = server.getsockname()[1], f"8{os.getpid()}.5"
+        looks = LOOKS.replace("PORT", str(port)).replace("TOKEN", token).replace("PLACE", str(tmp_path))
+        imports = (
+            'import { readdirSync, writeFileSync } from "node:fs";\nimport { connect } from "node:net";\n'
+            'import { spawn } from "node:child_process";'
+        )
+        registered(uwf, [("looks", looks)], imports)
+        thread = started(uwf, "looks")
+        uwf("thread", "step", thread, env={"OPENAI_API_KEY": "sk-1234567890abcdef"})
+    detail = uwf("cas", "get", uwf("thread", "steps", thread).json[0]["detail"]).json["payload"]
+    seen = json.loads(detail["answer"])
+    assert not {"OPENAI_API_KEY", "UWF_STORAGE_ROOT", "UWF_CHANNEL"} & set(seen["env"])
+    assert (seen["home"], seen["net"], seen["tmp"]) == ("ENOENT", "ECONNREFUSED", [])
+    assert not {"home", "root"} & set(seen["root"]) and seen["processes"] < 6
+    assert not (tmp_path / "hacked").exists()
+    assert not [each for each in _commands() if token in each]
+
+
+def _commands() -> list[str]:
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                found.append((each / "cmdline").read_bytes().decode("utf-8", "replace"))
+            except OSError:
+                continue
+    return found
