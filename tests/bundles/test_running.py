@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bundle_files import TURNS
-from cli_samples import write
+from cli_samples import ONE, write
+from commands import alive, begin
 from conftest import Uwf
+
+from uwf_git.engine.step import step
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import ThreadId
 
 
 @pytest.fixture
@@ -99,6 +111,158 @@ def test_a_thread_that_would_go_on_after_its_last_round_ends_without_a_result(uw
     enough = start(uwf, "Do it", "--max-rounds", "4")
     assert uwf("thread", "run", enough).lines[-1]["status"] == "completed"
     uwf("verify", "--strict")
+
+
+SLOW = """
+export const descriptor = {
+  name: "slow",
+  description: "Waits.",
+  roles: { a: { description: "waits", schema: { type: "object", properties: { n: { type: "integer" } } } } },
+};
+export async function* run(input) {
+  yield { role: "a", content: "first", meta: { n: 1 } };
+  console.log("now it waits");
+  await new Promise((go) => setTimeout(go, 9e7));
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "pause"])
+def test_a_run_that_is_broken_off_ends_the_process_and_the_next_step_tries_again(uwf: Uwf, how: str) -> None:
+    uwf("workflow", "put", write("slow.esm.js", SLOW))
+    thread = str(uwf("thread", "start", "slow", "-p", "Wait").json["thread"])
+    running = begin("thread", "run", thread)
+    while not (shown := uwf("thread", "show", thread).json.get("running") or {}).get("last"):
+        time.sleep(0.1)
+    assert (shown["role"], shown["agent"], shown["last"]) == ("$BUNDLE", "uwf-bundle", "now it waits")
+    (harness,) = harnesses()
+    if how == "pause":
+        uwf("thread", "pause", thread, "--now")
+        assert running.wait(30) == 5
+        uwf("thread", "resume", thread)
+    else:
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 130
+    assert not alive(harness) and len(uwf("thread", "steps", thread).json) == 1
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["role"] == "$BUNDLE"
+    uwf("verify", "--strict")
+
+
+def harnesses() -> list[int]:
+    """The processes in which code of bundles runs now, as this test has started them."""
+    found = []
+    for each in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            words = (each / "cmdline").read_bytes().split(b"\0")
+            if (
+                b"/run/harness/harness.mjs" in words
+                and words[0].endswith(b"node")
+                and _within(int(each.name))
+            ):
+                found.append(int(each.name))
+    return found
+
+
+def _within(pid: int) -> bool:
+    """Whether this process is among those that started another."""
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if pid == os.getpid():
+            return True
+    return False
+
+
+def test_a_process_that_is_kept_is_no_more_than_a_cache(uwf: Uwf, turns: str) -> None:
+    instance = Instance.open()
+    with instance.keeping():
+        step(instance, ThreadId(turns))
+        step(instance, ThreadId(turns))
+        uwf("thread", "step", turns)  # somebody else goes on
+        step(instance, ThreadId(turns))
+        assert len(harnesses()) == 1
+    assert not harnesses()
+    first, second, _, fourth = told(uwf, turns)
+    assert first["process_"] == second["process_"] != fourth["process_"]
+    assert [len(each["heard"]) for each in (first, second, fourth)] == [0, 0, 3]
+
+
+def test_a_budget_holds_a_bundle_as_any_thread(uwf: Uwf, turns: str) -> None:
+    thread = start(uwf, "Do it", "--max-steps", "2")
+    assert "maxSteps is used up" in uwf("thread", "run", thread, check=5).error["message"]
+    uwf("thread", "budget", thread, "--max-steps", "+3")
+    assert uwf("thread", "run", thread).lines[-1]["status"] == "completed"
+    uwf("verify", "--strict")
+
+
+def test_a_bundle_does_the_role_of_another_workflow(uwf: Uwf, turns: str) -> None:
+    uwf(
+        "workflow",
+        "put",
+        write(
+            "one.yaml",
+            ONE.replace("n: {type: integer}", "summary: {type: string}").replace("[n]", "[summary]"),
+        ),
+    )
+    uwf("config", "set", "agents.turns", "{command: uwf-workflow, args: [turns]}")
+    thread = uwf("run", "one", "-p", "Do it", "--agent", "turns").lines[0]["thread"]
+    (made,) = uwf("thread", "steps", thread).json
+    assert made["output"]["summary"] == "4 steps" and not harnesses()
+    uwf("verify", "--strict")
+
+
+GRANTED = """
+import { readFileSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+export const descriptor = {
+  name: "granted",
+  description: "Looks.",
+  roles: { a: { description: "looks", schema: { type: "object" } } },
+};
+export async function* run({ prompt }) {
+  const [read, write, port] = JSON.parse(prompt);
+  const attempts = [read, write].flatMap((folder) => {
+    return [`${folder}/new`, `${folder}/.git/config`].map((file) => {
+      try { writeFileSync(file, "x"); return "written"; } catch (error) { return error.code; }
+    });
+  });
+  const net = await new Promise((go) => {
+    connect(port, "127.0.0.1").on("connect", () => go("connected")).on("error", go);
+  });
+  yield { role: "a", content: readFileSync(`${read}/key`, "utf8"), meta: { attempts, net } };
+}
+"""
+
+
+def test_the_configuration_grants_what_code_reaches_and_secrets_are_taken_out_of_what_it_says(
+    uwf: Uwf, tmp_path: Path, root: Path
+) -> None:
+    read, write_ = tmp_path / "read", tmp_path / "write"
+    for folder in (read, write_):
+        subprocess.run(["git", "init", "-q", folder], check=True)
+    (read / "key").write_text("it is tok-en-1234567890")
+    uwf("workflow", "put", write("granted.esm.js", GRANTED))
+    uwf("config", "set", "secrets", "[DEPLOY_TOKEN]")
+    granted = {"network": True, "read": [str(read)], "write": [str(write_)]}
+    uwf("config", "set", "bundles.granted", json.dumps(granted))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        task = json.dumps([str(read), str(write_), server.getsockname()[1]])
+        thread = uwf("thread", "start", "granted", "-p", task).json["thread"]
+        uwf("thread", "step", thread, env={"DEPLOY_TOKEN": "tok-en-1234567890"})
+    (made,) = uwf("thread", "steps", thread).json
+    assert made["output"] == {"attempts": ["EROFS", "EROFS", "written", "EROFS"], "net": "connected"}
+    assert uwf("cas", "get", made["detail"]).json["payload"]["answer"] == "it is [redacted:DEPLOY_TOKEN]"
+    assert (write_ / "new").read_text() == "x"
+
+    for named, said in ((str(tmp_path / "none"), "isn't there"), (str(root), "keeps its configuration")):
+        uwf("config", "set", "bundles.granted.read", json.dumps([named]))
+        error = uwf(
+            "thread", "step", uwf("thread", "fork", thread, "--at", "0").json["thread"], check=6
+        ).error
+        assert said in error["message"]
+    assert (
+        "no absolute path" in uwf("config", "set", "bundles.granted.read", "[here]", check=1).error["message"]
+    )
 
 
 def _iso(milliseconds: int) -> str:
