@@ -37,7 +37,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.kit.prompt import prompt_at, role_of
     from uwf_git.store.threads import Position
-    from uwf_git.values.types import END, USER
+    from uwf_git.values.types import BUNDLE, END, USER
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -49,6 +49,8 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
         role = following.asks if following.next == USER else following.next
         if role is None or role == END:
             raise Invalid(f"thread {found} has nobody next", "name one with --role")
+        if role == BUNDLE:
+            raise Invalid(f"the code of thread {found} decides who is next", "name a role with --role")
     instruction = following.instruction if role == following.next else None
     shell = _has_shell(instance, Position(head, history), role)
     text = prompt_at(instance, history, role_of(history, role), instruction, resumed, shell=shell)
