@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -134,10 +135,28 @@ def test_what_is_wrong_with_a_descriptor_is_told_at_its_line(
     assert found[0][0] == line and message in found[0][1], found
 
 
+def test_a_file_is_evaluated_where_it_reaches_nothing_of_its_user(uwf: Uwf, hermetic: Path) -> None:
+    secret, witness = hermetic / "secret", hermetic / "written"
+    secret.write_text("s3cret")
+    reads = f"""\
+import {{ existsSync, writeFileSync }} from "node:fs";
+const tried = [existsSync("{secret}"), Object.keys(process.env).join()];
+try {{ writeFileSync("{witness}", "x"); tried.push("written"); }} catch (error) {{ tried.push(error.code); }}
+"""
+    text = DEBATE.replace(
+        '"Two sides argue until one of them has had enough."', "tried.map(String).join(' ')"
+    )
+    uwf("workflow", "put", write("debate.esm.js", reads + text), env={"SECRET_TOKEN": "s3cret"})
+    said = uwf("workflow", "show", "debate").json["description"]
+    assert not witness.exists() and "written" not in said
+    assert said.startswith("false ") and "SECRET" not in said
+
+
 def test_without_a_node_one_line_says_so(uwf: Uwf, tmp_path: Path) -> None:
     write("debate.esm.js", DEBATE)
     bare = tmp_path / "bin"
     bare.mkdir()
+    (bare / "bwrap").symlink_to(str(shutil.which("bwrap")))
     refused = uwf("workflow", "put", "debate.esm.js", check=3, env={"PATH": str(bare)})
     assert "needs Node 20 or newer, and there is no node on PATH" in refused.error["message"]
     old = bare / "old"

@@ -129,15 +129,18 @@ def begin(instance: Instance, at: Position) -> Live:
     """A process of the thread's bundle that is given the thread's history. Raises AgentFailed where it can't be
     started."""
     from uwf_git.bundles.confinement import confine
+    from uwf_git.bundles.describe import program_of
     from uwf_git.bundles.javascript import modules
-    from uwf_git.bundles.source import program_of, source_of
+    from uwf_git.bundles.source import source_of
 
     history = at.history
     code = history.workflow.code
     assert code is not None
     source = source_of(instance, history)
     grants = instance.config.bundles.get(history.workflow.name, Grants())
-    confined = confine(instance, program_of(instance, code), grants)
+    own = (instance.location.root, instance.location.git_dir)
+    program = program_of(code.language, instance.config)
+    confined = confine(instance.config, instance.environ, program, grants, own)
     options = {"threadId": at.head.thread, "maxRounds": history.start.max_rounds or code.max_rounds}
     order = {
         "type": "start",

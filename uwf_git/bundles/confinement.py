@@ -11,10 +11,10 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from uwf_git.agents.builtin.tools.repositories import Before
 from uwf_git.agents.builtin.tools.results import ToolFailure
@@ -26,12 +26,9 @@ from uwf_git.agents.builtin.tools.sandbox import (
     find_sandbox,
     visible,
 )
-from uwf_git.config.settings import Grants
+from uwf_git.config.settings import Config, Grants
 from uwf_git.errors import AgentFailed
 from uwf_git.text import one_line
-
-if TYPE_CHECKING:
-    from uwf_git.store.opened import Instance
 
 NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
 _MEMORY = 1 << 30  # bytes of data of one process
@@ -70,11 +67,17 @@ class Confined(NamedTuple):
             raise AgentFailed(f"the bundle's sandbox doesn't end: {failure.message}") from None
 
 
-def confine(instance: Instance, program: Program, grants: Grants) -> Confined:
-    """The command that runs a program's harness as far confined as the grants say. Raises AgentFailed where it can't be
-    confined and config.yaml doesn't let it run without, or for a folder that can't be granted."""
-    config, environ = instance.config, instance.environ
-    granted = list(_granted(instance, grants))
+def confine(
+    config: Config,
+    environ: Mapping[str, str],
+    program: Program,
+    grants: Grants,
+    own: Sequence[Path] = (),
+) -> Confined:
+    """The command that runs a program's harness as far confined as the grants say. `own` are the folders of uwf, which
+    can't be granted. Raises AgentFailed where it can't be confined and config.yaml doesn't let it run without, or for a
+    folder that can't be granted."""
+    granted = list(_granted(grants, [place.resolve() for place in own]))
     sandbox = find_sandbox(environ, network=grants.network)
     with contextlib.ExitStack() as stack:
         if sandbox.program is None:
@@ -104,10 +107,9 @@ def confine(instance: Instance, program: Program, grants: Grants) -> Confined:
         return Confined(argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all())
 
 
-def _granted(instance: Instance, grants: Grants) -> Iterator[tuple[Path, bool]]:
+def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
     """The folders and files that are granted, and whether they may be written. Raises AgentFailed for what isn't there,
     and for what holds the configuration or the store, with all keys and histories."""
-    own = [place.resolve() for place in (instance.location.root, instance.location.git_dir)]
     for named, writable in (
         *((each, False) for each in grants.read),
         *((each, True) for each in grants.write),

@@ -6,15 +6,19 @@ Nothing of a store is evaluated so, but a file that its user names, and code tha
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.config.settings import Config, expanded
+from uwf_git.bundles.confinement import Program, confine
+from uwf_git.config.settings import Config, Grants, expanded
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import one_line
 from uwf_git.values.types import JAVASCRIPT, PYTHON
+from uwf_git.workflow import define
 
 HARNESSES = {
     JAVASCRIPT: Path(__file__).with_name("harness.mjs"),
@@ -59,25 +63,38 @@ def node_program(config: Config) -> str:
     return program
 
 
+def program_of(language: str, config: Config) -> Program:
+    """The program that runs bundles of a language. Raises NotFound."""
+    harness = HARNESSES[language]
+    if language == PYTHON:
+        # That of an environment would bring in what is installed there.
+        program = str(Path(sys.executable).resolve())
+        return Program(program, PYTHON_FLAGS, (harness, Path(define.__file__)))
+    options = (*NODE_FLAGS, "--no-addons")
+    return Program(node_program(config), options, (harness, harness.with_name("library.mjs")))
+
+
 def describe(source: bytes, language: str, config: Config) -> Described:
-    """Evaluates a module that keeps the contract. Raises NotFound without a Node, Invalid for one that is too old."""
+    """Evaluates a module that keeps the contract, in the sandbox, with nothing granted. Raises NotFound without a Node,
+    Invalid for one that is too old, AgentFailed where it can't be confined."""
     from uwf_git.processes import run_command
 
     order: dict[str, Any] = {"mode": "descriptor", "source": source.decode("utf-8", "replace")}
-    if language == PYTHON:
-        program, flags = sys.executable, PYTHON_FLAGS
-    else:
+    if language != PYTHON:
         from uwf_git.bundles.javascript import modules
 
-        program, flags = node_program(config), NODE_FLAGS
         order["modules"] = list(modules())
-    done = run_command(
-        [program, *flags, str(HARNESSES[language])],
-        stdin=json.dumps(order).encode(),
-        env={"PATH": "/usr/bin:/bin"},
-        timeout=SECONDS,
-        keep=_LONGEST,
-    )
+    program = program_of(language, config)
+    with closing(confine(config, os.environ, program, Grants())) as confined:
+        done = run_command(
+            confined.argv,
+            stdin=json.dumps(order).encode(),
+            cwd=confined.folder,
+            env=confined.env,
+            pass_fds=confined.descriptors,
+            timeout=SECONDS,
+            keep=_LONGEST,
+        )
     if done.timed_out:
         return Described(None, problem=f"takes over {SECONDS:g} s to tell its descriptor")
     if done.stdout_size > _LONGEST:
@@ -92,7 +109,7 @@ def describe(source: bytes, language: str, config: Config) -> Described:
         return Described(None, problem=f"ends before it tells its descriptor: {one_line(said, 200)}")
     if error.get("node"):
         raise Invalid(
-            f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and {program}: {error['message']}",
+            f"a bundle in JavaScript needs Node {OLDEST_NODE} or newer, and {program.path}: {error['message']}",
             "uwf config set node /path/to/node",
         )
     return Described(
