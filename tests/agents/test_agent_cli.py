@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from agent_programs import PINS
-from conftest import REPOSITORY
+from conftest import REPOSITORY, Uwf
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
 
 from uwf_git.agents.cli.output import Output
@@ -446,6 +446,26 @@ def test_a_policy_that_a_cli_cannot_be_told_is_refused(
         "webfetch": "deny",
         "websearch": "deny",
     }
+
+
+@pytest.mark.parametrize(
+    ("agent", "tools", "told"),
+    [
+        ("claude-code", "{}", True),
+        ("claude-code", "{runCommand: false}", False),
+        ("claude-code", "{allow: [read_file]}", False),
+        ("uwf-acp opencode acp", "{}", True),
+        ("uwf-acp opencode acp", "{deny: [run_command]}", False),
+        ("llm-cli", "{}", False),
+        ("uwf-builtin", "{runCommand: true}", False),
+        ("uwf-exec true", "{}", False),
+    ],
+)
+def test_an_agent_that_may_run_commands_is_told_by_which_it_can_read_its_thread(
+    uwf: Uwf, thread: str, config: Callable[[str], Path], agent: str, tools: str, told: bool
+) -> None:
+    config(f"defaultAgent: {agent}\ntools: {tools}\n")
+    assert (f"`uwf thread read {thread}`" in uwf("thread", "prompt", thread).out) is told
 
 
 def test_every_shipped_row_is_whole() -> None:
