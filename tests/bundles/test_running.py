@@ -265,6 +265,23 @@ def test_the_configuration_grants_what_code_reaches_and_secrets_are_taken_out_of
     )
 
 
+def test_without_a_sandbox_code_runs_only_where_the_configuration_says_so(
+    uwf: Uwf, turns: str, tmp_path: Path
+) -> None:
+    broken = tmp_path / "bin" / "bwrap"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\necho no namespaces here >&2\nexit 1\n")
+    broken.chmod(0o755)
+    env = {"PATH": f"{broken.parent}:{os.environ['PATH']}"}
+    error = uwf("thread", "step", turns, env=env, check=6).error
+    assert "can't be confined: bwrap does not work here: no namespaces here" in error["message"]
+    assert "allowUnconfined" in error["hint"]
+    uwf("config", "set", "tools.allowUnconfined", "true")
+    uwf("thread", "run", turns, env=env)
+    first = uwf("cas", "get", uwf("thread", "steps", turns).json[0]["detail"]).json["payload"]
+    assert first["notes"] == ["the bundle ran without a sandbox: it could reach whatever the user can"]
+
+
 def _iso(milliseconds: int) -> str:
     from uwf_git.text import iso
 

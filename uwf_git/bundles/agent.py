@@ -115,9 +115,9 @@ class BundleAgent(Agent):
                 node = _stored(instance, at, order, made, calls.heard, recorder, live.note)
             except OutOfRounds:
                 raise _over(at) from None
-            except Absent:
-                raise
             except UwfError as error:
+                if isinstance(error, Absent) and not recorder.turns:
+                    raise  # nothing was done; else what was spent has to be kept
                 raise _failed(error, live, head.node, order, calls.heard, recorder) from None
             if instance.kept is not None and not said.ended:
                 kept.pop_all()
