@@ -74,6 +74,7 @@ def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> Non
     code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
     assert code == 2 and "was not confirmed" in shown
     assert "export async function* run(input, options) {" in shown
+    assert "no network; no folders of yours" in shown
     assert ben("workflow", "show", "debate").json["trusted"] is False
     code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "y\n")], env=ben.environment)
     assert code == 0
@@ -117,4 +118,34 @@ from uwf_git.store.opened import Instance
 contract._contract = lambda text, language: ([], ({}, {}))
 instance = Instance.open()
 instance.registry.put(compile_bundle(Path(sys.argv[1]), instance.config))
+"""
+
+
+def test_a_file_that_says_something_else_of_itself_than_its_node_is_told(ada: Machine, ben: Machine) -> None:
+    program = Path("forge.py")
+    program.write_text(OTHER)
+    write("forged.esm.js", DEBATE + "// forged\n")
+    forging = [sys.executable, str(program), "forged.esm.js"]
+    subprocess.run(forging, check=True, env={**os.environ, **ada.environment})
+    ada("push")
+    ben("pull")
+    ben("verify", "--strict")
+    trusted = ben("workflow", "trust", "debate", "--yes")
+    assert "something else than was registered: setting description, role pro" in trusted.err
+
+
+OTHER = """\
+import sys
+from pathlib import Path
+from uwf_git.bundles.contract import compile_bundle
+from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import parse_workflow
+from uwf_git.values.node import hash_of
+from uwf_git.values.types import CODE
+
+instance = Instance.open()
+made = compile_bundle(Path(sys.argv[1]), instance.config)
+roles = {**made.payload["roles"], "pro": {**made.payload["roles"]["pro"], "systemPrompt": "Be kind."}}
+payload = {**made.payload, "roles": roles, "description": "Harmless."}
+instance.registry.put(made._replace(payload=payload, hash=hash_of(CODE, payload), workflow=parse_workflow(payload)))
 """

@@ -21,7 +21,7 @@ from uwf_git.values import cbor
 from uwf_git.values.documents import Document, Mark, ValuePath
 from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.ids import Hash, name_problem
-from uwf_git.values.kinds import parse_workflow
+from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import file_id, hash_of
 from uwf_git.values.types import CODE, JAVASCRIPT, PYTHON
 from uwf_git.workflow.compile import Compiled, InvalidWorkflow
@@ -37,21 +37,33 @@ Places = dict[ValuePath, Mark]
 def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compiled:
     """The nodes of a bundle; nothing is stored. Its name is what its descriptor says, else `name`, else its file's.
     Raises NotFound, Usage for a `name` that isn't the descriptor's, InvalidWorkflow with every finding."""
-    from uwf_git.bundles.describe import describe
-
     language = language_of(path)
     assert language is not None
-    text = read_bundle(path)
+    return _evaluated(read_bundle(path), language, config, str(path), name, name_of(path))
+
+
+def read_again(workflow: Workflow, text: bytes, config: Config) -> Compiled:
+    """A bundle that is trusted, made from its file anew: what its code says of itself here. Raises as `compile_bundle`
+    does."""
+    assert workflow.code is not None
+    return _evaluated(text, workflow.code.language, config, workflow.file, None, workflow.name)
+
+
+def _evaluated(
+    text: bytes, language: str, config: Config, shown: str, name: str | None, otherwise: str
+) -> Compiled:
+    from uwf_git.bundles.describe import describe
+
     breaches, places = _contract(text, language)
     if breaches:
-        raise InvalidWorkflow(str(path), breaches)
+        raise InvalidWorkflow(shown, breaches)
     described = describe(text, language, config)
     if described.problem or described.run not in ("", "function"):
         message = described.problem or f"run is {described.run}, not a function"
         finding = Finding(max(described.line, 1), max(described.column, 1), "error", "fails", message)
-        raise InvalidWorkflow(str(path), [finding])
-    document = Document(str(path), described.descriptor, *places, {})
-    return _compiled(text, language, document, name, name_of(path))
+        raise InvalidWorkflow(shown, [finding])
+    document = Document(shown, described.descriptor, *places, {})
+    return _compiled(text, language, document, name, otherwise)
 
 
 def compile_described(text: bytes, document: Document, name: str) -> Compiled:

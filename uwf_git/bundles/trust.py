@@ -10,7 +10,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from uwf_git.errors import Invalid, NotFound, StoreDamaged, Untrusted
+from uwf_git.errors import Invalid, NotFound, StoreDamaged, Untrusted, UwfError
+from uwf_git.text import one_line
 from uwf_git.values.kinds import Workflow
 
 if TYPE_CHECKING:
@@ -48,14 +49,32 @@ def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
     assert code is not None
     source = instance.registry.source(commit)
     if sha256(source).hexdigest() != code.sha256:
-        raise StoreDamaged(f"{code.file} of {commit} is not the file of bundle {code.id}", "uwf doctor --fix")
+        raise StoreDamaged(
+            f"{workflow.file} of {commit} is not the file of bundle {code.id}", "uwf doctor --fix"
+        )
     if breaches := breaches_of(source, code.language):
         first = breaches[0]
         raise Invalid(
-            f"bundle {code.id}: {code.file}:{first.line}:{first.column}: {first.message}",
+            f"bundle {code.id}: {workflow.file}:{first.line}:{first.column}: {first.message}",
             f"read it: uwf workflow show {code.id} --source",
         )
     return source.decode("utf-8")
+
+
+def otherwise(instance: Instance, workflow: Workflow, source: str) -> str:
+    """What to tell of a bundle that is trusted now: how what its code says of itself differs from what was registered,
+    by whoever did that; "" where it doesn't."""
+    from uwf_git.bundles.contract import read_again
+    from uwf_git.store.versions import compare
+
+    try:
+        anew = read_again(workflow, source.encode(), instance.config).workflow
+    except UwfError as error:
+        return f"what its code says of itself couldn't be compared with what was registered: {error.message}"
+    changes = [one_line(f"{each.what} {each.name}", 60) for each in compare(workflow, anew)]
+    if not changes:
+        return ""
+    return f"its code says of itself something else than was registered: {', '.join(changes[:5])}"
 
 
 def trust(instance: Instance, workflow: Workflow) -> bool:

@@ -124,7 +124,8 @@ def _progress(history: History, role: Role) -> str:
 def _place(history: History, role: Role, schema: Any) -> str:
     """The role's inputs, its outputs, and the roles that can come next."""
     lines = [f"- Inputs: the task{_inputs(history, role)}.", f"- Outputs: {_outputs(schema)}."]
-    edges = history.workflow.graph.get(role.name, ())
+    # What a bundle draws is for people: its code decides.
+    edges = history.workflow.graph.get(role.name, ()) if history.workflow.code is None else ()
     if edges:
         lines.append(f"- Allowed next: {'; '.join(_next(history, edge) for edge in edges)}.")
     return "\n".join(lines)

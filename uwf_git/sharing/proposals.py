@@ -45,7 +45,7 @@ from uwf_git.values.documents import MAX_BYTES
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.node import from_blob
-from uwf_git.values.types import BUILTIN, CODE
+from uwf_git.values.types import BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 MOST_VERSIONS = 1000
 LARGEST_FOLDER = 1 << 20
 SECONDS = 30.0  # for what somebody else wrote to compile
-CODE_FILES = ("workflow.esm.js", "workflow.py")
+CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
 _FILE_MODES = (BLOB_MODE, "100755")
 
 

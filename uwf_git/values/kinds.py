@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.types import DEFAULT_STATUS, JAVASCRIPT, RESUME, START, SUSPEND, is_kind
+from uwf_git.values.types import DEFAULT_STATUS, DEFINITIONS, RESUME, START, SUSPEND, is_kind
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
@@ -66,11 +66,6 @@ class Code(NamedTuple):
     size: int
     max_rounds: int | None = None
 
-    @property
-    def file(self) -> str:
-        """What the file is called in a version's tree."""
-        return "workflow.esm.js" if self.language == JAVASCRIPT else "workflow.py"
-
 
 class Workflow(NamedTuple):
     """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
@@ -107,7 +102,7 @@ class Workflow(NamedTuple):
     @property
     def file(self) -> str:
         """What the definition, as its author wrote it, is called in a version's tree."""
-        return "workflow.yaml" if self.code is None else self.code.file
+        return DEFINITIONS[None if self.code is None else self.code.language]
 
 
 class Start(NamedTuple):
@@ -280,6 +275,8 @@ def parse_workflow(payload: Any) -> Workflow:
 
 def _parse_code(payload: Any) -> Code:
     file = payload["file"]
+    if payload["language"] not in DEFINITIONS:
+        raise KeyError("language")
     return Code(payload["language"], file["id"], file["sha256"], file["size"], payload.get("maxRounds"))
 
 

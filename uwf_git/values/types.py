@@ -24,6 +24,8 @@ NEW, RESUME = "new", "resume"
 """What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
 JAVASCRIPT, PYTHON = "javascript", "python"
 """What a bundle can be written in."""
+DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "workflow.py"}
+"""What a definition is called in a version's tree, by the language of its code."""
 
 
 def role_name(role: str) -> str:

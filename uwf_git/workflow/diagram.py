@@ -64,7 +64,7 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
         parts.append(paragraphs(workflow.description))
     parts.append(f"```mermaid\n{mermaid(workflow)}```")
     if workflow.code is not None:
-        parts.append(_of_code(workflow.code, bool(workflow.graph)))
+        parts.append(_of_code(workflow, workflow.code))
     rows = [
         (code(role.name), inline(_purpose(role)), _answer(schemas.get(role.schema)))
         for name in order(workflow)
@@ -80,10 +80,9 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _of_code(code: Code, is_drawn: bool) -> str:
-    file = code.file
-    said = f"The code in [{file}](../{file}) decides who is next."
-    if is_drawn:
+def _of_code(workflow: Workflow, code: Code) -> str:
+    said = f"The code in [{workflow.file}](../{workflow.file}) decides who is next."
+    if workflow.graph:
         said = said[:-1] + ", and the drawing is what it says of itself."
     if code.max_rounds is not None:
         said += f" A thread has at most {counted(code.max_rounds, 'step')}."

@@ -17,6 +17,7 @@ from uwf_cli.commands.workflow import bundle_of, version_rows
 from uwf_cli.completers import complete_name, complete_remote, complete_thread, complete_workflow
 from uwf_cli.exchange import find_thread, git_for, tell_large
 from uwf_cli.invocation import Invocation
+from uwf_git.config.settings import Grants
 from uwf_git.errors import Invalid, Usage
 from uwf_git.git.repository import Oid
 from uwf_git.text import counted
@@ -238,7 +239,7 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
     refuse_secrets(instance, compiled)
     chosen = instance.remotes.get(remote) if remote else None
     proposal = make(instance, compiled, branch)
-    value = {**proposal._asdict(), **warnings_of(compiled)}
+    value = {**proposal._asdict(), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
     if chosen is not None and not proposal.is_registered:
         published = publish_proposal(instance, git_for(instance), chosen, proposal)
         tell_large(invocation, published.large)
@@ -259,7 +260,8 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     instance = invocation.instance
     chosen = instance.remotes.get(remote) if remote else None
     accepted = take(instance, git_for(instance), branch, chosen)
-    invocation.emit(accepted.to_json(), _accepted_text)
+    workflow = instance.registry.workflow(accepted.version.hash)
+    invocation.emit({**accepted.to_json(), **bundle_of(workflow, instance)}, _accepted_text)
 
 
 @command(
@@ -283,6 +285,8 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
         if not (yes or _asked_whether(invocation, found, source)):
             raise Usage(f"{workflow} is not trusted, as it was not confirmed", "ask whoever wrote it")
         trusting.trust(instance, found.workflow)
+        if told := trusting.otherwise(instance, found.workflow, source):
+            invocation.warn(told)
     value = {**_told(invocation, found), "changed": not already}
     invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "yes")]))
 
@@ -310,6 +314,14 @@ def _bundle(invocation: Invocation, text: str) -> Found:
     return found
 
 
+def _granted(grants: Grants) -> str:
+    """What the configuration lets a bundle reach, in words."""
+    parts = ["the network" if grants.network else "no network"]
+    for verb, folders in (("reads", grants.read), ("writes", grants.write)):
+        parts += [f"{verb} {', '.join(folders)}"] if folders else []
+    return "; ".join(parts if grants.read or grants.write else [*parts, "no folders of yours"])
+
+
 def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
     code = bundle_of(found.workflow, invocation.instance)
     return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, **code}
@@ -331,6 +343,7 @@ def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
     rows = [
         *version_rows(_told(invocation, found)),
         ("sha256", code.sha256),
+        ("granted", _granted(invocation.instance.config.bundles.get(found.workflow.name, Grants()))),
         ("file", f"{counted(len(lines), 'line')}, {code.size:,} bytes"),
     ]
     sys.stderr.write("\n" + terminal.fields(rows) + "\n")

@@ -26,6 +26,7 @@ from uwf_git.agents.builtin.tools.tool import Tool, Toolbox, ToolContext
 from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.config.policy import EXTRACT, ToolPolicy, parse_policy, tighten
 from uwf_git.config.read import resolve_model
+from uwf_git.values.types import DEFINITIONS
 
 if TYPE_CHECKING:
     from uwf_git.kit.context import Context
@@ -144,9 +145,9 @@ def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:
 
     repository = store.repository
     tree = repository.root(Threads(store).active_head(thread).commit)
-    source = repository.file(tree, "workflow.yaml")
-    if source is not None:
-        (folder / "workflow.yaml").write_bytes(repository.blob(source))
+    for name in DEFINITIONS.values():
+        if (source := repository.file(tree, name)) is not None:
+            (folder / name).write_bytes(repository.blob(source))
     include = repository.file(tree, "workflow/include")
     if include is None:
         return
