@@ -6,12 +6,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from cli_samples import write
 from commands import begin
 from conftest import Uwf
+
+from uwf_git.bundles.describe import HARNESSES, NODE_FLAGS
+from uwf_git.bundles.live import CHANNEL
 
 STEP = 'yield { role: "a", content: "done", meta: { n: 1 } };'
 
@@ -146,6 +151,35 @@ def test_what_would_harm_the_machine_is_bounded(uwf: Uwf) -> None:
         (attempt,) = uwf("thread", "attempts", thread).json
         assert len(attempt["stdout"]) + len(attempt["stderr"]) <= 8000
         assert uwf("thread", "show", thread).json["role"] is None
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ('await import("node:fs");', 'import("node:fs") is not allowed'),
+        ('} import "./beside.js"; {', 'imports "./beside.js", which no bundle may import'),
+        ('} import "node:vm"; {', 'imports "node:vm", which no bundle may import'),
+    ],
+)
+def test_what_nobody_checked_before_is_refused_by_the_linker_all_the_same(source: str, said: str) -> None:
+    order = {
+        "type": "start",
+        "name": "unchecked",
+        "source": f"export async function* run() {{ {source} }}",
+        "modules": ["node:fs"],
+        "input": {"prompt": "", "steps": []},
+        "options": {"threadId": "", "maxRounds": None},
+    }
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ours.makefile("rw") as channel:
+        channel.write(json.dumps(order) + "\n")
+        channel.flush()
+        argv = ["node", *NODE_FLAGS, str(HARNESSES["javascript"])]
+        env = {**os.environ, CHANNEL: str(theirs.fileno())}
+        done = subprocess.run(argv, env=env, pass_fds=[theirs.fileno()], timeout=60, check=False)
+        assert done.returncode == 1
+        answer = json.loads(channel.readline())
+    assert (answer["type"], answer["message"]) == ("error", said)
 
 
 LOOKS = """\

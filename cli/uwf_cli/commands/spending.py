@@ -175,7 +175,7 @@ def _cells(each: Any) -> tuple[str, ...]:
 def _labels(groups: list[dict[str, Any]], by: str) -> list[str]:
     """What each group is called; a step with its thread where there are several."""
     if by != "step":
-        return [each[by] or "unknown" for each in groups]
+        return [role_name(each[by] or "unknown") for each in groups]
     many = len({each["thread"] for each in groups}) > 1
     return [
         f"{each['thread'] + ' ' if many else ''}{each['step']} {role_name(each['role'])}" for each in groups
