@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 from bundle_files import COUNTDOWN, DUET
 from cli_samples import write
@@ -73,3 +76,66 @@ def test_what_only_shows_when_it_is_evaluated_is_told_with_its_line_too(
 ) -> None:
     found = uwf("workflow", "put", write("odd.py", text), check=1).error["findings"]
     assert found[0]["line"] == line and said in found[0]["message"]
+
+
+HARM = {
+    "imports at run time": (
+        'vars(sys)["modules"]["builtins"].__dict__["__imp" + "ort__"]("yaml")',
+        "imports yaml",
+    ),
+    "makes code of text": (
+        'vars(sys)["modules"]["builtins"].__dict__["ev" + "al"]("1")',
+        "makes code of text",
+    ),
+    "sees more of the library": ('sys.modules["uwf_git"].errors', "AttributeError"),
+    "crashes": ("os.abort()", "signal 6"),
+    "exits": ("os._exit(3)", "exited with 3"),
+    "raises": ('raise ValueError("\\033[31mred")', "in line"),
+    "loops for ever": ("while True: pass", "took over 2 s"),
+    "yields no step": ("yield 5", "yielded 5"),
+    "yields no role": ('yield {"role": "zz", "content": "", "meta": {}}', "'zz', which is no role"),
+    "yields what JSON can't say": (
+        'yield {"role": "a", "meta": {"n": {1}}}',
+        "the yield.meta.n is of type set",
+    ),
+    "yields odd keys": ('yield {"role": "a", "meta": {1: 1}}', "the key 1"),
+    "yields infinity": ('yield {"role": "a", "meta": {"n": float("inf")}}', "which JSON can't say"),
+    "yields itself": ('m = {}; m["n"] = m; yield {"role": "a", "meta": m}', "holds itself"),
+    "yields a huge meta": ('yield {"role": "a", "meta": {"n": "y" * 2_000_000}}', "the most is"),
+    "writes outside": ('open("/etc/passwd", "a")', "Read-only file system"),
+    "reaches the network": (
+        'import socket; socket.create_connection(("127.0.0.1", PORT), 2)',
+        "ConnectionRefused",
+    ),
+    "finishes with no JSON": ("options.finish(object())", "the result is of type object"),
+}
+
+
+def test_what_harms_or_is_no_step_is_named_and_the_head_stays(uwf: Uwf, root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as outside:
+        fails(uwf, root, outside.getsockname()[1])
+    uwf("verify", "--strict")
+
+
+def fails(uwf: Uwf, root: Path, port: int) -> None:
+    """Each case fails as it should; a server listens on the port."""
+    cases = "\n".join(
+        f"async def case_{n}(options):\n    {body.replace('PORT', str(port))}\n    if False: yield\n"
+        for n, (body, _) in enumerate(HARM.values())
+    )
+    listed = ", ".join(f"{name!r}: case_{n}" for n, name in enumerate(HARM))
+    write(
+        "hostile.py",
+        'import os, sys\ndescriptor = {"description": "Means harm.", "roles": {"a": {"description": "does it", '
+        f'"schema": {{"type": "object"}}}}}}}}\n{cases}\nCASES = {{{listed}}}\n\n'
+        "def run(input, options):\n    return CASES[input['prompt']](options)\n",
+    )
+    root.mkdir(exist_ok=True)
+    (root / "config.yaml").write_text("bundles: {hostile: {timeout: 2}}\n")
+    uwf("workflow", "put", "hostile.py")
+    for case, (_, said) in HARM.items():
+        thread = uwf("thread", "start", "hostile", "-p", case).json["thread"]
+        done = uwf("thread", "step", thread, check=6)
+        assert said in done.error["message"] and len(done.err.splitlines()) == 1, (case, done.err)
+        shown = uwf("thread", "show", thread).json
+        assert (shown["status"], shown["role"]) == ("failed", None), case

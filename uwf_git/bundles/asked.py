@@ -147,7 +147,7 @@ class _Asked:
         except ExtractionFailed as failure:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
-        said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+        said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage, model=reply.model),)
         known = {id(turn) for turn in (*said, *self._turns)}
         # What the agent had a model read. What its commands had read is the step's: whose it is isn't known here.
         read = [turn for turn in self._recorder.turns if turn.tool == EXTRACT and turn.call is None]

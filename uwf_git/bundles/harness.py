@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any
 
 LONGEST = 8 << 20  # characters of what is yielded or returned, as JSON
+_DEEPEST = 256  # levels of a value
 CHANNEL = "UWF_CHANNEL"
 _LIBRARY = "uwf_git.workflow"
 _CODE = {"exec": "runs code made of text", "compile": "makes code of text"}
@@ -87,7 +88,7 @@ def exported(module: ModuleType) -> tuple[Any, Any]:
     return getattr(workflow, "descriptor", None), getattr(workflow, "run", None)
 
 
-def plain(value: Any, path: str) -> Any:
+def plain(value: Any, path: str, around: tuple[int, ...] = ()) -> Any:
     """JSON of a value, as strict as people expect. Raises TypeError for what JSON can't say, with its place."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -95,13 +96,18 @@ def plain(value: Any, path: str) -> Any:
         if not math.isfinite(value):
             raise TypeError(f"{path} is {value}, which JSON can't say")
         return value
+    if id(value) in around:
+        raise TypeError(f"{path} holds itself, which JSON can't say")
+    within = (*around, id(value))
+    if len(within) > _DEEPEST:
+        raise TypeError(f"{path} is nested deeper than {_DEEPEST} levels")
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
                 raise TypeError(f"{path} has the key {key!r}, and JSON's are texts")
-        return {key: plain(item, f"{path}.{key}") for key, item in value.items()}
+        return {key: plain(item, f"{path}.{key}", within) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, f"{path}[{at}]") for at, item in enumerate(value)]
+        return [plain(item, f"{path}[{at}]", within) for at, item in enumerate(value)]
     raise TypeError(f"{path} is of type {type(value).__name__}, which JSON can't say")
 
 
