@@ -144,6 +144,22 @@ def verifying(folder: Path, steps: int, turns: int) -> Iterator[Cost]:
         yield Cost(what, seconds * 1000 / nodes, 0.5)
 
 
+def importing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Cost]:
+    """What `uwf import` takes for the steps of another store, its start included."""
+    lab = Lab(folder / "store")
+    lab.threads(threads, steps)
+    run([UWF, "export", "--json-cas", str(folder / "old")], lab.environ)
+    root = folder / "new"
+    ours = process([UWF, "--root", str(root), "import", str(folder / "old")], lab.environ)
+
+    def afresh() -> float:
+        shutil.rmtree(root, ignore_errors=True)
+        return ours()
+
+    (seconds,) = fastest(turns, afresh)
+    yield Cost(f"uwf import, 1,000 steps of {threads * steps:,}", seconds * 1000 / (threads * steps), 3)
+
+
 def crowded(folder: Path, counts: tuple[int, ...], turns: int) -> Iterator[Compared]:
     """A push of one step to a remote with many archived threads. Folded, they are one ref a month, which
     is as good as the fewest here."""

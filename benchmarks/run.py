@@ -270,6 +270,12 @@ def verifying(folder: Path, size: Size) -> Iterator[Row]:
         yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
 
 
+def importing(folder: Path, size: Size) -> Iterator[Row]:
+    """How long a thousand steps take to come along."""
+    for each in exchange.importing(folder, size.shared, 20, _few(size)):
+        yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
+
+
 def archived(folder: Path, size: Size) -> Iterator[Row]:
     """A push to a remote that holds more and more that has ended."""
     yield from _compared(exchange.crowded(folder, size.archived, _few(size)))
@@ -288,7 +294,7 @@ def agents_with_tools(folder: Path, size: Size) -> Iterator[Row]:
 
 
 ALONE = (start_up, on_many_threads, running, listing, appending, walking, sizes, memory, agents_with_tools)
-SHARING = (pushing, pulling, verifying, archived)
+SHARING = (pushing, pulling, verifying, importing, archived)
 
 
 def _few(size: Size) -> int:

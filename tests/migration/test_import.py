@@ -3,15 +3,21 @@ The stores are written by a program of its own, tests/doubles/json_cas_store.mjs
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import EXAMPLES, Uwf
-from doubles.commands import git
+from doubles.commands import UWF, begin, git
 from doubles.old_stores import ACTIVE, BEGUN, ENDED, EPOCH, WRITER, OldStore, ref, reviewed, schema
 
 VECTORS = Path(__file__).parents[1] / "values" / "vectors.json"
@@ -363,3 +369,69 @@ def test_an_id_that_another_thread_has_here_stays_that_threads(uwf: Uwf, old: Ol
         "reason": "another thread with its id is here already",
     } in found["untaken"]
     assert f"refs/uwf/threads/{ACTIVE}" in before and refs(root).count(ACTIVE) == 1
+
+
+def many(root: Path, threads: int) -> OldStore:
+    """A store whose import takes a while."""
+    store = OldStore(root)
+    store.workflow("review")
+    heads = []
+    for number in range(threads):
+        store.start(f"s{number}", "review", f"Task {number}")
+        store.step(f"a{number}", f"s{number}", None, "planner", {"plan": f"the plan of {number}"})
+        store.step(
+            f"b{number}", f"s{number}", f"a{number}", "reviewer", {"approved": True, "comments": "fine"}
+        )
+        heads.append(f"01JVKW{number:020d}: <b{number}>\n")
+    store.write()
+    lines = "".join(heads)
+    for label in [label for label in store.hashes if label.startswith("b")]:
+        lines = lines.replace(f"<{label}>", store.hashes[label])
+    (store.root / "threads.yaml").write_text(lines)
+    return store
+
+
+@pytest.mark.parametrize("pieces", ["begun", "further"])
+def test_a_killed_import_leaves_a_sound_store_and_the_next_one_takes_the_rest(
+    uwf: Uwf, root: Path, tmp_path: Path, pieces: str
+) -> None:
+    old = many(tmp_path / "old", 120)
+    uwf("init")
+    packs = root / "store.git" / "objects" / "pack"
+    running = begin("import", old.root)
+    size = {"begun": 1, "further": 60_000}[pieces]
+    while (
+        not any(path.stat().st_size >= size for path in packs.glob("tmp_pack_*")) and running.poll() is None
+    ):
+        time.sleep(0.002)
+    running.kill()
+    running.wait()
+    assert uwf("verify").json["findings"] == []
+    found = uwf("import", old.root).json
+    assert found["untaken"] == [] and len(found["threads"]) == 120
+    assert uwf("verify").json["verified"]["threads"] == 120
+    other = tmp_path / "other"
+    uwf("--root", other, "import", old.root)
+    assert refs(other) == refs(root)
+
+
+def test_a_terminal_shows_how_far_it_is_on_a_line_that_goes(uwf: Uwf, root: Path, tmp_path: Path) -> None:
+    old = many(tmp_path / "old", 120)
+    uwf("init")
+    outer, inner = pty.openpty()
+    child = subprocess.Popen([*UWF, "import", old.root], stderr=inner, stdout=subprocess.DEVNULL)
+    os.close(inner)
+    packs = root / "store.git" / "objects" / "pack"
+    while not any(packs.glob("tmp_pack_*")) and child.poll() is None:
+        time.sleep(0.002)
+    child.send_signal(signal.SIGSTOP)  # a line is drawn once it has taken a second
+    time.sleep(1.2)
+    child.send_signal(signal.SIGCONT)
+    shown = bytearray()
+    with contextlib.suppress(OSError):  # the other end is closed
+        while data := os.read(outer, 4096):
+            shown.extend(data)
+    os.close(outer)
+    assert child.wait(60) == 0
+    assert re.search(r"taking threads +[#·]{20} +[0-9]+%  [0-9]+ of 120", shown.decode())
+    assert shown.decode().endswith("\r\x1b[K")

@@ -28,6 +28,7 @@ FULL = 40_000
 
 _RECENT = 8 << 20  # bytes of contents that are read again soon
 _LEVEL = 1
+_SMALL, _SMALL_WINDOW, _SMALL_MEMORY = 4096, 12, 5
 _BLOCK = 1 << 20
 
 
@@ -77,7 +78,7 @@ class Bulk:
         oid = id_of(kind, content)
         if oid.raw in self._places:
             return oid
-        packed = zlib.compress(content, _LEVEL)
+        packed = _packed(content)
         size = len(content)
         head = bytearray([kind << 4 | size & 15])
         size >>= 4
@@ -147,3 +148,11 @@ class Bulk:
         self._file.write(digest.digest())
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+def _packed(content: bytes) -> bytes:
+    """A content as zlib packs it. What is small gets a small window: to make a large one takes ten times as long as
+    packing does."""
+    small = len(content) <= _SMALL
+    packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, *((_SMALL_WINDOW, _SMALL_MEMORY) if small else ()))
+    return packing.compress(content) + packing.flush()

@@ -23,7 +23,7 @@ from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, crockford13, is_hash
 from uwf_git.values.node import Node, hash_of
 
-LARGEST = 64 << 20  # bytes of a node's file
+LARGEST = 16 << 20  # bytes of a node's file
 LATEST = 2**53  # Unix milliseconds
 INDEX, META_LIST = "_index", "_meta"
 _SUFFIX = ".bin"

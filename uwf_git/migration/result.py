@@ -45,12 +45,6 @@ class Imported(NamedTuple):
     warnings: tuple[tuple[ThreadId, str], ...]
     untaken: tuple[Untaken, ...]
 
-    @property
-    def changed(self) -> bool:
-        """Whether anything is here that wasn't."""
-        states = [*(each.state for each in self.workflows), *(each.state for each in self.threads)]
-        return self.taken > 0 or any(state != HERE for state in states)
-
     def to_json(self) -> dict[str, Any]:
         """As JSON."""
         return {

@@ -28,7 +28,7 @@ from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_probl
 from uwf_git.values.node import parse_json
 
 COMPLETED, KILLED = "completed", "killed"
-LARGEST_LOG = 256 << 20  # bytes of a file of lines, or of a database
+LARGEST_LOG = 64 << 20  # bytes of a file of lines, or of a database
 _REGISTRIES = ("registry.yaml", "workflows.yaml")
 _VARIABLES = "_vars.jsonl"
 _DATABASE = "_store.db"
