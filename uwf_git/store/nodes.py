@@ -170,8 +170,8 @@ class NodeStore:
 
     def keep(self, node: Hash, content: Node, references: Sequence[Hash] | None = None) -> None:
         """Stores a node whose hash is known to be that of its content. `references` are those of its payload, if they
-        are known to be here. Raises as `put` does."""
-        known = self.index.node(node)
+        are known to be here and the node is known not to be. Raises as `put` does."""
+        known = self.index.node(node) if references is None else None
         if known is not None and self.repository.has(Oid(raw=known[1])):
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
             return
