@@ -9,7 +9,7 @@ from uwf_git.migration.json_cas import OldNodes
 from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import Node
-from uwf_git.values.types import BUILTIN
+from uwf_git.values.types import BUILTIN, META
 
 _BEGUN = "it refers to itself"
 _TYPES_OF_TYPES = 3  # a node's, the schema's, and that of what describes schemas
@@ -47,7 +47,7 @@ class Originals:
         """Whether a node needs something that holds it: it was taken, or may be, and nothing does."""
         if node in self._taken:
             return node not in self._held
-        return not self._is_known(node)
+        return not self._is_here(node)
 
     def reached(self, node: Hash) -> tuple[Hash, ...] | None:
         """The type of a node that was taken here, and what it refers to. None for any other node."""
@@ -66,13 +66,29 @@ class Originals:
                 self._done[node] = self._keep(node, found)
         return self._done.get(root)
 
+    def _is_here(self, node: Hash) -> bool:
+        return node in self._done or node in BUILTIN or self._store.index.node(node) is not None
+
     def _is_known(self, node: Hash) -> bool:
-        if node in self._done:
-            return True
-        if node in BUILTIN or self._store.index.node(node) is not None:
-            self._done[node] = None
-            return True
-        return False
+        if not self._is_here(node):
+            return False
+        if node not in self._done:
+            self._done[node] = self._difference(node)
+        return True
+
+    def _difference(self, node: Hash) -> str | None:
+        """Why a node that is in the store isn't the one of the source, if it isn't."""
+        if node not in self._nodes:
+            return None
+        try:
+            content = self._nodes.get(node)
+            if node in BUILTIN:
+                same = (content.type, content.payload) == (META, BUILTIN[node])
+                return None if same else "another content has that hash here"
+            self._store.keep(node, content)
+        except UwfError as error:
+            return error.message
+        return None
 
     def _look_at(self, node: Hash, pending: list[tuple[Hash, tuple[Hash, ...] | None]]) -> str | None:
         """Has a node taken after its type, which says where its references are, and after these."""
