@@ -150,6 +150,51 @@ def test_a_role_that_asks_goes_again_once_it_is_answered_and_the_moderator_hears
     assert told == ["writer", "$USER", "writer", "critic", "writer", "critic", "$END"]
 
 
+CODE = (
+    ("tally.py", """\
+from uwf_git.workflow import define
+
+COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+
+async def count(ctx):
+    return {"count": len(ctx.prompt)}
+
+async def say(ctx):
+    return f"---\\ncount: {ctx.last['count'] + 1}\\n---\\n"
+
+workflow = define(
+    description="Counts.",
+    roles={"counter": {"description": "counts", "schema": COUNT}, "sayer": {"description": "says", "schema": COUNT}},
+    agents={"counter": count, "sayer": say},
+    moderator=lambda ctx: ["counter", "sayer", None][len(ctx.steps)],
+)
+"""),
+    ("tally.esm.js", """\
+const schema = { type: "object", properties: { count: { type: "integer" } }, required: ["count"] };
+const roles = { counter: { description: "counts", schema }, sayer: { description: "says", schema } };
+export const descriptor = { description: "Counts.", roles };
+const overrides = {
+  counter: async (ctx) => ({ count: ctx.start.content.length }),
+  sayer: async (ctx) => `---\\ncount: ${ctx.steps[0].meta.count + 1}\\n---\\n`,
+};
+export async function* run(input, options) {
+  const moderator = ({ steps }) => ["counter", "sayer", "__end__"][steps.length];
+  return yield* options.createWorkflow({ roles, moderator }, { overrides })(input, options);
+}
+"""),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), CODE, ids=["python", "javascript"])
+def test_a_role_that_is_code_gives_its_data_or_a_text_that_holds_them(uwf: Uwf, name: str, text: str) -> None:
+    thread = begun(uwf, name, text)
+    uwf("thread", "run", thread)
+    steps = uwf("thread", "steps", thread).json
+    assert [each["output"] for each in steps[:2]] == [{"count": 5}, {"count": 6}]
+    assert {each["agent"] for each in steps} == {"uwf-bundle"}
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+
+
 OWN = """\
 import sys
 from uwf_git.kit import create_agent

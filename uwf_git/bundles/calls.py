@@ -109,6 +109,8 @@ class Calls:
             raise AgentFailed(
                 "the bundle gave a schema that is no JSON Schema", "an object, as z.toJSONSchema makes it"
             )
+        if what == "agent" and not any(given[name] for name in ("role", "prompt", "systemPrompt")):
+            raise AgentFailed("the bundle asked an agent nothing", "name a role, or give a prompt")
         self._pending += 1
         if what == "agent":
             question = Question(

@@ -136,8 +136,9 @@ export function provide(call, base) {
         const currentRole = { name, systemPrompt: role.systemPrompt };
         const asked = { ...ctx, steps: all, currentRole };
         const answer = await (binding?.overrides?.[name] ?? binding?.agent ?? agents.default)(asked);
-        const meta = await read(role.schema, role.extractPrompt, { ...asked, agentContent: answer });
-        const step = { role: name, content: answer, meta, timestamp: Date.now() };
+        const isText = typeof answer === "string"; // code may give the data themselves
+        const meta = isText ? await read(role.schema, role.extractPrompt, { ...asked, agentContent: answer }) : answer;
+        const step = { role: name, content: isText ? answer : "", meta, timestamp: Date.now() };
         yield step;
         all.push(step);
       }

@@ -43,7 +43,7 @@ class Context(NamedTuple):
 
 
 Moderator = Callable[[Context], "str | Awaitable[str | None] | None"]
-AgentFunction = Callable[[Context], Awaitable[str]]
+AgentFunction = Callable[[Context], Awaitable[Any]]
 
 
 class Definition(NamedTuple):
@@ -61,9 +61,11 @@ class Definition(NamedTuple):
             if role is None:
                 raise ValueError(f"the moderator named {name!r}, which is no role")
             ctx = Context(options.thread_id, input["prompt"], tuple(steps), options.max_rounds, name, options)
-            answer = await self._ask(ctx)
-            meta = await options.extract(role["schema"], role.get("extractPrompt"), answer, role=name)
-            step = {"role": name, "content": answer, "meta": meta, "timestamp": int(time.time() * 1000)}
+            answer = meta = await self._ask(ctx)
+            if isinstance(answer, str):
+                meta = await options.extract(role["schema"], role.get("extractPrompt"), answer, role=name)
+            content = answer if isinstance(answer, str) else ""
+            step = {"role": name, "content": content, "meta": meta, "timestamp": int(time.time() * 1000)}
             yield step
             steps.append(step)
         options.finish({"returnCode": 0, "summary": "completed: moderator returned END"})
@@ -78,7 +80,7 @@ class Definition(NamedTuple):
         found = self.moderator(ctx)
         return await found if inspect.isawaitable(found) else found
 
-    async def _ask(self, ctx: Context) -> str:
+    async def _ask(self, ctx: Context) -> Any:
         agent = self.agents.get(ctx.role)
         if callable(agent):
             return await agent(ctx)
@@ -102,8 +104,8 @@ def define(
     the next one, and None or "$END" at the end.
 
     A role is played by whom this machine has for it, unless `agents` has the name of an agent for it, or an async
-    function from the context to an answer. `graph` is for people, a list of {from, to, condition}. Raises ValueError,
-    TypeError for what can't be a workflow.
+    function from the context to an answer: a text, out of which the role's data are extracted, or these themselves.
+    `graph` is for people, a list of {from, to, condition}. Raises ValueError, TypeError for what can't be a workflow.
     """
     if not callable(moderator):
         raise TypeError("moderator is a function of the context that returns the next role")
