@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.config.edit import get_value, list_values, set_value, write_secret
-from uwf_git.config.read import check_config, load_config, resolve_agent, resolve_model
+from uwf_git.config.read import check_config, load_config
+from uwf_git.config.resolve import resolve_agent, resolve_model
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import AgentConfig, Model, Provider, parse_command
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError

@@ -118,7 +118,7 @@ class Terminal:
 
 def _named(ctx: Context) -> str:
     """The option that names this agent, with a space before it; "" where the configuration does."""
-    from uwf_git.config.read import resolve_agent
+    from uwf_git.config.resolve import resolve_agent
 
     with suppress(UwfError):
         if resolve_agent(ctx.config, ctx.history.workflow.name, ctx.role.name).command == "uwf-human":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.config.known_agents import PLUGIN, SHIPPED, plugins
-from uwf_git.config.read import resolve_agent
+from uwf_git.config.resolve import resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.engine.embedded import embedded
 from uwf_git.errors import UwfError

@@ -194,7 +194,7 @@ class _Asked:
 
 def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack) -> tuple[_Asked, str]:
     """The conversation that a question begins, and the name of its agent, "" where there is none. Raises UwfError."""
-    from uwf_git.config.read import resolve_agent
+    from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.embedded import embedded
     from uwf_git.engine.stand_in import refuse_to_make_up
@@ -227,7 +227,7 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
 def _chosen(instance: Instance, asks: Question) -> str | None:
     """Whom the user or the code names. The code only names: commands come from the user's configuration, and a name
     that this machine doesn't know is nobody's, as in any step for which nobody is configured."""
-    from uwf_git.config.read import known_agent
+    from uwf_git.config.resolve import known_agent
 
     if asks.override is not None or asks.agent is None:
         return asks.override

@@ -115,7 +115,7 @@ def _description(instance: Instance, head: Head, role: str) -> str:
 def _played_by_humans(instance: Instance) -> Callable[[str, str], bool] | None:
     """Whether this machine's configuration has a human play a role of a workflow; None where it has none play any.
     The file is parsed only where it may."""
-    from uwf_git.config.read import resolve_agent
+    from uwf_git.config.resolve import resolve_agent
 
     try:
         if b"human" not in (instance.location.root / "config.yaml").read_bytes():

@@ -89,7 +89,7 @@ def refuse_made_up_child(instance: Instance, at: Position, child: History) -> No
 def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[History, str]]:
     """The roles of a sub-workflow, and of those within it, that uwf-rehearse has made answers up for, but for those
     that it is to play by this machine's configuration."""
-    from uwf_git.config.read import resolve_agent
+    from uwf_git.config.resolve import resolve_agent
 
     for step in history.steps:
         if step.agent == REHEARSE:

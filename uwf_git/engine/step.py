@@ -386,7 +386,7 @@ class _Run:
     def _performer(self, override: str | None) -> tuple[AgentConfig, Agent | None]:
         """Who plays the role, and the agent itself where that runs in this process. A bundle runs its own code, and
         hands the override on to what it calls."""
-        from uwf_git.config.read import resolve_agent
+        from uwf_git.config.resolve import resolve_agent
         from uwf_git.config.settings import AgentConfig
         from uwf_git.engine.stand_in import refuse_to_make_up
 

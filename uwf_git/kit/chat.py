@@ -98,7 +98,7 @@ class Completion(NamedTuple):
 def asked_model(agent: str, config: Config, alias: str | None) -> str:
     """The alias of the model to ask: the one named, else that of the configuration. Raises AgentFailed where there
     is none, Invalid where the configuration's leads nowhere."""
-    from uwf_git.config.read import resolve_model
+    from uwf_git.config.resolve import resolve_model
 
     if alias is not None:
         return alias

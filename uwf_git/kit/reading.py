@@ -32,7 +32,7 @@ def reader(
 ) -> Ask | None:
     """The model that reads what obeys a schema; None where none is configured. `deadline` is on time.monotonic()'s
     clock. Raises Invalid where the configuration leads nowhere; asking raises AgentFailed."""
-    from uwf_git.config.read import resolve_model
+    from uwf_git.config.resolve import resolve_model
 
     model = resolve_model(config, "extract")
     if model is None:

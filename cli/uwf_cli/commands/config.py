@@ -233,7 +233,7 @@ def _provider(config: Config, wishes: Wishes) -> str | None:
         return wishes.provider
     if wishes.model is None and wishes.base_url is None and wishes.api_key is None:
         return None
-    from uwf_git.config.read import resolve_model
+    from uwf_git.config.resolve import resolve_model
 
     model = resolve_model(config, MODEL)
     if model is not None:
@@ -247,7 +247,7 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
     """An agent's name, and the command to configure under it: "" for one that is known already. Raises Usage
     for what is a misspelt name rather than a program."""
     from uwf_git.config.known_agents import known_names
-    from uwf_git.config.read import command_agent
+    from uwf_git.config.resolve import command_agent
 
     if text in known_names(config.agents, config.agent_clis):
         return text, ""
@@ -256,7 +256,8 @@ def _agent(text: str, config: Config) -> tuple[str, str]:
 
 def _ask(root: Path) -> Wishes:
     """Asks for everything; what is configured already is offered."""
-    from uwf_git.config.read import load_config, resolve_model
+    from uwf_git.config.read import load_config
+    from uwf_git.config.resolve import resolve_model
     from uwf_git.values.kinds import REHEARSE
 
     config = load_config(root)

@@ -191,7 +191,8 @@ def _require_agent(invocation: Invocation, agent: str) -> None:
     import shutil
 
     from uwf_git.config.known_agents import PLUGIN, SHIPPED
-    from uwf_git.config.read import load_config, resolve_agent
+    from uwf_git.config.read import load_config
+    from uwf_git.config.resolve import resolve_agent
 
     command = resolve_agent(load_config(invocation.location.root), "", "", agent).command
     # A path may be meant from the folder that the agent works in.

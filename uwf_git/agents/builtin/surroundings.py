@@ -25,7 +25,7 @@ from uwf_git.agents.builtin.tools.search import SEARCH
 from uwf_git.agents.builtin.tools.tool import Tool, Toolbox, ToolContext
 from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.config.policy import EXTRACT, ToolPolicy, parse_policy, tighten
-from uwf_git.config.read import resolve_model
+from uwf_git.config.resolve import resolve_model
 from uwf_git.values.types import DEFINITIONS
 
 if TYPE_CHECKING:

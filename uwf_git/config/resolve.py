@@ -1,0 +1,115 @@
+"""Whom and what the names of a configuration mean: the agent that plays a role, the model for a purpose.
+
+A name that leads nowhere is refused here, when it is needed, and not when the file is read.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import PurePath
+
+from uwf_git import log
+from uwf_git.config.known_agents import PLUGIN, SHIPPED, full_name, known_names, plugin_names
+from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
+from uwf_git.errors import Invalid, Usage
+from uwf_git.text import nearest, one_line
+from uwf_git.values.kinds import REHEARSE
+
+
+def resolve_agent(config: Config, workflow: str, role: str, override: str | None = None) -> AgentConfig:
+    """The agent for a role: `override` (what --agent gave) > agentOverrides > defaultAgent > the embedded
+    `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. Raises Invalid, Usage."""
+    if override is not None:
+        log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role)
+        known = known_agent(config, override)
+        return known if known is not None else command_agent(config, override, "--agent")
+    named, where = config.agent_overrides.get(workflow, {}).get(role), f"agentOverrides.{workflow}.{role}"
+    if named is None:
+        named, where = config.default_agent, "defaultAgent"
+    log.debug("MN11X218", "{where} names {agent} for {role}", where=where, agent=named, role=role)
+    if named is None:
+        return AgentConfig(REHEARSE, REHEARSE, (), None, stands_in=True)
+    agent = known_agent(config, named)
+    if agent is None and is_command(named):
+        try:
+            agent = command_agent(config, named, one_line(where))
+        except Usage as error:
+            raise Invalid(f"{config.path.name}: {error.message}", error.hint) from None
+    if agent is None:
+        raise Invalid(
+            f'{config.path.name}: {one_line(where)} names agent "{one_line(named)}", which is not configured',
+            nearest(named, known_names(config.agents, config.agent_clis)) or hint_to_add(named),
+        )
+    if not agent.command:
+        raise Invalid(
+            f'{config.path.name}: agent "{one_line(agent.alias)}" has no command',
+            f"uwf config set agents.{agent.alias}.command …",
+        )
+    # As a default it is no choice for this role: uwf setup offers it where there is no model.
+    return agent._replace(stands_in=where == "defaultAgent" and PurePath(agent.command).name == REHEARSE)
+
+
+def resolve_model(config: Config, scenario: str) -> Model | None:
+    """The model for a scenario such as "extract": modelOverrides.<scenario> > models.<scenario> > for "extract" also
+    models.default > defaultModel; None where none is configured, or where the override is "none". Raises Invalid where
+    the name leads nowhere."""
+    alias, where = config.model_overrides.get(scenario), f"modelOverrides.{scenario}"
+    if alias == NO_MODEL and alias not in config.models:
+        return None
+    if alias is None:
+        named = (scenario, "default") if scenario == "extract" else (scenario,)
+        alias = next((name for name in named if name in config.models), None)
+    if alias is None:
+        alias, where = config.default_model, "defaultModel"
+    if alias is None:
+        return None
+    model = config.models.get(alias)
+    if model is None:
+        raise Invalid(
+            f'{config.path.name}: {one_line(where)} names model "{one_line(alias)}", which is not configured',
+            nearest(alias, config.models) or "add it: uwf setup",
+        )
+    for field, value in (("provider", model.provider), ("name", model.name)):
+        if not value:
+            raise Invalid(
+                f'{config.path.name}: model "{one_line(alias)}" has no {field}',
+                f"uwf config set models.{alias}.{field} …",
+            )
+    return model
+
+
+def known_agent(config: Config, name: str) -> AgentConfig | None:
+    """The agent of that name: one of the configuration, one that ships or one of a package; None for any other."""
+    if name in config.agents:
+        return config.agents[name]
+    if name in config.agent_clis:
+        return AgentConfig(name, "uwf-cli", (name,), None)
+    if (command := full_name(name)) in SHIPPED:
+        return AgentConfig(command, command, (), None)
+    # A command line is no name, and needs no look at every package.
+    known = not any(map(str.isspace, name)) and name in plugin_names()
+    return AgentConfig(name, PLUGIN + name, (), None) if known else None
+
+
+def is_command(text: str) -> bool:
+    """Whether a text can only be a command: it has arguments, or is a path."""
+    return "/" in text or any(map(str.isspace, text.strip()))
+
+
+def hint_to_add(name: str) -> str:
+    """How an agent gets that name."""
+    return f"add it: uwf config set agents.{name}.command …"
+
+
+def command_agent(config: Config, text: str, where: str) -> AgentConfig:
+    """The agent that a command line is. Raises Usage for one that can't be split, and for what is a misspelt
+    name rather than a program."""
+    try:
+        command, args = parse_command(text)
+    except Usage as error:
+        raise Usage(f"{where}: {error.message}", error.hint) from None
+    command = expanded(full_name(command))
+    missing = command not in SHIPPED and shutil.which(command) is None
+    if missing and (hint := nearest(command, known_names(config.agents, config.agent_clis))):
+        raise Usage(f"there is no agent {command!r}, and no program of that name on PATH", hint)
+    return AgentConfig(PurePath(command).name, command, args, None)
