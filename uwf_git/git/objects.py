@@ -11,13 +11,14 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pygit2 import Oid
+from pygit2 import Oid as Oid
 
 TREE_MODE = "40000"
 BLOB_MODE = "100644"
 _SIGNATURE = "-----BEGIN "
 
-KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
+KINDS = {b"commit": COMMIT, b"tree": TREE, b"blob": BLOB, b"tag": TAG}
 NAMES = {number: name for name, number in KINDS.items()}
 """The kinds of objects, by the numbers that packs have for them."""
 

@@ -1,7 +1,4 @@
-"""A git repository as a store uses it: objects, refs under refs/uwf/, and one private folder.
-
-pygit2 does packs, refs and writing. Loose objects are read here: libgit2 1.9 never returns from a
-truncated one (its inflate loop waits for more input), and a store must survive that.
+"""A git repository as a store uses it: objects by what they are, refs under refs/uwf/, and one private folder.
 
 Nothing here touches a ref outside refs/uwf/, the index, HEAD or a work tree.
 """
@@ -9,29 +6,25 @@ Nothing here touches a ref outside refs/uwf/, the index, HEAD or a work tree.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import random
-import stat
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pygit2
 
-from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, UwfError
-from uwf_git.git.bulk import Bulk
+from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.config import GitConfig
+from uwf_git.git.database import ObjectDatabase, damaged, unwritable
+from uwf_git.git.database import StoreUnwritable as StoreUnwritable
+from uwf_git.git.database import TooLarge as TooLarge
 from uwf_git.git.durable import make_folder, sync_folder
+from uwf_git.git.objects import BLOB as BLOB
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
-from uwf_git.git.objects import KINDS as _KINDS
-from uwf_git.git.objects import NAMES as _NAMES
-from uwf_git.git.objects import TREE_MODE as TREE_MODE
-from uwf_git.git.objects import Commit as Commit
-from uwf_git.git.objects import Entry as Entry
-from uwf_git.git.objects import Person as Person
+from uwf_git.git.objects import COMMIT as COMMIT
 from uwf_git.git.objects import (
+    NAMES,
     commit_text,
     parse_commit,
     parse_tree,
@@ -42,41 +35,23 @@ from uwf_git.git.objects import (
     tag_text,
     tree_row,
 )
-from uwf_git.git.refs import common_dir, may_have_refs, read_refs
+from uwf_git.git.objects import TAG as TAG
+from uwf_git.git.objects import TREE as TREE
+from uwf_git.git.objects import TREE_MODE as TREE_MODE
+from uwf_git.git.objects import Commit as Commit
+from uwf_git.git.objects import Entry as Entry
+from uwf_git.git.objects import Oid as Oid
+from uwf_git.git.objects import Person as Person
+from uwf_git.git.refs import may_have_refs, read_refs
 
 NAMESPACE = "refs/uwf/"
 PRIVATE = "uwf"
 LOCK_TRIES = 40
 TREES_KEPT = 256
-WRITE_TRIES = 10
 MANY_REFS = 20
 
-COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
-_OTHER_CONTENT = "its content is not what its id says"
-_SLACK = 128  # bytes that zlib and an object's header may add
 
-Oid = pygit2.Oid
-
-
-class StoreUnwritable(UwfError):
-    """The repository can't be written: read-only, full, or not ours."""
-
-    code = "store_unwritable"
-
-
-class TooLarge(StoreDamaged):
-    """An object is larger than the caller takes; it was not read."""
-
-    code = "object_too_large"
-
-    def __init__(self, name: str, size: int, at_most: int) -> None:
-        super().__init__(
-            f"object {name} has {size:,} bytes, over the limit of {at_most:,}",
-            "what is that large is no node",
-        )
-
-
-class Repository:
+class Repository(ObjectDatabase):
     """An opened repository. Raises StoreUnwritable where a write is refused by the file system."""
 
     def __init__(self, git_dir: Path) -> None:
@@ -87,18 +62,16 @@ class Repository:
         # libgit2 syncs nothing unless told; a step that was reported must survive a power cut.
         pygit2.settings.enable_fsync_gitdir(True)
         try:
-            self._git = pygit2.Repository(str(git_dir), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
+            opened = pygit2.Repository(str(git_dir), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         except pygit2.GitError as error:
             raise Invalid(
                 f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error))
             ) from None
-        self.path = common_dir(Path(self._git.path))
+        super().__init__(opened)
         self.private = self.path / PRIVATE
         self.config = GitConfig(self._git, self.path)
-        self._objects = str(self.path / "objects")
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
         self._roots: dict[Oid, Oid] = {}
-        self._bulk: Bulk | None = None
 
     @classmethod
     def create(cls, git_dir: Path) -> Repository:
@@ -117,117 +90,6 @@ class Repository:
 
     # Objects
 
-    def read(self, oid: Oid) -> tuple[int, bytes]:
-        """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
-        Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
-        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
-            return new
-        name = str(oid)
-        try:
-            with open(self._loose(name), "rb") as file:
-                packed = file.read()
-        except OSError:
-            return self._read_packed(oid)
-        try:
-            data = zlib.decompress(packed)
-        except zlib.error as error:
-            raise _damaged(name, _garbled(error)) from None
-        return _checked(name, data)
-
-    def _loose(self, name: str) -> int:
-        """A descriptor of the file that an object stands in by itself. Raises OSError where there is none, and
-        StoreDamaged where it is no file: a pipe would be waited for, and a device may never end."""
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise _damaged(name, "what stands in its place is no file")
-        return descriptor
-
-    def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
-        try:
-            kind, data = self._git.read(oid)
-        except (pygit2.GitError, KeyError, ValueError) as error:
-            reason = "it is missing" if isinstance(error, KeyError) else str(error)
-            raise _damaged(str(oid), reason) from None
-        return int(kind), data
-
-    def header(self, oid: Oid) -> tuple[int, int]:
-        """An object's kind and the size of its content in bytes, as its header has them: nothing else of
-        it is read. Raises StoreDamaged."""
-        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
-            return new[0], len(new[1])
-        name = str(oid)
-        try:
-            with open(self._loose(name), "rb") as file:
-                head = zlib.decompressobj().decompress(file.read(128), 64)
-        except OSError:
-            return self._header_packed(oid)
-        except zlib.error as error:
-            raise _damaged(name, _garbled(error)) from None
-        kind, _, size = head.partition(b"\0")[0].partition(b" ")
-        if kind not in _KINDS or not size.isdigit():
-            raise _damaged(name, "it has no header")
-        return _KINDS[kind], int(size)
-
-    def size(self, oid: Oid) -> int:
-        """The size of an object's content in bytes; it is not read. Raises StoreDamaged."""
-        return self.header(oid)[1]
-
-    def _header_packed(self, oid: Oid) -> tuple[int, int]:
-        try:
-            kind, size = self._git.odb.read_header(oid)
-        except (pygit2.GitError, KeyError, ValueError) as error:
-            reason = "it is missing" if isinstance(error, KeyError) else str(error)
-            raise _damaged(str(oid), reason) from None
-        return int(kind), int(size)
-
-    def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
-        """As `read`, for what may be anybody's making: what is larger than so many bytes is not read, and
-        what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
-        if self._bulk is not None and oid in self._bulk:
-            return self.read(oid)
-        name = str(oid)
-        try:
-            descriptor = self._loose(name)
-        except OSError:
-            return self._read_packed_within(oid, at_most)
-        try:
-            size = os.fstat(descriptor).st_size
-            packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
-        except OSError as error:
-            raise _damaged(name, str(error)) from None
-        finally:
-            os.close(descriptor)
-        inflate = zlib.decompressobj()
-        try:
-            data = inflate.decompress(packed, at_most + _SLACK)
-        except zlib.error as error:
-            raise _damaged(name, _garbled(error)) from None
-        length = data.partition(b"\0")[0].partition(b" ")[2]
-        if length.isdigit() and len(length) < 20 and int(length) > at_most:
-            raise TooLarge(name, int(length), at_most)
-        if not inflate.eof:
-            raise _damaged(name, _OTHER_CONTENT)
-        return _checked(name, data)
-
-    def _read_packed_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
-        kind, size = self._header_packed(oid)
-        if size > at_most:
-            raise TooLarge(str(oid), size, at_most)
-        kind, content = self._read_packed(oid)
-        return _checked(str(oid), b"%s %d\0" % (_NAMES.get(kind, b""), len(content)) + content)
-
-    def has(self, oid: Oid) -> bool:
-        """Whether an object is there; its content is not checked."""
-        if self._bulk is not None and oid in self._bulk:
-            return True
-        name = str(oid)
-        try:
-            return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
-        except pygit2.GitError:  # it stands in a pack, and can't be read there
-            return True
-
     def blob(self, oid: Oid) -> bytes:
         """A blob's content. Raises StoreDamaged."""
         return self._of_kind(oid, BLOB)
@@ -243,7 +105,7 @@ class Repository:
             try:
                 known = self._remember(oid, parse_tree(data), data)
             except ValueError:
-                raise _damaged(str(oid), "it is no well-formed tree") from None
+                raise damaged(str(oid), "it is no well-formed tree") from None
         return known
 
     def _remember(self, oid: Oid, entries: tuple[Entry, ...], data: bytes) -> tuple[tuple[Entry, ...], bytes]:
@@ -258,13 +120,13 @@ class Repository:
         try:
             return parse_commit(self._of_kind(oid, COMMIT))
         except ValueError:
-            raise _damaged(str(oid), "it is no well-formed commit") from None
+            raise damaged(str(oid), "it is no well-formed commit") from None
 
     def _of_kind(self, oid: Oid, kind: int) -> bytes:
         found, data = self.read(oid)
         if found != kind:
-            what = _NAMES[found].decode() if found in _NAMES else found
-            raise _damaged(str(oid), f"it is a {what}, not a {_NAMES[kind].decode()}")
+            what = NAMES[found].decode() if found in NAMES else found
+            raise damaged(str(oid), f"it is a {what}, not a {NAMES[kind].decode()}")
         return data
 
     def write_blob(self, data: bytes) -> Oid:
@@ -375,33 +237,6 @@ class Repository:
         from uwf_git.git.signing import sign
 
         return sign(self.config.value, self.user, data)
-
-    @contextlib.contextmanager
-    def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
-        """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
-        and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
-        raised, what wasn't stored is gone."""
-        with Bulk(self.path, keep) as self._bulk:
-            try:
-                yield self._bulk
-                self._bulk.store()
-            except OSError as error:
-                raise _unwritable(self.path, error) from None
-            finally:
-                self._bulk = None
-
-    def _write(self, kind: int, data: bytes) -> Oid:
-        if self._bulk is not None:
-            return self._bulk.add(kind, data)
-        for last_try in (False,) * WRITE_TRIES + (True,):
-            try:
-                return self._git.write(kind, data)
-            except (pygit2.GitError, OSError) as error:
-                # git gc removes a folder of objects that it has emptied, at times just before libgit2
-                # puts the next one there.
-                if last_try or "No such file or directory" not in str(error):
-                    raise _unwritable(self.path, error) from None
-        raise AssertionError("the last try returns or raises")
 
     @property
     def user(self) -> Person:
@@ -520,7 +355,7 @@ class Repository:
                         f"{name} was moved by somebody else", "read it again and repeat"
                     ) from None
                 if not _is_lock_failure(reason):
-                    raise _unwritable(self.path, error) from None
+                    raise unwritable(self.path, error) from None
             time.sleep(random.uniform(0.002, 0.01) * (1 + attempt / 4))
         lock = self.path / f"{name}.lock"
         if not lock.exists():
@@ -531,20 +366,6 @@ class Repository:
 def _init(git_dir: Path) -> None:
     made = pygit2.init_repository(str(git_dir), bare=True)
     made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
-
-
-def _checked(name: str, data: bytes) -> tuple[int, bytes]:
-    """The kind and content of an object, from its header and content. Raises StoreDamaged where they have another
-    id, or contradict each other."""
-    header, _, content = data.partition(b"\0")
-    kind, _, size = header.partition(b" ")
-    if hashlib.sha1(data).hexdigest() != name or kind not in _KINDS or size != b"%d" % len(content):
-        raise _damaged(name, _OTHER_CONTENT)
-    return _KINDS[kind], content
-
-
-def _garbled(error: zlib.error) -> str:
-    return "it is truncated" if str(error).startswith("Error -5 ") else "it can't be decompressed"
 
 
 def _is_lock_failure(reason: str) -> bool:
@@ -559,12 +380,3 @@ def _open_hint(reason: str) -> str:
     if "config file" in reason or "/config'" in reason:
         return "put that file right, or restore it"
     return "try: uwf doctor --fix"
-
-
-def _damaged(name: str, reason: str) -> StoreDamaged:
-    return StoreDamaged(f"object {name} is damaged: {reason}", "bring it again with: uwf doctor --fix")
-
-
-def _unwritable(path: Path, error: Exception) -> StoreUnwritable:
-    reason = str(error).strip().rstrip(":")
-    return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")

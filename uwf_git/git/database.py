@@ -1,0 +1,218 @@
+"""The object database of a repository: objects by their ids, loose or in packs.
+
+pygit2 does packs and writing. Loose objects are read here: libgit2 1.9 never returns from a truncated one (its inflate
+loop waits for more input), and a store must survive that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pygit2
+
+from uwf_git.errors import StoreDamaged, UwfError
+from uwf_git.git.bulk import Bulk
+from uwf_git.git.objects import KINDS, NAMES, Oid
+from uwf_git.git.refs import common_dir
+
+WRITE_TRIES = 10
+_OTHER_CONTENT = "its content is not what its id says"
+_SLACK = 128  # bytes that zlib and an object's header may add
+
+
+class StoreUnwritable(UwfError):
+    """The repository can't be written: read-only, full, or not ours."""
+
+    code = "store_unwritable"
+
+
+class TooLarge(StoreDamaged):
+    """An object is larger than the caller takes; it was not read."""
+
+    code = "object_too_large"
+
+    def __init__(self, name: str, size: int, at_most: int) -> None:
+        super().__init__(
+            f"object {name} has {size:,} bytes, over the limit of {at_most:,}",
+            "what is that large is no node",
+        )
+
+
+class ObjectDatabase:
+    """The objects of an opened repository, whose folder is `path`. Raises StoreUnwritable where a write is refused by
+    the file system."""
+
+    def __init__(self, git: pygit2.Repository) -> None:
+        self._git = git
+        self.path = common_dir(Path(git.path))
+        self._objects = str(self.path / "objects")
+        self._bulk: Bulk | None = None
+
+    def read(self, oid: Oid) -> tuple[int, bytes]:
+        """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
+        Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
+        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
+            return new
+        name = str(oid)
+        try:
+            with open(self._loose(name), "rb") as file:
+                packed = file.read()
+        except OSError:
+            return self._read_packed(oid)
+        try:
+            data = zlib.decompress(packed)
+        except zlib.error as error:
+            raise damaged(name, _garbled(error)) from None
+        return _checked(name, data)
+
+    def _loose(self, name: str) -> int:
+        """A descriptor of the file that an object stands in by itself. Raises OSError where there is none, and
+        StoreDamaged where it is no file: a pipe would be waited for, and a device may never end."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(f"{self._objects}/{name[:2]}/{name[2:]}", flags)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise damaged(name, "what stands in its place is no file")
+        return descriptor
+
+    def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
+        try:
+            kind, data = self._git.read(oid)
+        except (pygit2.GitError, KeyError, ValueError) as error:
+            reason = "it is missing" if isinstance(error, KeyError) else str(error)
+            raise damaged(str(oid), reason) from None
+        return int(kind), data
+
+    def header(self, oid: Oid) -> tuple[int, int]:
+        """An object's kind and the size of its content in bytes, as its header has them: nothing else of
+        it is read. Raises StoreDamaged."""
+        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
+            return new[0], len(new[1])
+        name = str(oid)
+        try:
+            with open(self._loose(name), "rb") as file:
+                head = zlib.decompressobj().decompress(file.read(128), 64)
+        except OSError:
+            return self._header_packed(oid)
+        except zlib.error as error:
+            raise damaged(name, _garbled(error)) from None
+        kind, _, size = head.partition(b"\0")[0].partition(b" ")
+        if kind not in KINDS or not size.isdigit():
+            raise damaged(name, "it has no header")
+        return KINDS[kind], int(size)
+
+    def size(self, oid: Oid) -> int:
+        """The size of an object's content in bytes; it is not read. Raises StoreDamaged."""
+        return self.header(oid)[1]
+
+    def _header_packed(self, oid: Oid) -> tuple[int, int]:
+        try:
+            kind, size = self._git.odb.read_header(oid)
+        except (pygit2.GitError, KeyError, ValueError) as error:
+            reason = "it is missing" if isinstance(error, KeyError) else str(error)
+            raise damaged(str(oid), reason) from None
+        return int(kind), int(size)
+
+    def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        """As `read`, for what may be anybody's making: what is larger than so many bytes is not read, and
+        what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
+        if self._bulk is not None and oid in self._bulk:
+            return self.read(oid)
+        name = str(oid)
+        try:
+            descriptor = self._loose(name)
+        except OSError:
+            return self._read_packed_within(oid, at_most)
+        try:
+            size = os.fstat(descriptor).st_size
+            packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
+        except OSError as error:
+            raise damaged(name, str(error)) from None
+        finally:
+            os.close(descriptor)
+        inflate = zlib.decompressobj()
+        try:
+            data = inflate.decompress(packed, at_most + _SLACK)
+        except zlib.error as error:
+            raise damaged(name, _garbled(error)) from None
+        length = data.partition(b"\0")[0].partition(b" ")[2]
+        if length.isdigit() and len(length) < 20 and int(length) > at_most:
+            raise TooLarge(name, int(length), at_most)
+        if not inflate.eof:
+            raise damaged(name, _OTHER_CONTENT)
+        return _checked(name, data)
+
+    def _read_packed_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        kind, size = self._header_packed(oid)
+        if size > at_most:
+            raise TooLarge(str(oid), size, at_most)
+        kind, content = self._read_packed(oid)
+        return _checked(str(oid), b"%s %d\0" % (NAMES.get(kind, b""), len(content)) + content)
+
+    def has(self, oid: Oid) -> bool:
+        """Whether an object is there; its content is not checked."""
+        if self._bulk is not None and oid in self._bulk:
+            return True
+        name = str(oid)
+        try:
+            return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
+        except pygit2.GitError:  # it stands in a pack, and can't be read there
+            return True
+
+    @contextlib.contextmanager
+    def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
+        """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
+        and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
+        raised, what wasn't stored is gone."""
+        with Bulk(self.path, keep) as self._bulk:
+            try:
+                yield self._bulk
+                self._bulk.store()
+            except OSError as error:
+                raise unwritable(self.path, error) from None
+            finally:
+                self._bulk = None
+
+    def _write(self, kind: int, data: bytes) -> Oid:
+        if self._bulk is not None:
+            return self._bulk.add(kind, data)
+        for last_try in (False,) * WRITE_TRIES + (True,):
+            try:
+                return self._git.write(kind, data)
+            except (pygit2.GitError, OSError) as error:
+                # git gc removes a folder of objects that it has emptied, at times just before libgit2
+                # puts the next one there.
+                if last_try or "No such file or directory" not in str(error):
+                    raise unwritable(self.path, error) from None
+        raise AssertionError("the last try returns or raises")
+
+
+def _checked(name: str, data: bytes) -> tuple[int, bytes]:
+    """The kind and content of an object, from its header and content. Raises StoreDamaged where they have another
+    id, or contradict each other."""
+    header, _, content = data.partition(b"\0")
+    kind, _, size = header.partition(b" ")
+    if hashlib.sha1(data).hexdigest() != name or kind not in KINDS or size != b"%d" % len(content):
+        raise damaged(name, _OTHER_CONTENT)
+    return KINDS[kind], content
+
+
+def _garbled(error: zlib.error) -> str:
+    return "it is truncated" if str(error).startswith("Error -5 ") else "it can't be decompressed"
+
+
+def damaged(name: str, reason: str) -> StoreDamaged:
+    """The error of an object that can't be read, or isn't what it should be."""
+    return StoreDamaged(f"object {name} is damaged: {reason}", "bring it again with: uwf doctor --fix")
+
+
+def unwritable(path: Path, error: Exception) -> StoreUnwritable:
+    """The error of a write that failed."""
+    reason = str(error).strip().rstrip(":")
+    return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
