@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pygit2
 
+from uwf_git.store.history import Head
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Step
 from uwf_git.values.types import DETAIL, STEPNODE

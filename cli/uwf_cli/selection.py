@@ -22,8 +22,9 @@ from uwf_git.errors import NotFound, Usage, UwfError
 from uwf_git.text import counted, nearest
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Damaged, Head
+    from uwf_git.store.threads import Damaged
     from uwf_git.values.ids import ThreadId
 
 ACTIVE = ("idle", "running", "paused", "waiting", "failed")
@@ -157,7 +158,7 @@ def listed(instance: Instance, wanted: Filters) -> list[Listed]:
 
 def _like(instance: Instance, heads: list[Head | Damaged], wanted: Filters) -> list[Head | Damaged]:
     """Those that have the workflow, author, time and text that are asked for; a damaged thread has none."""
-    from uwf_git.store.threads import Head
+    from uwf_git.store.history import Head
 
     if wanted.workflow is not None:
         _require_known(instance, wanted.workflow)
@@ -197,7 +198,7 @@ def _is_of(workflow: str, name: str | None, node: str | None) -> bool:
 
 def _require_known(instance: Instance, workflow: str) -> None:
     """Raises NotFound, with the nearest name, for a workflow that is neither registered nor any thread's."""
-    from uwf_git.store.threads import Head
+    from uwf_git.store.history import Head
 
     rows = [head.row for head in instance.threads.all(archived=True) if isinstance(head, Head)]
     names = {*instance.registry.names(), *(row.name or "" for row in rows)}

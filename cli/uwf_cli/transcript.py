@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uwf_cli.output import iso
 from uwf_git.errors import NotFound
 from uwf_git.markdown import below, code, inline
-from uwf_git.store.ancestry import shared_steps
+from uwf_git.store.history import shared_steps
 from uwf_git.store.layout import summary
 from uwf_git.store.pages import Told, attempt_page, child_of, section
 from uwf_git.text import counted
@@ -16,9 +16,9 @@ from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_det
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head, History
     from uwf_git.store.opened import Instance
     from uwf_git.store.taking_in import Store
-    from uwf_git.store.threads import Head, History
 
 
 class Transcript:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.agents.rehearse import choose_output
-from uwf_git.store.threads import History
+from uwf_git.store.history import History
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
 from uwf_git.values.schema import Schema

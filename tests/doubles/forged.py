@@ -9,9 +9,9 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from uwf_git.store.history import Head
 from uwf_git.store.layout import message, step_folder
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Step
 from uwf_git.values.node import Node, hash_of, to_blob

@@ -9,7 +9,7 @@ from uwf_git.kit.coerce import coerce
 from uwf_git.kit.format import describe, example, format_instruction, render_frontmatter
 from uwf_git.kit.frontmatter import parse_answer
 from uwf_git.kit.prompt import build_prompt
-from uwf_git.store.threads import History
+from uwf_git.store.history import History
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Condition, Role, Start, StepContext, Transition, Workflow
 from uwf_git.values.schema import Schema

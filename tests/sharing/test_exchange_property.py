@@ -23,11 +23,11 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.pull import pull
 from uwf_git.sharing.push import plan, push
+from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.verify.refs import Verifier
 

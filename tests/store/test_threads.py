@@ -20,9 +20,9 @@ from workflows import start_thread
 from uwf_git.errors import HeadMoved
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.store.history import Head, History
 from uwf_git.store.location import Location, init
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head, History
 from uwf_git.store.versions import walk_tree
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Step

@@ -26,7 +26,7 @@ from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import read_options
-from uwf_git.store.threads import History
+from uwf_git.store.history import History
 from uwf_git.values.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, USER

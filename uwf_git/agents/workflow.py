@@ -27,8 +27,8 @@ from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, 
 from uwf_git.values.types import SUSPEND, USER
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head, History
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head, History
 
 NAME = SUBWORKFLOW
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"

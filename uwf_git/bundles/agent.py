@@ -34,9 +34,9 @@ from uwf_git.workflow.habits import means_end
 from uwf_git.workflow.moderator import Coded, brief, decide
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import History, Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
-    from uwf_git.store.threads import History, Position
 
 MOST_CONTENT = 4 << 20  # characters of a step's content
 _HINT = "a bundle yields {role, content, meta}, as its descriptor says"

@@ -39,8 +39,8 @@ from uwf_git.values.types import BUNDLE, RESULT
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
+    from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import History
 
 
 class Question(NamedTuple):

@@ -30,9 +30,9 @@ from uwf_git.values.kinds import TurnRecord, parse_detail, parse_turn
 
 if TYPE_CHECKING:
     from uwf_git.kit.record import Recorder
+    from uwf_git.store.history import Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
-    from uwf_git.store.threads import Position
 
 AT_ONCE = 8
 """Conversations in which somebody speaks at the same time; more wait for their turn."""

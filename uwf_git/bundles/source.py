@@ -9,8 +9,8 @@ from uwf_git.errors import StoreDamaged
 from uwf_git.values.types import PYTHON
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import History
 
 
 class Source(NamedTuple):

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.git.repository import Oid
     from uwf_git.processes import Finished
+    from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order, Report
-    from uwf_git.store.threads import Head, Position
 
 _SHOWN = 4000  # characters of a line that is logged
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.engine import spending
 from uwf_git.engine.spending import DEEPEST, Line, Run, Spent, Tokens, money, together, tokens_of
 from uwf_git.errors import Usage, UwfError, Waiting
+from uwf_git.store.history import Head, PastStep
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import write_private
-from uwf_git.store.threads import Head, PastStep
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import SUBWORKFLOW, parse_start

@@ -16,9 +16,9 @@ from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.git.program import SETTINGS, Done, environment, telling_line
 from uwf_git.processes import run_command
 from uwf_git.store import layout
+from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_step
 

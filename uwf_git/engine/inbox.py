@@ -14,8 +14,9 @@ from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
 from uwf_git.engine.status import chosen, outlook, used_up
 from uwf_git.errors import Invalid, Usage, UwfError
+from uwf_git.store.history import Head, Position
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head, Position, fork_hint
+from uwf_git.store.threads import fork_hint
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
 from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_workflow
 from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, STEPNODE, USER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import ThreadId
 from uwf_git.values.kinds import SUBWORKFLOW
 

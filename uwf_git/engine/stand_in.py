@@ -12,9 +12,9 @@ from pathlib import PurePath
 from uwf_git.config.known_agents import BUNDLES, full_name
 from uwf_git.config.settings import AgentConfig
 from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError
+from uwf_git.store.history import Head, History, Position
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head, History, Position
 from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, StepContext
 from uwf_git.values.types import USER, is_kind

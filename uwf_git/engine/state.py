@@ -16,8 +16,8 @@ from uwf_git.engine.status import (
     status_of,
     used_up,
 )
+from uwf_git.store.history import Head, parted, parted_from
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head, parted, parted_from
 from uwf_git.values.kinds import parse_detail, parse_step
 from uwf_git.values.types import is_kind
 

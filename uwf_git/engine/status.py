@@ -14,8 +14,9 @@ from uwf_git import log
 from uwf_git.engine.budget import Budgets, Standing
 from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
+from uwf_git.store.history import Head, History
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Damaged, Head, History
+from uwf_git.store.threads import Damaged
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.types import BUNDLE, END, USER

@@ -47,11 +47,12 @@ from uwf_git.errors import (
     Waiting,
 )
 from uwf_git.git.repository import Oid, StoreUnwritable
+from uwf_git.store.history import Head, Position
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import Order, Report
 from uwf_git.store.taking_in import pins, unpin
-from uwf_git.store.threads import Head, Outrun, Position
+from uwf_git.store.threads import Outrun
 from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId, fork_id
 from uwf_git.values.kinds import (

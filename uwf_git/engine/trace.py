@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from uwf_git import __version__
 from uwf_git.engine import spending
 from uwf_git.engine.spending import DEEPEST, Tokens
+from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step
 from uwf_git.values.types import USER, is_kind

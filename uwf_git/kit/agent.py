@@ -36,8 +36,8 @@ from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
     from uwf_git.kit.extract import Extraction
+    from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head, Position
     from uwf_git.values.schema import Schema
 
 RunFunction = Callable[[Context], "Reply | str"]

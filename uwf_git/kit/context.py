@@ -10,9 +10,9 @@ from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
+    from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
     from uwf_git.store.taking_in import Store
-    from uwf_git.store.threads import History
     from uwf_git.values.ids import Hash, ThreadId
     from uwf_git.values.kinds import Role
     from uwf_git.values.schema import Schema

@@ -16,8 +16,8 @@ from uwf_git.values.kinds import Detail, Role, StepContext
 
 if TYPE_CHECKING:
     from uwf_git.store.attempts import FailedAttempt
+    from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import History
     from uwf_git.values.ids import Hash
 
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}", re.ASCII)

@@ -21,8 +21,8 @@ from uwf_git.values.shape import variants
 from uwf_git.values.types import END, USER
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import History
 
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out

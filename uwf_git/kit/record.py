@@ -18,9 +18,9 @@ from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, parse_turn
 from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
-    from uwf_git.store.threads import Head
 
 _LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
 _EDGE = (

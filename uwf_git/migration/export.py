@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.migration.json_cas import NodeWriter
+from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.text import one_line
 from uwf_git.values import yaml12
 from uwf_git.values.ids import Hash, ThreadId

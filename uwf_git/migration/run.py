@@ -15,7 +15,7 @@ from uwf_git.migration.intake import Intake, stamp
 from uwf_git.migration.steps import OldStep, Said, read_detail
 from uwf_git.migration.workflows import Version
 from uwf_git.store import layout
-from uwf_git.store.threads import Head
+from uwf_git.store.history import Head
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Detail, Step, StepContext, asks_human
 from uwf_git.values.types import (

@@ -17,7 +17,7 @@ from uwf_git.migration.steps import read_start, read_step
 from uwf_git.migration.storage import COMPLETED, KILLED, OldThread
 from uwf_git.migration.workflows import Version, Workflows
 from uwf_git.store import layout
-from uwf_git.store.threads import Head
+from uwf_git.store.history import Head
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_step
 from uwf_git.values.types import is_kind, start_node

@@ -16,9 +16,8 @@ from uwf_git.sharing import tracking
 from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts
 from uwf_git.sharing.removal import deleted_there, forget_removed, part_with, removed_threads
 from uwf_git.store import archives, layout
-from uwf_git.store.ancestry import ancestry, relate
+from uwf_git.store.history import ancestry, relate, tagged_commit
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import tagged_commit
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:

@@ -27,9 +27,8 @@ from uwf_git.sharing.push import Large, look_through
 from uwf_git.sharing.tracking import listed_lines
 from uwf_git.sharing.transfer import Rejected, deletions, transfer
 from uwf_git.store import layout
-from uwf_git.store.ancestry import ancestry
+from uwf_git.store.history import ancestry, parted_from
 from uwf_git.store.index import CommitRow
-from uwf_git.store.threads import parted_from
 from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash, ThreadId
 

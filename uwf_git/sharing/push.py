@@ -18,9 +18,9 @@ from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
 from uwf_git.sharing.transfer import MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 from uwf_git.store import layout
+from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
-from uwf_git.store.threads import Head, parted_from, tagged_commit
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:

@@ -37,10 +37,9 @@ from uwf_git.engine.pause import carry
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid
 from uwf_git.store import layout
-from uwf_git.store.ancestry import Relation, relate
+from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import Head
 from uwf_git.values.ids import Hash, ThreadId, fork_id
 
 

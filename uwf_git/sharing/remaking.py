@@ -16,9 +16,10 @@ from uwf_git.git.objects import Person, id_of, tag_text
 from uwf_git.git.repository import TAG, Oid, Repository
 from uwf_git.sharing.places import Found, Place
 from uwf_git.store import layout
+from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow, Overlay
 from uwf_git.store.taking_in import Store
-from uwf_git.store.threads import Head, Threads
+from uwf_git.store.threads import Threads
 from uwf_git.store.versions import Registry
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_detail, parse_start, parse_step

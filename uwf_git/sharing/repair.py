@@ -25,7 +25,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.sharing.places import Found, Place, Places
 from uwf_git.sharing.remaking import Remade
 from uwf_git.store import layout
-from uwf_git.store.ancestry import relate
+from uwf_git.store.history import relate
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
 from uwf_git.text import counted, one_line, shortened

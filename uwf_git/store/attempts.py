@@ -14,10 +14,9 @@ from typing import NamedTuple
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout, pages
-from uwf_git.store.ancestry import ancestry
+from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
-from uwf_git.store.threads import Head
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import ENDED_BY_USER, Attempt, parse_attempt

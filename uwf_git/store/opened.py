@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from uwf_git.errors import Usage, UwfError
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store.attempts import Attempts
+from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
 from uwf_git.store.private import Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
-from uwf_git.store.threads import Head, Threads
+from uwf_git.store.threads import Threads
 from uwf_git.store.versions import Registry
 
 if TYPE_CHECKING:

@@ -8,103 +8,39 @@
 
 The id is nowhere inside: a fork is one ref on a commit that is already there.
 
-How far a thread is read: a Head says where it is, and costs no node; a History is all that led there; a Position is
-both, for a step.
+What led to a head is read in `history`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
-from uwf_git.git.objects import Stamp, parse_tag
-from uwf_git.git.repository import BLOB_MODE, TAG, TREE_MODE, Entry, Oid
+from uwf_git.git.objects import Stamp
+from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
-from uwf_git.store.index import ArchiveRow, CommitRow, is_made_up
+from uwf_git.store.history import Head, Histories
+from uwf_git.store.index import is_made_up
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, complete, is_thread_id, new_thread_id, parse_thread_id
 from uwf_git.values.kinds import (
     SUBWORKFLOW,
-    Start,
-    Step,
     StepContext,
-    Workflow,
-    answer_in,
     parse_start,
     parse_step,
     parse_workflow,
     title_of,
 )
-from uwf_git.values.types import END, USER, is_kind, start_node
+from uwf_git.values.types import END, USER, start_node
 
 NEWEST = "@"
 """What stands for the newest thread."""
-
-
-class Head(NamedTuple):
-    """Where a thread is. `row` is what its last commit records; `archive` is None while it is active."""
-
-    thread: ThreadId
-    commit: Oid
-    row: CommitRow
-    archive: ArchiveRow | None
-
-    @property
-    def node(self) -> Hash:
-        """The StepNode's hash, or the StartNode's where there is no step yet."""
-        return self.row.node
-
-    @property
-    def updated(self) -> int:
-        """When the thread was stepped last, or ended; in Unix seconds."""
-        return self.archive.time if self.archive else self.row.time
-
-
-class History(NamedTuple):
-    """A thread read to a head: what a moderator decides on and an agent is told. `head` is the last
-    StepNode's hash, or the StartNode's where there is no step yet; steps are oldest first."""
-
-    thread: ThreadId
-    head: Hash
-    start_hash: Hash
-    start: Start
-    workflow_hash: Hash
-    workflow: Workflow
-    steps: tuple[StepContext, ...]
-
-    @property
-    def prev(self) -> Hash | None:
-        """What the next StepNode's `prev` must be."""
-        return self.steps[-1].hash if self.steps else None
-
-    def after(self, step: StepContext) -> History:
-        """The history one step later."""
-        return self._replace(head=step.hash, steps=(*self.steps, step))
-
-
-class Position(NamedTuple):
-    """A head with the history that leads to it, read once: a step is decided on it, made on it and added to it."""
-
-    head: Head
-    history: History
-
-    def after(self, head: Head, step: StepContext) -> Position:
-        """The position one step later, at the head that has that step."""
-        return Position(head, self.history.after(step))
-
-
-class PastStep(NamedTuple):
-    """A StepNode on the way back from a head. `time` is in Unix milliseconds."""
-
-    hash: Hash
-    step: Step
-    time: int
 
 
 class Damaged(NamedTuple):
@@ -131,11 +67,11 @@ class Outrun(HeadMoved):
         self.commit = commit
 
 
-class Threads:
-    """The threads of one store."""
+class Threads(Histories):
+    """The threads of one store, and what led to their heads."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        super().__init__(store)
         self._repository = store.repository
         self._workflow_files: dict[Oid, frozenset[Hash]] = {}
 
@@ -273,63 +209,6 @@ class Threads:
 
     def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
         return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
-
-    # Reading
-
-    def position(self, head: Head) -> Position:
-        """A head with its history. Raises as `past` does."""
-        return Position(head, self.history(head))
-
-    def history(self, head: Head) -> History:
-        """The history that leads to a head. Raises as `past` does."""
-        return self.history_at(head.thread, head.node)
-
-    def history_at(self, thread: ThreadId, node: Hash) -> History:
-        """The history that leads to a StepNode or StartNode. `thread` is who it is told of. Raises as `past` does."""
-        past = list(self.past(node))
-        start_hash = past[-1].step.start if past else node
-        start = parse_start(self._store.get(start_hash).payload)
-        workflow = parse_workflow(self._store.get(start.workflow).payload)
-        reads = workflow.needs_answers
-        steps = tuple(self._context(each, reads) for each in reversed(past))
-        return History(thread, node, start_hash, start, start.workflow, workflow, steps)
-
-    def context(self, node: Hash, workflow: Workflow) -> StepContext:
-        """A StepNode as the moderator of a workflow sees it, whether or not any thread has it yet."""
-        content = self._store.get(node)
-        past = PastStep(node, parse_step(content.payload), content.timestamp)
-        return self._context(past, workflow.needs_answers)
-
-    def _context(self, past: PastStep, reads: bool) -> StepContext:
-        node, step, time = past
-        answer = None
-        if reads:
-            detail = self._store.get(step.detail)
-            answer = answer_in(detail.type, detail.payload)
-        output = self._store.get(step.output).payload
-        return StepContext(node, step.role, output, step.detail, step.agent, answer or "", time)
-
-    def past(self, node: Hash) -> Iterator[PastStep]:
-        """The StepNodes from one back along `prev` to the first, newest first; none for a StartNode. Raises
-        StoreDamaged where a step has a StartNode as its `prev`, Invalid for a node that is no step."""
-        later: Hash | None = None
-        at: Hash | None = node
-        while at is not None:
-            content = self._store.get(at)
-            if is_kind(content.type, "start"):
-                if later is None:
-                    return
-                raise StoreDamaged(f"step {later} names a StartNode as its prev", "see: uwf doctor")
-            if not is_kind(content.type, "step"):
-                raise Invalid(f"node {at} is no step", "see the hashes with: uwf thread steps ID")
-            step = parse_step(content.payload)
-            yield PastStep(at, step, content.timestamp)
-            later, at = at, step.prev
-
-    def answer(self, step: StepContext) -> str:
-        """What the agent of a step said, verbatim; the output as JSON where the step's detail doesn't hold it."""
-        detail = self._store.get(step.detail)
-        return pages.answer_of(step.output, detail.type, detail.payload)
 
     def ending_with(self, step: Hash) -> ThreadId | None:
         """The thread whose last step this is, as that of a sub-workflow is that did a step elsewhere; of several the
@@ -582,52 +461,3 @@ def fork_hint(head: Head) -> str:
     if head.archive and head.archive.status == "completed" and head.row.role not in (None, END):
         hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go
     return hint
-
-
-class Link(NamedTuple):
-    """A thread that began as one side of a divergence: of which thread, and the last commit they share."""
-
-    thread: ThreadId
-    origin: ThreadId
-    base: Oid
-
-
-def parted_from(store: Store, thread: ThreadId) -> Link | None:
-    """The link to the thread that a thread parted from; None where it didn't part from any."""
-    tag = store.repository.ref(layout.FORKS + thread)
-    if tag is not None:
-        return _link(store, thread, tag)
-    row = store.folded(thread)
-    return _parsed(thread, row.fork) if row is not None and row.fork else None
-
-
-def parted(store: Store, thread: ThreadId) -> list[Link]:
-    """The links of the threads that parted from a thread, by id."""
-    links = (
-        _link(store, ThreadId(name.removeprefix(layout.FORKS)), oid)
-        for name, oid in sorted(store.repository.refs(layout.FORKS).items())
-    )
-    return [link for link in links if link is not None and link.origin == thread]
-
-
-def tagged_commit(store: Store, tag: Oid) -> Oid | None:
-    """The commit that an archive or fork tag is on; None where the object is no readable tag."""
-    try:
-        kind, data = store.repository.read(tag)
-        return parse_tag(data).target if kind == TAG else None
-    except (StoreDamaged, ValueError, LookupError, OverflowError):
-        return None
-
-
-def _link(store: Store, thread: ThreadId, tag: Oid) -> Link | None:
-    kind, data = store.repository.read(tag)
-    return _parsed(thread, data) if kind == TAG and is_thread_id(thread) else None
-
-
-def _parsed(thread: ThreadId, raw: bytes) -> Link | None:
-    try:
-        tag = parse_tag(raw)
-        origin = layout.fork_origin(tag.message)
-        return Link(thread, origin, tag.target) if origin else None
-    except (ValueError, LookupError, OverflowError):
-        return None

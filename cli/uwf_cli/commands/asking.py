@@ -18,8 +18,8 @@ from uwf_git.errors import Usage
 from uwf_git.text import numbered, one_line
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head
 
 
 @command(

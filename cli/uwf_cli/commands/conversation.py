@@ -16,8 +16,8 @@ from uwf_cli.invocation import Invocation
 from uwf_git.errors import Invalid, NotFound, UwfError
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head, Position
     from uwf_git.values.ids import Hash
     from uwf_git.values.kinds import TurnRecord
 
@@ -36,7 +36,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     """Print what the next agent would be told, without running it."""
     from uwf_git.engine.status import outlook, raise_if_stuck
     from uwf_git.kit.prompt import prompt_at, role_of
-    from uwf_git.store.threads import Position
+    from uwf_git.store.history import Position
     from uwf_git.values.types import BUNDLE, END, USER
 
     instance = invocation.instance

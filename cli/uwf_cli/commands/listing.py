@@ -67,7 +67,7 @@ def _items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
     from uwf_git.engine.budget import spent_by_all
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.spending import money
-    from uwf_git.store.threads import Head
+    from uwf_git.store.history import Head
 
     heads = [each.head for each in found if isinstance(each.head, Head)]
     above = parents(instance, heads)
@@ -217,7 +217,7 @@ def grep(
     from click.exceptions import Exit
 
     from uwf_git.engine.grep import grep as search
-    from uwf_git.store.threads import Head
+    from uwf_git.store.history import Head
 
     if sum(kinds.values()) > 1:
         raise Usage("-F, -E and -P exclude each other", "give one of them")

@@ -301,7 +301,7 @@ def _diff_text(value: Any) -> str:
 @click.argument("thread", metavar="ID", shell_complete=complete_thread)
 def log(invocation: Invocation, thread: str) -> None:
     """List a thread's commits, newest first. The last is the workflow version it began on."""
-    from uwf_git.store.ancestry import log as read_log
+    from uwf_git.store.history import log as read_log
 
     instance = invocation.instance
     head = instance.threads.head(find_thread(invocation, thread))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from uwf_git.config.settings import Price
     from uwf_git.engine.spending import Group, Run, Spent
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head
     from uwf_git.values.ids import Hash
 
 
@@ -70,7 +70,7 @@ def stats(
 
 
 def _heads(invocation: Invocation, threads: tuple[str, ...]) -> list[Head]:
-    from uwf_git.store.threads import Head
+    from uwf_git.store.history import Head
 
     instance = invocation.instance
     if threads:

@@ -26,10 +26,10 @@ from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 
 if TYPE_CHECKING:
+    from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
     from uwf_git.store.remotes import Remote
-    from uwf_git.store.threads import Head
     from uwf_git.values.ids import ThreadId
 
 
@@ -556,7 +556,7 @@ def _prompt(text: str | None, file: str | None) -> str:
 
 def _fork_point(instance: Instance, head: Head, at: int | None, from_role: str | None) -> CommitRow:
     """What is recorded at a thread's head, at its step number `at`, or before the last step of a role."""
-    from uwf_git.store.ancestry import ancestry
+    from uwf_git.store.history import ancestry
 
     if from_role is not None:
         rows = ancestry(instance.store, head.commit)

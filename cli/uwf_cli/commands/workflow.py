@@ -363,7 +363,7 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
 
     While an agent of config.yaml or an active thread uses it, nothing is done without --yes.
     """
-    from uwf_git.store.threads import Head
+    from uwf_git.store.history import Head
 
     instance = invocation.instance
     version = instance.registry.current(name)

@@ -19,7 +19,7 @@ from uwf_git.engine.budget import nested, prices, runs
 from uwf_git.engine.spending import Spent, money, together, tokens_of
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.git.repository import Oid
-from uwf_git.store.ancestry import ancestry
+from uwf_git.store.history import ancestry
 from uwf_git.store.layout import summary
 from uwf_git.text import counted, one_line
 from uwf_git.values.kinds import REHEARSE, StepContext, asks_human, title_of
@@ -28,8 +28,8 @@ from uwf_git.values.types import BUNDLE, END, START, USER, is_kind, role_name
 
 if TYPE_CHECKING:
     from uwf_git.store.attempts import FailedAttempt
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.store.threads import Head
     from uwf_git.values.ids import Hash
     from uwf_git.values.kinds import Detail, TurnRecord
 
