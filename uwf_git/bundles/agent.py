@@ -130,13 +130,15 @@ def begin(instance: Instance, at: Position) -> Live:
     started."""
     from uwf_git.bundles.confinement import confine
     from uwf_git.bundles.describe import program_of
+    from uwf_git.bundles.files import registered_file
     from uwf_git.bundles.javascript import modules
-    from uwf_git.bundles.source import source_of
 
     history = at.history
     code = history.workflow.code
     assert code is not None
-    source = source_of(instance, history)
+    commit = instance.registry.commit_for(history.workflow_hash)
+    source = registered_file(instance.registry, history.workflow, commit)
+    suffix = history.workflow.file.partition(".")[2]
     grants = instance.config.bundles.get(history.workflow.name, Grants())
     own = (instance.location.root, instance.location.git_dir)
     program = program_of(code.language, instance.config)
@@ -144,8 +146,8 @@ def begin(instance: Instance, at: Position) -> Live:
     options = {"threadId": at.head.thread, "maxRounds": history.start.max_rounds or code.max_rounds}
     order = {
         "type": "start",
-        "name": source.name,
-        "source": source.text,
+        "name": f"{history.workflow.name}.{suffix}",
+        "source": source.decode("utf-8", "replace"),
         "modules": list(modules()),
         "input": {"prompt": history.start.prompt, "steps": _past(instance, at)},
         "options": options,

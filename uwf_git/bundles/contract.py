@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.bundles.breaches import Breaches
 from uwf_git.bundles.descriptor import parse_descriptor
-from uwf_git.bundles.files import language_of, name_of, read_bundle
+from uwf_git.bundles.files import MAX_BYTES, language_of, name_of
+from uwf_git.bundles.syntax import Breaches, Places
 from uwf_git.errors import Invalid, Usage
 from uwf_git.text import one_line
 from uwf_git.values import cbor
-from uwf_git.values.documents import Document, Mark, ValuePath
+from uwf_git.values.documents import Document, Mark, read_bytes
 from uwf_git.values.findings import Finding, Findings
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Workflow, parse_workflow
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
     from uwf_git.bundles import javascript, python
     from uwf_git.config.settings import Config
 
-Places = dict[ValuePath, Mark]
-
 
 def compile_bundle(path: Path, config: Config, name: str | None = None) -> Compiled:
     """The nodes of a bundle; nothing is stored. Its name is what its descriptor says, else `name`, else its file's.
     Raises NotFound, Usage for a `name` that isn't the descriptor's, InvalidWorkflow with every finding."""
     language = language_of(path)
     assert language is not None
-    return _evaluated(read_bundle(path), language, config, str(path), name, name_of(path))
+    return _evaluated(read_bytes(path, MAX_BYTES), language, config, str(path), name, name_of(path))
 
 
 def read_again(workflow: Workflow, text: bytes, config: Config) -> Compiled:

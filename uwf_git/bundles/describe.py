@@ -77,13 +77,14 @@ def program_of(language: str, config: Config) -> Program:
 def describe(source: bytes, language: str, config: Config) -> Described:
     """Evaluates a module that keeps the contract, in the sandbox, with nothing granted. Raises NotFound without a Node,
     Invalid for one that is too old, AgentFailed where it can't be confined."""
+    from uwf_git.bundles.javascript import modules
     from uwf_git.processes import run_command
 
-    order: dict[str, Any] = {"mode": "descriptor", "source": source.decode("utf-8", "replace")}
-    if language != PYTHON:
-        from uwf_git.bundles.javascript import modules
-
-        order["modules"] = list(modules())
+    order = {
+        "mode": "descriptor",
+        "source": source.decode("utf-8", "replace"),
+        "modules": list(modules()),
+    }
     program = program_of(language, config)
     with closing(confine(config, os.environ, program, Grants())) as confined:
         done = run_command(

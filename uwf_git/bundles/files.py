@@ -1,12 +1,18 @@
-"""The file of a bundle: its language and name, by what it is called, and its bytes."""
+"""The file of a bundle: its language and name, by what it is called, and its bytes, here or in a store."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from uwf_git.errors import Invalid, NotFound
-from uwf_git.text import one_line
+from uwf_git.errors import StoreDamaged
 from uwf_git.values.types import JAVASCRIPT, PYTHON
+
+if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.versions import Registry
+    from uwf_git.values.kinds import Workflow
 
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
 """What the names of bundles end in, longest first, and their language."""
@@ -25,17 +31,14 @@ def name_of(path: Path) -> str:
     return path.name[: len(path.name) - len(suffix)]
 
 
-def read_bundle(path: Path) -> bytes:
-    """A bundle's file. Raises NotFound, or Invalid for what can't be read or is too large."""
-    shown = one_line(str(path))
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"no file {shown}", "check the path") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
-    if len(data) > MAX_BYTES:
-        raise Invalid(f"{shown} is larger than {MAX_BYTES >> 20} MiB", "leave out what it doesn't use")
+def registered_file(registry: Registry, workflow: Workflow, commit: Oid) -> bytes:
+    """The file of a bundle as a version's commit has it. Raises StoreDamaged where that is another than the one that
+    its Workflow node names."""
+    code = workflow.code
+    assert code is not None
+    data = registry.source(commit)
+    if sha256(data).hexdigest() != code.sha256:
+        raise StoreDamaged(
+            f"{workflow.file} of {commit} is not the file of bundle {code.id}", "uwf doctor --fix"
+        )
     return data

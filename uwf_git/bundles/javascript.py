@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.bundles.breaches import Breaches
+from uwf_git.bundles.syntax import Breaches, Part, Places, places_in
 from uwf_git.text import nearest, one_line
 from uwf_git.values.documents import Mark, ValuePath
 
@@ -57,7 +57,6 @@ _FUNCTIONS = (
 _DECLARATIONS = ("lexical_declaration", "variable_declaration", "using_declaration")
 _SHORT = "shorthand_property_identifier"
 _SCOPES = ("program", "statement_block", "switch_case", "class_static_block")
-_MOST_LEVELS = 24  # of a descriptor whose places are looked for
 _BUNDLE_IT = "bundle it into the file: esbuild --bundle --format=esm --platform=node"
 
 _QUERY = """
@@ -112,30 +111,10 @@ class Module:
         row, column = node.start_point
         return Mark(row + 1, len(self._lines[row][:column].decode("utf-8", "replace")) + 1)
 
-    def places(self) -> tuple[dict[ValuePath, Mark], dict[ValuePath, Mark]]:
+    def places(self) -> tuple[Places, Places]:
         """Where the values and the keys of the descriptor stand, as far as it is written out."""
-        marks: dict[ValuePath, Mark] = {}
-        keys: dict[ValuePath, Mark] = {}
         value = self._exported().get("descriptor", (self._root, None))[1]
-        pending: list[tuple[ValuePath, Node | None]] = [((), value)]
-        while pending:
-            path, node = pending.pop()
-            node = self._resolved(node)
-            if node is None:
-                continue
-            marks[path] = self.mark(node)
-            if len(path) == _MOST_LEVELS:
-                continue
-            if node.type == "object":
-                for pair in node.named_children:
-                    name = _key(pair)
-                    if name is not None:
-                        keys[(*path, name)] = self.mark(pair)
-                        pending.append(((*path, name), pair.child_by_field_name("value") or pair))
-            elif node.type == "array":
-                items = [item for item in node.named_children if item.type != "comment"]
-                pending += [((*path, number), item) for number, item in enumerate(items)]
-        return marks, keys
+        return places_in(value, self._resolved, self.mark, _parts)
 
     def _captured(self) -> dict[str, list[Node]]:
         from tree_sitter import QueryCursor
@@ -301,6 +280,18 @@ def _missing(node: Node) -> Node | None:
             return each
         pending += [child for child in reversed(each.children) if child.has_error]
     return None
+
+
+def _parts(node: Node, path: ValuePath) -> Iterator[Part[Node]]:
+    """The parts of an object or an array that is written out."""
+    if node.type == "object":
+        for pair in node.named_children:
+            name = _key(pair)
+            if name is not None:
+                yield name, pair, pair.child_by_field_name("value") or pair
+    elif node.type == "array":
+        items = [item for item in node.named_children if item.type != "comment"]
+        yield from ((number, None, item) for number, item in enumerate(items))
 
 
 def _key(pair: Node) -> str | None:

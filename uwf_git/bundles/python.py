@@ -9,13 +9,10 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from uwf_git.bundles.syntax import Breaches, Part, Places, places_in
 from uwf_git.text import nearest, one_line
 from uwf_git.values.documents import Mark, ValuePath
-
-if TYPE_CHECKING:
-    from uwf_git.bundles.breaches import Breaches
 
 LIBRARY = "uwf_git.workflow"
 REFUSED = {
@@ -31,7 +28,6 @@ _BUILTINS = {
     "compile": "makes code of text, which is not run",
     "__import__": "imports at run time",
 }
-_MOST_LEVELS = 24  # of a descriptor, whose places are looked for
 _ONE_FILE = f"a bundle is one file: it imports the standard library and {LIBRARY} only"
 _ARGUMENTS = {
     "name": "name",
@@ -91,35 +87,10 @@ class Module:
         row, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         return Mark(row, len(self._lines[row - 1][:column].decode("utf-8", "replace")) + 1)
 
-    def places(self) -> tuple[dict[ValuePath, Mark], dict[ValuePath, Mark]]:
+    def places(self) -> tuple[Places, Places]:
         """Where the values and the keys of the descriptor stand, as far as it is written out."""
-        marks: dict[ValuePath, Mark] = {}
-        keys: dict[ValuePath, Mark] = {}
-        pending: list[tuple[ValuePath, ast.AST | None]] = [
-            ((), self._top.get("workflow", self._top.get("descriptor")))
-        ]
-        while pending:
-            path, node = pending.pop()
-            node = self._resolved(node)
-            if node is None:
-                continue
-            marks[path] = self.mark(node)
-            if len(path) == _MOST_LEVELS:
-                continue
-            match node:
-                case ast.Dict():
-                    for key, value in zip(node.keys, node.values, strict=True):
-                        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                            keys[(*path, key.value)] = self.mark(key)
-                            pending.append(((*path, key.value), value))
-                case ast.List(elts=items) | ast.Tuple(elts=items):
-                    pending += [((*path, number), item) for number, item in enumerate(items)]
-                case ast.Call(keywords=given) if not path:
-                    for each in given:
-                        if each.arg in _ARGUMENTS:
-                            keys[(_ARGUMENTS[each.arg],)] = self.mark(each)
-                            pending.append(((_ARGUMENTS[each.arg],), each.value))
-        return marks, keys
+        top = self._top.get("workflow", self._top.get("descriptor"))
+        return places_in(top, self._resolved, self.mark, _parts)
 
     def _check_import(self, node: ast.AST, name: str, breaches: Breaches) -> None:
         top, shown = name.partition(".")[0], one_line(name, 60)
@@ -206,3 +177,18 @@ def _within(function: Function) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             pending += ast.iter_child_nodes(node)
+
+
+def _parts(node: ast.AST, path: ValuePath) -> Iterator[Part[ast.AST]]:
+    """The parts of a dict or a list that is written out, and of a call of `define`."""
+    match node:
+        case ast.Dict():
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, key, value
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            yield from ((number, None, item) for number, item in enumerate(items))
+        case ast.Call(keywords=given) if not path:
+            for each in given:
+                if each.arg in _ARGUMENTS:
+                    yield _ARGUMENTS[each.arg], each, each.value

@@ -7,10 +7,10 @@ so, and until then it is read, verified, shared and answered like everything els
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from uwf_git.errors import Invalid, NotFound, StoreDamaged, Untrusted, UwfError
+from uwf_git.bundles.files import registered_file
+from uwf_git.errors import Invalid, NotFound, Untrusted, UwfError
 from uwf_git.text import one_line
 from uwf_git.values.kinds import Workflow
 
@@ -47,11 +47,7 @@ def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
 
     code = workflow.code
     assert code is not None
-    source = instance.registry.source(commit)
-    if sha256(source).hexdigest() != code.sha256:
-        raise StoreDamaged(
-            f"{workflow.file} of {commit} is not the file of bundle {code.id}", "uwf doctor --fix"
-        )
+    source = registered_file(instance.registry, workflow, commit)
     if breaches := breaches_of(source, code.language):
         first = breaches[0]
         raise Invalid(

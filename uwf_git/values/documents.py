@@ -66,12 +66,12 @@ class Document(NamedTuple):
         return self.scalars.get(path)
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's content. Raises NotFound, or Invalid for a folder, an unreadable file or one over 1 MiB."""
+def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
+    """A file's content. Raises NotFound, or Invalid for a folder, an unreadable file or one with more bytes."""
     shown = one_line(str(path))
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(at_most + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no file {shown}", "check the path") from None
     except IsADirectoryError:
@@ -79,15 +79,15 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
-    check_size(data, shown)
+    check_size(data, shown, at_most)
     return data
 
 
-def check_size(data: str | bytes, name: str) -> None:
-    """Raises Invalid for a document over 1 MiB."""
-    if len(data) > MAX_BYTES:
+def check_size(data: str | bytes, name: str, at_most: int = MAX_BYTES) -> None:
+    """Raises Invalid for a document with more bytes, or characters."""
+    if len(data) > at_most:
         raise Invalid(
-            f"{one_line(name)} is larger than {MAX_BYTES >> 20} MiB", "is it the file that was meant?"
+            f"{one_line(name)} is larger than {at_most >> 20} MiB", "is it the file that was meant?"
         )
 
 
