@@ -20,7 +20,7 @@ from uwf_git import __version__
 from uwf_git.config.known_agents import PLUGIN, SHIPPED, plugins
 from uwf_git.config.resolve import resolve_agent
 from uwf_git.config.settings import AgentConfig, Config
-from uwf_git.engine.embedded import embedded
+from uwf_git.engine.performer import embedded
 from uwf_git.errors import UwfError
 from uwf_git.kit.chat import asked_model
 from uwf_git.values.kinds import REHEARSE

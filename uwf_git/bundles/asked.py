@@ -72,7 +72,7 @@ class _OfCommand(Conversation):
 
     def begin(self) -> Reply:
         """Runs the command. Raises AgentFailed where it fails or names no step."""
-        from uwf_git.engine.acceptance import hash_printed
+        from uwf_git.engine.performer import environment, hash_printed
         from uwf_git.processes import run_command
 
         ctx, config = self.ctx, self._config
@@ -81,14 +81,7 @@ class _OfCommand(Conversation):
                 f"agent {config.alias!r} is a command, which can't be told a prompt of the bundle's own",
                 "leave the prompt out, or make it an agent with the kit and install it as a package",
             )
-        location = ctx.instance.location.environment()
-        environ = {
-            **ctx.secrets,
-            **os.environ,
-            **location,
-            "UWF_THREAD": ctx.thread,
-            "UWF_ROLE": ctx.role.name,
-        }
+        environ = environment(ctx.instance, ctx.thread, ctx.role.name)
         left = None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic())
         argv = [config.command, *config.args, ctx.thread, ctx.role.name]
         done = run_command(argv, cwd=ctx.cwd, env=environ, timeout=left, on_stderr=_pass_on)
@@ -196,7 +189,7 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
     """The conversation that a question begins, and the name of its agent, "" where there is none. Raises UwfError."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
-    from uwf_git.engine.embedded import embedded
+    from uwf_git.engine.performer import embedded
     from uwf_git.engine.stand_in import refuse_to_make_up
 
     at = instance.threads.position(instance.threads.active_head(thread))

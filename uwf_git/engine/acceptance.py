@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git import log
 from uwf_git.engine.status import decide_at
 from uwf_git.errors import AgentFailed
-from uwf_git.values.ids import Hash, is_hash
+from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, parse_step
 from uwf_git.values.types import BUNDLE, END, QUESTION, RESULT, is_kind
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
     from uwf_git.git.repository import Oid
-    from uwf_git.processes import Finished
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
-    from uwf_git.store.private import Order, Report
-
-_SHOWN = 4000  # characters of a line that is logged
+    from uwf_git.store.private import Order
 
 
 def accept(
@@ -59,42 +54,6 @@ def accept(
 
         refuse_made_up_step(instance, at, role, order.agent)
     return made, _child_commit(instance, at, made)
-
-
-def hash_printed(config: AgentConfig, done: Finished, report: Report | None = None) -> Hash:
-    """The hash in the last line that an agent's command printed. Raises AgentFailed where it failed, in the words of
-    its own `report` if there is one, or printed something else."""
-    name = config.command
-    stderr = done.stderr_tail.decode("utf-8", "replace")
-    complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
-    last = done.stdout_tail.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
-    log.info(
-        "THJPKHPV",
-        "{command} ended with {status}",
-        command=name,
-        status=done.returncode,
-        timed_out=done.timed_out,
-        stdout_size=done.stdout_size,
-        stderr_size=done.stderr_size,
-        last_line=last[:_SHOWN],
-        complaint=complaint[:_SHOWN],
-        reported=report is not None,
-    )
-    if done.timed_out:
-        raise AgentFailed(f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout")
-    if done.returncode < 0:
-        raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
-    if done.returncode > 0 and report is not None and report.error:
-        raise AgentFailed(report.error, report.hint)
-    if done.returncode > 0:
-        raise AgentFailed(f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""))
-    if not last:
-        raise AgentFailed(f"{name} printed nothing", "its last line must be the hash of its StepNode")
-    if not is_hash(last.upper()):
-        raise AgentFailed(
-            f"{name} printed {last[:60]!r}, which is no hash", "its last line must be that of its StepNode"
-        )
-    return Hash(last.upper())
 
 
 def _check_detail(instance: Instance, head: Head, node: Hash, made: Step, order: Order | None) -> None:

@@ -10,18 +10,16 @@ where it was, and what the agent produced under refs/uwf/attempts/.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
-from uwf_git.config.known_agents import BUNDLES
 from uwf_git.engine import budget
-from uwf_git.engine.acceptance import accept, hash_printed
+from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import Standing
-from uwf_git.engine.embedded import embedded, of_bundles
 from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
+from uwf_git.engine.performer import Made, called, perform, performer_of, reported, run_command_of
 from uwf_git.engine.status import (
     COMPLETED,
     FAILED,
@@ -62,14 +60,10 @@ from uwf_git.values.kinds import (
     Step,
     parse_step,
 )
-from uwf_git.values.types import BUNDLE, END, USER
+from uwf_git.values.types import END, USER
 
 if TYPE_CHECKING:
-    from uwf_git.config.settings import AgentConfig
-    from uwf_git.kit import Agent
-    from uwf_git.processes import Finished
-
-SHOWN = 4000  # characters of an agent's stdout and stderr kept with a failed attempt
+    pass
 
 
 class Outcome(NamedTuple):
@@ -103,18 +97,6 @@ class Outcome(NamedTuple):
     def done(self) -> bool:
         """Whether the thread has ended."""
         return self.position.head.archive is not None
-
-
-class Made(NamedTuple):
-    """What an agent came to: a StepNode, or an error. `detail` is what it kept of its turns; `agent` the name of its
-    steps, or of its program where it doesn't say; `stdout` and `stderr` are the ends of what a child printed."""
-
-    step: Hash | None = None
-    error: AgentFailed | None = None
-    detail: Hash | None = None
-    agent: str = ""
-    stdout: str = ""
-    stderr: str = ""
 
 
 def step(
@@ -333,7 +315,7 @@ class _Run:
         order = self._order = runs.read_order(self._thread)
         report = runs.read_report(self._thread)
         if report is not None and (report.head, report.role) == asked:
-            made = self._from_report(report)
+            made = reported(self._instance, report)
             log.info("PTMBS4G9", "takes over what an agent finished without its engine", step=made.step)
         elif order is not None and (order.head, order.role) == asked and runs.notes(self._thread):
             made = Made(error=AgentFailed("the step was broken off"))
@@ -348,9 +330,9 @@ class _Run:
     def _ask(self, agent: str | None, cwd: Path | None, lock: int) -> Made:
         """Runs the agent that plays the role, in this process or as a child."""
         instance, history = self._instance, self._at.history
-        config, performer = self._performer(agent)
+        config, performer = performer_of(instance, self._at, self._role, agent)
         folder = self._folder(cwd)
-        name = _called(performer, config) if performer else Path(config.command).name
+        name = called(performer, config) if performer else Path(config.command).name
         order = Order(
             self._at.head.node,
             self._role,
@@ -377,28 +359,12 @@ class _Run:
         )
         try:
             if performer is None:
-                return self._in_child(config, name, folder, lock)
-            return self._in_process(performer, name, config, order, folder)
+                return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
+            return perform(instance, self._at, performer, config, order, folder)
         except KeyboardInterrupt:
             self._keep_for_pause(Made(agent=name))
             self._keep(Made(agent=name), AgentFailed(INTERRUPTED))
             raise
-
-    def _performer(self, override: str | None) -> tuple[AgentConfig, Agent | None]:
-        """Who plays the role, and the agent itself where that runs in this process. A bundle runs its own code, and
-        hands the override on to what it calls."""
-        from uwf_git.config.resolve import resolve_agent
-        from uwf_git.config.settings import AgentConfig
-        from uwf_git.engine.stand_in import refuse_to_make_up
-
-        if self._role == BUNDLE:
-            agent, given = of_bundles(), () if override is None else (override,)
-            agent.admit(self._instance, self._at)
-            return AgentConfig(BUNDLES, BUNDLES, given, None), agent
-        workflow = self._at.history.workflow.name
-        config = resolve_agent(self._instance.config, workflow, self._role, override=override)
-        refuse_to_make_up(self._instance, self._at, self._role, config)
-        return config, embedded(config.command)
 
     def _folder(self, cwd: Path | None) -> Path:
         """The edge's location, else the one given, else the one remembered, else the current one."""
@@ -412,71 +378,6 @@ class _Run:
                 f"the working directory of {self._role!r}, {folder}, is no folder", "create it first"
             )
         return folder.absolute()
-
-    def _in_process(self, agent: Agent, name: str, config: AgentConfig, order: Order, folder: Path) -> Made:
-        here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
-        try:
-            os.chdir(folder)
-            node = agent.perform(self._instance, self._at, order, config.args, cwd=folder)
-            return Made(node, agent=name)
-        except (Absent, OutOfRounds):
-            self._instance.runs.withdraw(self._thread)
-            raise
-        except UwfError as error:
-            failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
-            stdout, stderr = (text[-SHOWN:] for text in getattr(error, "printed", ("", "")))
-            return Made(None, failure, getattr(error, "detail", None), name, stdout, stderr)
-        finally:
-            os.fchdir(here)
-            os.close(here)
-
-    def _in_child(self, config: AgentConfig, name: str, folder: Path, lock: int) -> Made:
-        from uwf_git.processes import run_command
-
-        instance = self._instance
-        env = {
-            **instance.secrets,
-            **os.environ,
-            **instance.location.environment(),
-            "UWF_THREAD": self._thread,
-            "UWF_ROLE": self._role,
-        }
-        try:
-            done = run_command(
-                [config.command, *config.args, self._thread, self._role],
-                cwd=folder,
-                env=env,
-                timeout=config.timeout,
-                pass_fds=(lock,),
-                stderr_to=instance.runs.log(self._thread),
-                on_stderr=self._on_stderr,
-            )
-        except AgentFailed as error:
-            return Made(None, error, agent=name)
-        return self._made(config, name, done)
-
-    def _made(self, config: AgentConfig, agent: str, done: Finished) -> Made:
-        """What a finished child comes to: the hash in its last line, or a failure in one line."""
-        stdout = done.stdout_tail.decode("utf-8", "replace")
-        stderr = done.stderr_tail.decode("utf-8", "replace")
-        report = self._instance.runs.read_report(self._thread)
-        detail = None
-        if report is not None and (report.head, report.role) == (self._at.head.node, self._role):
-            detail, agent = self._from_report(report).detail, report.agent
-        tails = (agent, stdout[-SHOWN:], stderr[-SHOWN:])
-        try:
-            return Made(hash_printed(config, done, report), None, detail, *tails)
-        except AgentFailed as error:
-            return Made(None, error, detail, *tails)
-
-    def _from_report(self, report: Report) -> Made:
-        store = self._instance.store
-        for node, blob in report.nodes.items():
-            oid = Oid(hex=blob)
-            if store.index.node(node) is None and store.repository.has(oid):
-                store.adopt(Hash(node), oid)
-        error = None if report.step else AgentFailed(report.error, report.hint)
-        return Made(report.step, error, report.detail, report.agent)
 
     def _keep_for_pause(self, made: Made) -> None:
         """Keeps what an agent did that was ended by a pause, and raises Paused; returns where it ended otherwise. What
@@ -547,13 +448,6 @@ class _Run:
             nodes = {node: str(store.blob_of(node)) for node, _ in store.walk(made.step, stop)}
             report = Report(head.node, self._role, made.agent, made.step, made.detail, "", "", nodes)
             self._instance.runs.report(self._thread, report)
-
-
-def _called(agent: Agent, config: AgentConfig) -> str:
-    """The name of an agent that failed, maybe at its own arguments."""
-    with contextlib.suppress(UwfError):
-        return agent.called(config.args)
-    return agent.name
 
 
 def _current_folder() -> Path:

@@ -64,7 +64,7 @@ def _has_shell(instance: Instance, at: Position, role: str) -> bool:
     from pathlib import Path
 
     from uwf_git.config.resolve import resolve_agent
-    from uwf_git.engine.embedded import embedded
+    from uwf_git.engine.performer import embedded
     from uwf_git.kit.record import Recorder
     from uwf_git.store.private import Order
 

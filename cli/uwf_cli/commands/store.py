@@ -173,7 +173,7 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     """
     from uwf_cli.exchange import git_for
     from uwf_cli.resolve import project_roles
-    from uwf_git.engine.embedded import embedded
+    from uwf_git.engine.performer import embedded
     from uwf_git.sharing.push import plan
     from uwf_git.sharing.repair import Repair
     from uwf_git.verify.health import ERROR, Doctor

@@ -1,0 +1,218 @@
+"""The agent that plays a role, and how it is run: in the engine's own process, or as a child of it.
+
+Those that ship, each of which is a command as well, and those of installed packages run in this process when they are
+called by their bare name. That saves the start of a Python for each step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git import log
+from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
+from uwf_git.errors import Absent, AgentFailed, OutOfRounds, UwfError
+from uwf_git.git.repository import Oid
+from uwf_git.values.ids import Hash, ThreadId, is_hash
+from uwf_git.values.types import BUNDLE
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.kit import Agent
+    from uwf_git.processes import Finished
+    from uwf_git.store.history import Position
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.private import Order, Report
+
+SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
+
+
+class Made(NamedTuple):
+    """What an agent came to: a StepNode, or an error. `detail` is what it kept of its turns; `agent` the name of its
+    steps, or of its program where it doesn't say; `stdout` and `stderr` are the ends of what a child printed."""
+
+    step: Hash | None = None
+    error: AgentFailed | None = None
+    detail: Hash | None = None
+    agent: str = ""
+    stdout: str = ""
+    stderr: str = ""
+
+
+def performer_of(
+    instance: Instance, at: Position, role: str, override: str | None
+) -> tuple[AgentConfig, Agent | None]:
+    """Who plays a role, and the agent itself where that runs in this process. A bundle runs its own code, and hands the
+    override on to what it calls. Raises Untrusted for code, Usage and Invalid where nobody plays the role."""
+    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.config.settings import AgentConfig
+    from uwf_git.engine.stand_in import refuse_to_make_up
+
+    if role == BUNDLE:
+        agent, given = of_bundles(), () if override is None else (override,)
+        agent.admit(instance, at)
+        return AgentConfig(BUNDLES, BUNDLES, given, None), agent
+    config = resolve_agent(instance.config, at.history.workflow.name, role, override=override)
+    refuse_to_make_up(instance, at, role, config)
+    return config, embedded(config.command)
+
+
+def embedded(command: str) -> Agent | None:
+    """The agent behind a bare command name, if it is one of these; None for everything else, a path to
+    one of them included. Raises AgentFailed where a package's agent can't be loaded."""
+    name = SHIPPED.get(command)
+    if name is None:
+        return _plugged_in(command.removeprefix(PLUGIN)) if command.startswith(PLUGIN) else None
+    module = import_module(name)
+    agent: Agent = module.agent_called(command) if hasattr(module, "agent_called") else module.agent
+    return agent
+
+
+def of_bundles() -> Agent:
+    """The agent that does the steps of workflows that are code."""
+    agent: Agent = import_module("uwf_git.bundles.agent").agent
+    return agent
+
+
+def _plugged_in(command: str) -> Agent:
+    from uwf_git.kit import Agent
+
+    entry = plugins().get(command)
+    if entry is None:
+        raise AgentFailed(f"no installed package brings an agent {command}", "see: uwf agent list")
+    package = entry.dist.name if entry.dist is not None else "its package"
+    try:
+        loaded = entry.load()
+        agent = loaded if isinstance(loaded, Agent) else loaded()
+    except Exception as error:
+        # Somebody else's code, of which anything may come.
+        raise AgentFailed(
+            f"agent {command} of {package} can't be loaded: {type(error).__name__}: {error}",
+            f"install {package} anew, or remove it",
+        ) from None
+    if not isinstance(agent, Agent):
+        raise AgentFailed(
+            f"agent {command} of {package} is {type(agent).__name__}, no Agent",
+            f"an entry point of {GROUP} names what create_agent returns",
+        )
+    return agent
+
+
+def called(agent: Agent, config: AgentConfig) -> str:
+    """The name of an agent, also of one that would fail at its own arguments."""
+    with contextlib.suppress(UwfError):
+        return agent.called(config.args)
+    return agent.name
+
+
+def perform(
+    instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: Order, folder: Path
+) -> Made:
+    """What an agent comes to that does its step in this process, in a folder. Raises Absent, OutOfRounds."""
+    here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
+    try:
+        os.chdir(folder)
+        return Made(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
+    except (Absent, OutOfRounds):
+        instance.runs.withdraw(at.head.thread)
+        raise
+    except UwfError as error:
+        failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
+        stdout, stderr = (text[-SHOWN:] for text in getattr(error, "printed", ("", "")))
+        return Made(None, failure, getattr(error, "detail", None), order.name, stdout, stderr)
+    finally:
+        os.fchdir(here)
+        os.close(here)
+
+
+def run_command_of(
+    instance: Instance,
+    at: Position,
+    config: AgentConfig,
+    order: Order,
+    folder: Path,
+    lock: int,
+    on_stderr: Callable[[bytes], None] | None,
+) -> Made:
+    """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line."""
+    from uwf_git.processes import run_command
+
+    thread = at.head.thread
+    try:
+        done = run_command(
+            [config.command, *config.args, thread, order.role],
+            cwd=folder,
+            env=environment(instance, thread, order.role),
+            timeout=config.timeout,
+            pass_fds=(lock,),
+            stderr_to=instance.runs.log(thread),
+            on_stderr=on_stderr,
+        )
+    except AgentFailed as error:
+        return Made(None, error, agent=order.name)
+    report = instance.runs.read_report(thread)
+    agent, detail = order.name, None
+    if report is not None and (report.head, report.role) == (order.head, order.role):
+        agent, detail = report.agent, reported(instance, report).detail
+    tails = [tail.decode("utf-8", "replace")[-SHOWN:] for tail in (done.stdout_tail, done.stderr_tail)]
+    try:
+        return Made(hash_printed(config, done, report), None, detail, agent, *tails)
+    except AgentFailed as error:
+        return Made(None, error, detail, agent, *tails)
+
+
+def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
+    """The environment of a command that plays a role in a thread."""
+    place = instance.location.environment()
+    return {**instance.secrets, **os.environ, **place, "UWF_THREAD": thread, "UWF_ROLE": role}
+
+
+def reported(instance: Instance, report: Report) -> Made:
+    """What an agent has come to by its report, whose nodes are taken in again where the index was lost since."""
+    store = instance.store
+    for node, blob in report.nodes.items():
+        oid = Oid(hex=blob)
+        if store.index.node(node) is None and store.repository.has(oid):
+            store.adopt(Hash(node), oid)
+    error = None if report.step else AgentFailed(report.error, report.hint)
+    return Made(report.step, error, report.detail, report.agent)
+
+
+def hash_printed(config: AgentConfig, done: Finished, report: Report | None = None) -> Hash:
+    """The hash in the last line that an agent's command printed. Raises AgentFailed where it failed, in the words of
+    its own `report` if there is one, or printed something else."""
+    name = config.command
+    stderr = done.stderr_tail.decode("utf-8", "replace")
+    complaint = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "")
+    last = done.stdout_tail.decode("utf-8", "replace").rstrip().rpartition("\n")[2].strip()
+    log.info(
+        "THJPKHPV",
+        "{command} ended with {status}",
+        command=name,
+        status=done.returncode,
+        timed_out=done.timed_out,
+        stdout_size=done.stdout_size,
+        stderr_size=done.stderr_size,
+        last_line=last[:SHOWN],
+        complaint=complaint[:SHOWN],
+        reported=report is not None,
+    )
+    if done.timed_out:
+        raise AgentFailed(f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout")
+    if done.returncode < 0:
+        raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
+    if done.returncode > 0 and report is not None and report.error:
+        raise AgentFailed(report.error, report.hint)
+    if done.returncode > 0:
+        raise AgentFailed(f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""))
+    if not last:
+        raise AgentFailed(f"{name} printed nothing", "its last line must be the hash of its StepNode")
+    if not is_hash(last.upper()):
+        raise AgentFailed(
+            f"{name} printed {last[:60]!r}, which is no hash", "its last line must be that of its StepNode"
+        )
+    return Hash(last.upper())
