@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import write
 from conftest import Uwf
 from model_script import Call, Fail, Say
 from model_server import ModelServer, serving
@@ -166,6 +167,45 @@ def test_what_an_agent_and_its_commands_extract_counts_for_its_step(
     }
     spent = uwf("stats", thread, "--by", "model").json
     assert "tiny-1" in json.dumps(spent) and str(server.usage.input) in json.dumps(spent)
+
+
+BUNDLE = """\
+descriptor = {
+    "name": "asks",
+    "description": "Two agents that have a model read, of which the code takes one's answer only.",
+    "roles": {"writer": {"description": "writes", "schema": {"type": "object"}}},
+}
+
+
+async def run(input, options):
+    said = await options.agents.asker("writer")
+    await options.agents.shell(prompt="Look")
+    yield {"role": "writer", "content": said, "meta": {}}
+"""
+
+
+def test_what_the_agents_of_a_bundle_and_their_commands_extract_counts_for_its_step_once(
+    uwf: Uwf, server: ModelServer, config: Callable[[str], Path], script: Callable[[str, str], Path]
+) -> None:
+    agent = script("asker", AGENT.format(schema=repr(SCHEMA), python=sys.executable))
+    shell = f"echo It is 6. | {sys.executable} -m uwf_cli.main extract --schema '{{}}'"
+    config(
+        f"providers: {{local: {{baseUrl: '{server.openai_url}'}}}}\n"
+        "models: {default: {provider: local, name: tiny-1}}\n"
+        f"agents:\n  asker: {{command: '{agent}'}}\n"
+        f"  shell: {{command: uwf-exec, args: [sh, -c, {json.dumps(shell)}]}}\n"
+    )
+    server.play([Say('{"version": "4"}'), Say('{"version": "5"}'), Say("6")])
+    put = uwf("workflow", "put", write("asks.py", BUNDLE)).json
+    thread = uwf("thread", "start", put["hash"], "-p", "Do it").json["thread"]
+    uwf("thread", "step", thread)
+    [step] = uwf("thread", "steps", thread).json
+    turns = uwf("thread", "turns", thread, "--step", step["step"]).json
+    assert [each["arguments"] for each in turns if each.get("tool") == "extract"] == [{"model": "tiny-1"}] * 3
+    detail = uwf("cas", "get", step["detail"]).json["payload"]
+    assert (detail["usage"]["input"], detail["usage"]["output"]) == (server.usage.input, server.usage.output)
+    total = uwf("stats", thread).json["total"]
+    assert (total["input"], total["output"]) == (server.usage.input, server.usage.output)
 
 
 def test_the_built_in_agent_has_it_as_a_tool(

@@ -33,7 +33,7 @@ from uwf_git.kit.extract import sum_tokens
 from uwf_git.kit.record import Recorder, broken_off
 from uwf_git.store.private import Order
 from uwf_git.values.ids import ThreadId, parse_thread_id
-from uwf_git.values.kinds import EXTRACT, Detail, Role, TurnRecord, Usage, parse_step
+from uwf_git.values.kinds import Detail, Role, TurnRecord, Usage, parse_step
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import BUNDLE, RESULT
 
@@ -141,11 +141,8 @@ class _Asked:
             self._count(failure.replies, failure.turns, failure.usage)
             raise
         said = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage, model=reply.model),)
-        known = {id(turn) for turn in (*said, *self._turns)}
-        # What the agent had a model read. What its commands had read is the step's: whose it is isn't known here.
-        read = [turn for turn in self._recorder.turns if turn.tool == EXTRACT and turn.call is None]
-        read = [turn for turn in read if id(turn) not in known]
-        self._count((reply,), (*read, *said), sum_tokens((reply.usage, *(turn.usage for turn in read))))
+        # What a model read for the agent, or for its commands, was noted as it came: the step counts it.
+        self._count((reply,), said, reply.usage)
         return reply.text
 
     def read(self, schema: Any, prompt: str) -> Any:

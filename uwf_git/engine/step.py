@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.engine import budget
@@ -61,9 +61,6 @@ from uwf_git.values.kinds import (
     parse_step,
 )
 from uwf_git.values.types import END, USER
-
-if TYPE_CHECKING:
-    pass
 
 
 class Outcome(NamedTuple):
