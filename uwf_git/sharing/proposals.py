@@ -13,15 +13,13 @@ when are those of the forge's commit: whoever takes it over on the same version 
 
 from __future__ import annotations
 
-import contextlib
 import shlex
-from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.git.program import Git
-from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
+from uwf_git.git.repository import Oid, Repository
+from uwf_git.sharing.foreign_versions import compiled_in, findings_in, is_version, same_version, version_below
 from uwf_git.sharing.publish import (
     HEADS,
     PROPOSED,
@@ -38,26 +36,13 @@ from uwf_git.store import layout
 from uwf_git.store.index import Overlay
 from uwf_git.store.taking_in import Store
 from uwf_git.store.versions import Registry, Version
-from uwf_git.text import nearest, one_line
-from uwf_git.timelimit import TimeExceeded, time_limit
-from uwf_git.values import cbor
-from uwf_git.values.documents import MAX_BYTES
+from uwf_git.text import nearest
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.node import from_blob
-from uwf_git.values.types import BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.remotes import Remote
-    from uwf_git.verify.findings import Finding
     from uwf_git.workflow.compile import Compiled
-
-MOST_VERSIONS = 1000
-LARGEST_FOLDER = 1 << 20
-SECONDS = 30.0  # for what somebody else wrote to compile
-CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
-_FILE_MODES = (BLOB_MODE, "100755")
 
 
 class Proposal(NamedTuple):
@@ -243,7 +228,7 @@ def _take(instance: Instance, git: Git, source: Oid, wording: _Wording, name: st
     repository, registry = instance.store.repository, instance.registry
     # Until it is known to be sound, nothing of it reaches the index.
     trial = Registry(Store(repository, Overlay(instance.store.index)))
-    compiled = _compiled(repository, source, wording)
+    compiled = compiled_in(repository, source, wording.what, wording.correct)
     if name is not None and compiled.workflow.name != name:
         raise Invalid(
             f"{wording.what} defines workflow {compiled.workflow.name!r}, not {name!r}", wording.correct
@@ -253,14 +238,14 @@ def _take(instance: Instance, git: Git, source: Oid, wording: _Wording, name: st
     if registered is not None and is_ancestor(git, source, registered):
         return Accepted(registry.current(name), "unchanged", str(registered), str(source))
     behind = registered is None or is_ancestor(git, registered, source)
-    if behind and _is_version(trial, instance, source, name, registered):
+    if behind and is_version(trial, instance, source, name, registered):
         version = registry.move(name, registered, source)
         return Accepted(version, "fast-forward", str(registered) if registered else None, str(source))
     if not behind:
         assert registered is not None
         if not _same_content(git, repository, registered, source, trial.tree(compiled)):
             raise HeadMoved(f"workflow {name!r} was changed since {wording.what} was made", wording.again)
-    first = registered or _version_below(trial, instance, source, name)
+    first = registered or version_below(trial, instance, source, name)
     commit = _version_of(instance, compiled, first, source, wording)
     version = registry.move(name, registered, commit)
     return Accepted(version, "merged", str(registered) if registered else None, str(source))
@@ -276,51 +261,23 @@ def _version_of(
     tree, parents = instance.registry.tree(compiled), [*([first] if first else []), source]
     message = layout.workflow_message(name, compiled.hash)
     commit = repository.rewrite_commit(source, tree, parents, message)
-    if not _findings(instance, name, commit):
+    if not findings_in(instance, name, commit):
         return commit
     commit = repository.write_commit(tree, parents, repository.user, message)
-    if findings := _findings(instance, name, commit):
+    if findings := findings_in(instance, name, commit):
         raise StoreDamaged(f"{wording.what}: {findings[0].message}", wording.correct)
     return commit
-
-
-def _findings(instance: Instance, name: str, commit: Oid) -> tuple[Finding, ...]:
-    """What a pull would find wrong with a commit as the version of a workflow. Where that is nothing,
-    what it leads to is known from now on."""
-    from uwf_git.verify.whole import Trial
-
-    with contextlib.closing(Trial(instance.store)) as trial:
-        return trial.findings(layout.WORKFLOWS + name, commit)
 
 
 def _same_content(git: Git, repository: Repository, registered: Oid, source: Oid, tree: Oid) -> bool:
     """Whether the registry has what is proposed, or still what the proposal was made on: then nothing
     that was registered since vanishes under it."""
     now = repository.commit(registered).tree
-    if _same_version(repository, now, tree):
+    if same_version(repository, now, tree):
         return True
     done = git.run("merge-base", str(registered), str(source), check=False)
     base = done.out.decode("ascii", "replace").strip()
-    return done.code == 0 and _same_version(repository, repository.commit(Oid(hex=base)).tree, now)
-
-
-def _same_version(repository: Repository, one: Oid, other: Oid) -> bool:
-    """Whether two trees hold the same version. Each has the built-in types of the `uwf` that wrote it."""
-    return one == other or _own_content(repository, one) == _own_content(repository, other)
-
-
-def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
-    """What a version's tree has besides built-in types, by path."""
-    found: dict[str, Oid] = {}
-    folders = [("", tree)]
-    for prefix, folder in folders:  # grows while it is walked
-        for entry in _entries(repository, folder, "a version"):
-            path = prefix + entry.name
-            if path in ("workflow", "workflow/nodes") and entry.is_tree:
-                folders.append((f"{path}/", entry.oid))
-            elif layout.node_in_path(path) not in BUILTIN:
-                found[path] = entry.oid
-    return found
+    return done.code == 0 and same_version(repository, repository.commit(Oid(hex=base)).tree, now)
 
 
 def _fetched(git: Git, repository: Repository, remote: Remote, branch: str) -> Oid:
@@ -364,159 +321,3 @@ def _newest(git: Git, registered: Oid | None, before: Oid | None) -> list[Oid]:
     if is_ancestor(git, before, registered):
         return [registered]
     return [before] if is_ancestor(git, registered, before) else [registered, before]
-
-
-def _compiled(repository: Repository, commit: Oid, wording: _Wording) -> Compiled:
-    """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it, so code isn't evaluated: what it
-    says of itself has to be there as it was registered. Raises Invalid, and StoreDamaged where objects are bad."""
-    from uwf_git.workflow.compile import InvalidWorkflow, compile_source
-    from uwf_git.workflow.source import parse_source
-
-    files = _Files(repository, repository.commit(commit).tree, wording.what)
-    try:
-        with time_limit(SECONDS):
-            if code := next((name for name in CODE_FILES if files.has(name)), None):
-                return _bundle(files, code)
-            source = parse_source(
-                files.read("workflow.yaml"),
-                "workflow.yaml",
-                lambda path: files.read(f"workflow/include/{path}"),
-            )
-            return compile_source(source)
-    except (InvalidWorkflow, Invalid, NotFound, TooLarge) as error:
-        raise Invalid(f"{wording.what}: {error.message}", wording.correct) from None
-    except TimeExceeded:
-        raise Invalid(f"{wording.what} takes over {SECONDS:g} s to compile", wording.correct) from None
-
-
-def _bundle(files: _Files, code: str) -> Compiled:
-    """The bundle in a tree, by its nodes there. Raises Invalid where the file is another one than they are about."""
-    from uwf_git.bundles.contract import kept_bundle
-    from uwf_git.bundles.files import MAX_BYTES
-
-    text = files.read(code, MAX_BYTES)
-    digest = sha256(text).hexdigest()
-    nodes = {}
-    for path in files.names("workflow/nodes"):
-        if (name := layout.node_in_path(f"nodes/{path}")) is not None and name not in BUILTIN:
-            nodes[name] = from_blob(files.read(f"workflow/{layout.node_file(name)}"), name)
-    for node in nodes.values():
-        if node.type == CODE:
-            workflow = parse_workflow(cbor.normalise(node.payload))
-            if workflow.code is not None and workflow.code.sha256 == digest:
-                schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
-                return kept_bundle(cbor.normalise(node.payload), schemas, text)
-    raise Invalid(f"{code} was changed there, and what code says of itself is only known by running it")
-
-
-class _Files:
-    """The files of a tree that may be anybody's making: what is no plain file, or too large, is refused
-    before it is read."""
-
-    def __init__(self, repository: Repository, root: Oid, what: str) -> None:
-        self._repository = repository
-        self._root = root
-        self._what = what
-
-    def has(self, name: str) -> bool:
-        """Whether there is something of that name at the top."""
-        return any(entry.name == name for entry in _entries(self._repository, self._root, self._what))
-
-    def names(self, path: str) -> list[str]:
-        """What is in a folder. Raises NotFound, Invalid."""
-        folder = self._root
-        for part in path.split("/"):
-            folder = self._folder(folder, part)
-        return [entry.name for entry in _entries(self._repository, folder, self._what)]
-
-    def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
-        """A file's content. Raises NotFound, Invalid, and TooLarge beyond the limit in bytes."""
-        folder = self._root
-        *folders, name = path.split("/")
-        for part in folders:
-            folder = self._folder(folder, part)
-        entry = self._entry(folder, name)
-        if entry.mode not in _FILE_MODES:
-            raise Invalid(f"{one_line(path, 80)} is not a file", "links and submodules are not followed")
-        return self._repository.read_within(entry.oid, limit)[1]
-
-    def _folder(self, folder: Oid, name: str) -> Oid:
-        entry = self._entry(folder, name)
-        if not entry.is_tree:
-            raise Invalid(f"{one_line(name, 80)} is no folder")
-        return entry.oid
-
-    def _entry(self, folder: Oid, name: str) -> Entry:
-        entries = _entries(self._repository, folder, self._what)
-        entry = next((entry for entry in entries if entry.name == name), None)
-        if entry is None:
-            raise NotFound(
-                f"{self._what} has no {one_line(name, 80)}", "a workflow's branch has a workflow.yaml"
-            )
-        return entry
-
-
-def _entries(repository: Repository, folder: Oid, what: str) -> Sequence[Entry]:
-    """What is in a folder that may be anybody's making. Raises Invalid for one that is too large."""
-    if repository.header(folder)[1] > LARGEST_FOLDER:
-        raise Invalid(f"a folder of {what} has too many entries")
-    return repository.tree(folder)
-
-
-def _is_version(
-    trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None = None
-) -> bool:
-    """Whether a commit and its forebears are exactly what registering their definitions would have made,
-    down to the version `after`, else to one that is known or to the first of all."""
-    return _comes_after(trial, instance, commit, name, after) and not _findings(instance, name, commit)
-
-
-def _comes_after(trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None) -> bool:
-    repository = instance.store.repository
-    for oid in _first_parents(repository, commit):
-        if oid == after:
-            return True
-        row = instance.store.index.commit(oid.raw)
-        if row is not None and (row.kind, row.name) != ("workflow", name):
-            return False
-        if row is not None and after is None:
-            return True
-        if row is None and not _is_as_registered(trial, repository, oid, name):
-            return False
-    return after is None and not repository.commit(oid).parents
-
-
-def _is_as_registered(trial: Registry, repository: Repository, oid: Oid, name: str) -> bool:
-    """Whether a commit has the message and the tree that registering its definition would have made."""
-    found = repository.commit(oid)
-    try:
-        compiled = _compiled(repository, oid, _Wording("it", "", ""))
-    except UwfError:
-        return False
-    return (
-        compiled.workflow.name == name
-        and found.message == layout.workflow_message(name, compiled.hash)
-        and _same_version(repository, found.tree, trial.tree(compiled))
-    )
-
-
-def _first_parents(repository: Repository, commit: Oid) -> Iterator[Oid]:
-    for _ in range(MOST_VERSIONS):
-        yield commit
-        parents = repository.commit(commit).parents
-        if not parents:
-            return
-        commit = parents[0]
-
-
-def _version_below(trial: Registry, instance: Instance, commit: Oid, name: str) -> Oid | None:
-    """The nearest version of a workflow that a commit stands on, where none is registered here."""
-    repository = instance.store.repository
-    queue, seen = [commit], {commit}
-    for oid in queue:  # grows while it is walked
-        if oid != commit and _is_version(trial, instance, oid, name):
-            return oid
-        new = [parent for parent in repository.commit(oid).parents if parent not in seen]
-        seen.update(new)
-        queue += new[: MOST_VERSIONS - len(queue)]
-    return None

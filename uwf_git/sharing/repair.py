@@ -22,8 +22,7 @@ from uwf_git.git.mending import Mending, unreadable_lines
 from uwf_git.git.packs import Pack
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
-from uwf_git.sharing.places import Found, Place, Places
-from uwf_git.sharing.remaking import Remade
+from uwf_git.sharing.places import Found, Place, Places, Remade
 from uwf_git.store import layout
 from uwf_git.store.history import relate
 from uwf_git.store.opened import Instance

@@ -1,0 +1,216 @@
+"""Versions of workflows as somebody pushed them, who may be anybody: what a commit defines, without running any of it,
+and whether it is exactly what registering its definition would have made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from uwf_git.errors import Invalid, NotFound, UwfError
+from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
+from uwf_git.store import layout
+from uwf_git.store.versions import Registry
+from uwf_git.text import one_line
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values import cbor
+from uwf_git.values.documents import MAX_BYTES
+from uwf_git.values.kinds import parse_workflow
+from uwf_git.values.node import from_blob
+from uwf_git.values.types import BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.verify.findings import Finding
+    from uwf_git.workflow.compile import Compiled
+
+MOST_VERSIONS = 1000
+LARGEST_FOLDER = 1 << 20
+SECONDS = 30.0  # for what somebody else wrote to compile
+CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
+_FILE_MODES = (BLOB_MODE, "100755")
+
+
+def compiled_in(repository: Repository, commit: Oid, what: str, correct: str = "") -> Compiled:
+    """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it, so code isn't evaluated: what it
+    says of itself has to be there as it was registered. Messages name it `what`, and say how to `correct` it. Raises
+    Invalid, and StoreDamaged where objects are bad."""
+    from uwf_git.workflow.compile import InvalidWorkflow, compile_source
+    from uwf_git.workflow.source import parse_source
+
+    files = _Files(repository, repository.commit(commit).tree, what)
+    try:
+        with time_limit(SECONDS):
+            if code := next((name for name in CODE_FILES if files.has(name)), None):
+                return _bundle(files, code)
+            source = parse_source(
+                files.read("workflow.yaml"),
+                "workflow.yaml",
+                lambda path: files.read(f"workflow/include/{path}"),
+            )
+            return compile_source(source)
+    except (InvalidWorkflow, Invalid, NotFound, TooLarge) as error:
+        raise Invalid(f"{what}: {error.message}", correct) from None
+    except TimeExceeded:
+        raise Invalid(f"{what} takes over {SECONDS:g} s to compile", correct) from None
+
+
+def _bundle(files: _Files, code: str) -> Compiled:
+    """The bundle in a tree, by its nodes there. Raises Invalid where the file is another one than they are about."""
+    from uwf_git.bundles.contract import kept_bundle
+    from uwf_git.bundles.files import MAX_BYTES
+
+    text = files.read(code, MAX_BYTES)
+    digest = sha256(text).hexdigest()
+    nodes = {}
+    for path in files.names("workflow/nodes"):
+        if (name := layout.node_in_path(f"nodes/{path}")) is not None and name not in BUILTIN:
+            nodes[name] = from_blob(files.read(f"workflow/{layout.node_file(name)}"), name)
+    for node in nodes.values():
+        if node.type == CODE:
+            workflow = parse_workflow(cbor.normalise(node.payload))
+            if workflow.code is not None and workflow.code.sha256 == digest:
+                schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
+                return kept_bundle(cbor.normalise(node.payload), schemas, text)
+    raise Invalid(f"{code} was changed there, and what code says of itself is only known by running it")
+
+
+class _Files:
+    """The files of a tree that may be anybody's making: what is no plain file, or too large, is refused
+    before it is read."""
+
+    def __init__(self, repository: Repository, root: Oid, what: str) -> None:
+        self._repository = repository
+        self._root = root
+        self._what = what
+
+    def has(self, name: str) -> bool:
+        """Whether there is something of that name at the top."""
+        return any(entry.name == name for entry in _entries(self._repository, self._root, self._what))
+
+    def names(self, path: str) -> list[str]:
+        """What is in a folder. Raises NotFound, Invalid."""
+        folder = self._root
+        for part in path.split("/"):
+            folder = self._folder(folder, part)
+        return [entry.name for entry in _entries(self._repository, folder, self._what)]
+
+    def read(self, path: str, limit: int = MAX_BYTES) -> bytes:
+        """A file's content. Raises NotFound, Invalid, and TooLarge beyond the limit in bytes."""
+        folder = self._root
+        *folders, name = path.split("/")
+        for part in folders:
+            folder = self._folder(folder, part)
+        entry = self._entry(folder, name)
+        if entry.mode not in _FILE_MODES:
+            raise Invalid(f"{one_line(path, 80)} is not a file", "links and submodules are not followed")
+        return self._repository.read_within(entry.oid, limit)[1]
+
+    def _folder(self, folder: Oid, name: str) -> Oid:
+        entry = self._entry(folder, name)
+        if not entry.is_tree:
+            raise Invalid(f"{one_line(name, 80)} is no folder")
+        return entry.oid
+
+    def _entry(self, folder: Oid, name: str) -> Entry:
+        entries = _entries(self._repository, folder, self._what)
+        entry = next((entry for entry in entries if entry.name == name), None)
+        if entry is None:
+            raise NotFound(
+                f"{self._what} has no {one_line(name, 80)}", "a workflow's branch has a workflow.yaml"
+            )
+        return entry
+
+
+def _entries(repository: Repository, folder: Oid, what: str) -> Sequence[Entry]:
+    """What is in a folder that may be anybody's making. Raises Invalid for one that is too large."""
+    if repository.header(folder)[1] > LARGEST_FOLDER:
+        raise Invalid(f"a folder of {what} has too many entries")
+    return repository.tree(folder)
+
+
+def is_version(trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None = None) -> bool:
+    """Whether a commit and its forebears are exactly what registering their definitions would have made,
+    down to the version `after`, else to one that is known or to the first of all."""
+    return _comes_after(trial, instance, commit, name, after) and not findings_in(instance, name, commit)
+
+
+def _comes_after(trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None) -> bool:
+    repository = instance.store.repository
+    for oid in _first_parents(repository, commit):
+        if oid == after:
+            return True
+        row = instance.store.index.commit(oid.raw)
+        if row is not None and (row.kind, row.name) != ("workflow", name):
+            return False
+        if row is not None and after is None:
+            return True
+        if row is None and not _is_as_registered(trial, repository, oid, name):
+            return False
+    return after is None and not repository.commit(oid).parents
+
+
+def _is_as_registered(trial: Registry, repository: Repository, oid: Oid, name: str) -> bool:
+    """Whether a commit has the message and the tree that registering its definition would have made."""
+    found = repository.commit(oid)
+    try:
+        compiled = compiled_in(repository, oid, "it")
+    except UwfError:
+        return False
+    return (
+        compiled.workflow.name == name
+        and found.message == layout.workflow_message(name, compiled.hash)
+        and same_version(repository, found.tree, trial.tree(compiled))
+    )
+
+
+def _first_parents(repository: Repository, commit: Oid) -> Iterator[Oid]:
+    for _ in range(MOST_VERSIONS):
+        yield commit
+        parents = repository.commit(commit).parents
+        if not parents:
+            return
+        commit = parents[0]
+
+
+def version_below(trial: Registry, instance: Instance, commit: Oid, name: str) -> Oid | None:
+    """The nearest version of a workflow that a commit stands on, where none is registered here."""
+    repository = instance.store.repository
+    queue, seen = [commit], {commit}
+    for oid in queue:  # grows while it is walked
+        if oid != commit and is_version(trial, instance, oid, name):
+            return oid
+        new = [parent for parent in repository.commit(oid).parents if parent not in seen]
+        seen.update(new)
+        queue += new[: MOST_VERSIONS - len(queue)]
+    return None
+
+
+def same_version(repository: Repository, one: Oid, other: Oid) -> bool:
+    """Whether two trees hold the same version. Each has the built-in types of the `uwf` that wrote it."""
+    return one == other or _own_content(repository, one) == _own_content(repository, other)
+
+
+def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
+    """What a version's tree has besides built-in types, by path."""
+    found: dict[str, Oid] = {}
+    folders = [("", tree)]
+    for prefix, folder in folders:  # grows while it is walked
+        for entry in _entries(repository, folder, "a version"):
+            path = prefix + entry.name
+            if path in ("workflow", "workflow/nodes") and entry.is_tree:
+                folders.append((f"{path}/", entry.oid))
+            elif layout.node_in_path(path) not in BUILTIN:
+                found[path] = entry.oid
+    return found
+
+
+def findings_in(instance: Instance, name: str, commit: Oid) -> tuple[Finding, ...]:
+    """What a pull would find wrong with a commit as the version of a workflow. Where that is nothing,
+    what it leads to is known from now on."""
+    from uwf_git.verify.whole import Trial
+
+    with contextlib.closing(Trial(instance.store)) as trial:
+        return trial.findings(layout.WORKFLOWS + name, commit)
