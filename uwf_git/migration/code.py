@@ -16,23 +16,21 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
+from uwf_git.bundles.files import MAX_BYTES
 from uwf_git.errors import Invalid, UwfError
-from uwf_git.migration.folder import Folder
-from uwf_git.migration.intake import Intake
+from uwf_git.migration.folder import Folder, Source
+from uwf_git.migration.intake import Intake, TakenWorkflow
 from uwf_git.migration.json_cas import LATEST
-from uwf_git.migration.result import TakenWorkflow
 from uwf_git.migration.run import Run
-from uwf_git.migration.storage import COMPLETED, KILLED, LARGEST_LOG, OldThread, Untaken, document, lines
+from uwf_git.migration.storage import COMPLETED, KILLED, LARGEST_LOG, OldThread, document, lines
 from uwf_git.migration.threads import Past, Threads, Turn
 from uwf_git.migration.workflows import Workflows
-from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.node import file_id
 from uwf_git.values.types import END
 from uwf_git.workflow.compile import Compiled
 
 AGENT = "uncaged-workflow"
-LARGEST_BUNDLE = 4 << 20
 _CODE, _DESCRIPTOR, _DATA, _INFO = ".esm.js", ".yaml", ".data.jsonl", ".info.jsonl"
 _FINISHED, _ABORTED = "generator finished", "aborted"
 
@@ -45,11 +43,11 @@ class _Registered(NamedTuple):
     past: tuple[tuple[int, str], ...]
 
 
-class OldCode:
+class OldCode(Source):
     """The first engine's part of a storage root."""
 
     def __init__(self, root: Folder) -> None:
-        self.problems: list[Untaken] = []
+        super().__init__()
         self.workflows: dict[str, _Registered] = {}
         self.bundles = self._folder(root, "bundles")
         self._logs = self._folder(root, "logs")
@@ -62,16 +60,6 @@ class OldCode:
     def is_empty(self) -> bool:
         """Whether there is nothing of it."""
         return self.bundles is None and self._logs is None and not self.workflows and not self.problems
-
-    def _refuse(self, kind: str, name: object, reason: str) -> None:
-        self.problems.append(Untaken(kind, one_line(str(name), 100), reason))
-
-    def _folder(self, root: Folder, name: str) -> Folder | None:
-        try:
-            return root.folder(name)
-        except Invalid as error:
-            self._refuse("file", name, error.message)
-            return None
 
     def _register(self, value: Mapping[str, Any]) -> None:
         workflows = value.get("workflows")
@@ -147,10 +135,10 @@ def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
 
     if code.bundles is None:
         raise Invalid("there is no folder bundles/")
-    text = code.bundles.read(bundle + _CODE, LARGEST_BUNDLE)
+    text = code.bundles.read(bundle + _CODE, MAX_BYTES)
     if (actual := file_id(text)) != bundle:
         raise Invalid(f"bundle {bundle} is damaged: its hash is {actual}")
-    described = code.bundles.read(bundle + _DESCRIPTOR, LARGEST_BUNDLE)
+    described = code.bundles.read(bundle + _DESCRIPTOR, MAX_BYTES)
     return compile_described(text, yaml12.load(described, bundle + _DESCRIPTOR), name)
 
 

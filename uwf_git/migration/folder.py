@@ -1,5 +1,5 @@
 """A folder that may be anybody's making, read without leaving it: no link is followed, only plain files are opened, and
-none that is larger than its reader takes. Nothing in it is changed."""
+none that is larger than its reader takes. Nothing in it is changed. What can't be taken of it is noted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import one_line
@@ -99,3 +100,28 @@ class Folder:
         except (OSError, ValueError):
             pass
         return f"can't be read: {getattr(error, 'strerror', None) or error}"
+
+
+class Untaken(NamedTuple):
+    """Something of a source that can't be taken, and why. `kind`: workflow, thread, node or file."""
+
+    kind: str
+    name: str
+    reason: str
+
+
+class Source:
+    """Something that is read out of folders. `problems` are what can't be taken of it."""
+
+    def __init__(self) -> None:
+        self.problems: list[Untaken] = []
+
+    def _refuse(self, kind: str, name: object, reason: str) -> None:
+        self.problems.append(Untaken(kind, one_line(str(name), 100), reason))
+
+    def _folder(self, root: Folder, name: str) -> Folder | None:
+        try:
+            return root.folder(name)
+        except Invalid as error:
+            self._refuse("file", name, error.message)
+            return None

@@ -1,18 +1,20 @@
-"""Where what is taken goes: a store that is written in bulk, whose refs move once what they lead to is stored; and what
-is noted meanwhile. Tried only, nothing is kept: neither objects nor refs nor what the index learns."""
+"""Where what is taken goes: a store that is written in bulk, whose refs move once what they lead to is stored; what is
+noted meanwhile, and what came of it all. Tried only, nothing is kept: neither objects nor refs nor what the index
+learns."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 from types import TracebackType
+from typing import Any, NamedTuple
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.git.bulk import FULL, Bulk
 from uwf_git.git.objects import Person, Stamp
 from uwf_git.git.repository import Oid
+from uwf_git.migration.folder import Untaken
 from uwf_git.migration.json_cas import OldNodes
 from uwf_git.migration.originals import Originals
-from uwf_git.migration.storage import Untaken
 from uwf_git.store import layout
 from uwf_git.store.index import Overlay
 from uwf_git.store.opened import Instance
@@ -23,6 +25,7 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.node import Node
 
 IMPORTER = Person("uwf", "uwf@localhost")
+NEW, GROWN, HERE = "new", "grown", "here"
 
 
 def stamp(when: int) -> Stamp:
@@ -115,3 +118,51 @@ class Intake:
                 self.threads.drop(layout.THREADS + name.removeprefix(layout.ARCHIVE))
         self.refs, self.moves = {}, []
         self.store.sync()
+
+
+class TakenWorkflow(NamedTuple):
+    """A workflow that came along: its name, the hash of its newest version here and of the Workflow node that this was
+    made from, and how many versions there are. `state` is new, grown or here."""
+
+    name: str
+    hash: str
+    source: str
+    versions: int
+    state: str
+
+
+class TakenThread(NamedTuple):
+    """A thread that came along: `steps` of the source's, `added` of them now. `status` is completed, killed or active;
+    `state` is new, grown or here."""
+
+    thread: ThreadId
+    workflow: str
+    steps: int
+    added: int
+    status: str
+    state: str
+
+
+class Imported(NamedTuple):
+    """`nodes` were read, `taken` of them are new here as they were; `kept` names the fields that only the original
+    nodes have; `warnings` are of threads that came along."""
+
+    workflows: tuple[TakenWorkflow, ...]
+    threads: tuple[TakenThread, ...]
+    nodes: int
+    taken: int
+    kept: tuple[str, ...]
+    warnings: tuple[tuple[ThreadId, str], ...]
+    untaken: tuple[Untaken, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "workflows": [each._asdict() for each in self.workflows],
+            "threads": [each._asdict() for each in self.threads],
+            "nodes": self.nodes,
+            "taken": self.taken,
+            "kept": list(self.kept),
+            "warnings": [{"thread": thread, "message": text} for thread, text in self.warnings],
+            "untaken": [each._asdict() for each in self.untaken],
+        }

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.errors import Invalid, UwfError
-from uwf_git.migration.folder import Folder
+from uwf_git.migration.folder import Folder, Source
 from uwf_git.migration.json_cas import LATEST
-from uwf_git.text import one_line
 from uwf_git.values.documents import MAX_BYTES
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.node import parse_json
@@ -35,14 +34,6 @@ _DATABASE = "_store.db"
 _ENDS = {"end": COMPLETED, "completed": COMPLETED, "cancelled": KILLED, "killed": KILLED}
 
 
-class Untaken(NamedTuple):
-    """Something of a source that can't be taken, and why. `kind`: workflow, thread, node or file."""
-
-    kind: str
-    name: str
-    reason: str
-
-
 class OldThread(NamedTuple):
     """A thread by the hash of its head. `ended` is None while it is active; where nobody says how it ended, it is "".
     `when` is when it ended, in Unix milliseconds, or 0."""
@@ -53,12 +44,12 @@ class OldThread(NamedTuple):
     when: int = 0
 
 
-class OldStorage:
+class OldStorage(Source):
     """The storage root in a folder. `workflows` has the hash of the Workflow node that is registered by each name.
     `folders` are those that hold nodes, `more` of the caller's among them."""
 
     def __init__(self, root: Folder, more: Iterable[Folder] = ()) -> None:
-        self.problems: list[Untaken] = []
+        super().__init__()
         self.workflows: dict[str, Hash] = {}
         self.threads: dict[ThreadId, OldThread] = {}
         self.folders: list[Folder] = []
@@ -84,16 +75,6 @@ class OldStorage:
     def is_empty(self) -> bool:
         """Whether there is nothing that an earlier program would have left."""
         return not (self.folders or self.workflows or self.threads or self.problems)
-
-    def _refuse(self, kind: str, name: object, reason: str) -> None:
-        self.problems.append(Untaken(kind, one_line(str(name), 100), reason))
-
-    def _folder(self, base: Folder, name: str) -> Folder | None:
-        try:
-            return base.folder(name)
-        except Invalid as error:
-            self._refuse("file", name, error.message)
-            return None
 
     def _find_nodes(self, base: Folder) -> None:
         for top in (base, self._folder(base, "cas")):

@@ -19,11 +19,10 @@ from pathlib import Path
 from uwf_git.errors import Invalid
 from uwf_git.migration import definitions
 from uwf_git.migration.code import OldCode, take_code
-from uwf_git.migration.folder import Folder
-from uwf_git.migration.intake import Intake, stamp
+from uwf_git.migration.folder import Folder, Untaken
+from uwf_git.migration.intake import Imported, Intake, stamp
 from uwf_git.migration.json_cas import OldNodes
-from uwf_git.migration.result import Imported
-from uwf_git.migration.storage import OldStorage, Untaken
+from uwf_git.migration.storage import OldStorage
 from uwf_git.migration.threads import Threads
 from uwf_git.migration.workflows import of_nodes, take_registered
 from uwf_git.store import layout

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from uwf_git.errors import Invalid, NotFound, UwfError
 from uwf_git.git.objects import tag_text
 from uwf_git.git.repository import Oid
-from uwf_git.migration.intake import IMPORTER, Intake, stamp
-from uwf_git.migration.result import GROWN, HERE, NEW, TakenThread
+from uwf_git.migration.intake import GROWN, HERE, IMPORTER, NEW, Intake, TakenThread, stamp
 from uwf_git.migration.run import Run
 from uwf_git.migration.steps import read_start, read_step
 from uwf_git.migration.storage import COMPLETED, KILLED, OldThread

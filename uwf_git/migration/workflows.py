@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.migration import definitions
-from uwf_git.migration.intake import Intake, stamp
-from uwf_git.migration.result import GROWN, HERE, NEW, TakenWorkflow
+from uwf_git.migration.intake import GROWN, HERE, NEW, Intake, TakenWorkflow, stamp
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash
 from uwf_git.workflow.compile import Compiled
