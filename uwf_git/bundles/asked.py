@@ -91,16 +91,7 @@ class _OfCommand(Conversation):
         output = store.get(step.output).payload
         if detail is None:
             return Reply(json.dumps(output, ensure_ascii=False), output=output)
-        return Reply(
-            detail.answer,
-            detail.session,
-            detail.model,
-            detail.usage,
-            store.turns(detail),
-            output,
-            detail.cost,
-            detail.notes,
-        )
+        return Reply.of(detail, store.turns(detail), output)
 
 
 def _pass_on(data: bytes) -> None:

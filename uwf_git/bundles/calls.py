@@ -271,16 +271,7 @@ class _Conversation:
         told = [parse_turn(turn) for turn in answer["turns"]]
         new = told[len(self._turns) :]
         self._turns = (*self._turns, *new)
-        reply = Reply(
-            detail.answer,
-            detail.session,
-            detail.model,
-            detail.usage,
-            self._turns,
-            None,
-            detail.cost,
-            detail.notes,
-        )
+        reply = Reply.of(detail, self._turns)
         self.heard = Heard(answer["agent"], self.role, reply, detail.extraction)
         if "question" in request and "error" not in answer:
             self.said = answer["value"]

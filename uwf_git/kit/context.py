@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.values.kinds import TurnRecord, Usage
+from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
@@ -36,6 +36,11 @@ class Reply(NamedTuple):
     cost: float | None = None
     notes: tuple[str, ...] = ()
     detail: Hash | None = None
+
+    @classmethod
+    def of(cls, told: Detail, turns: tuple[TurnRecord, ...], output: Any = None) -> Reply:
+        """What an agent answered elsewhere, by the detail of that and its turns."""
+        return cls(told.answer, told.session, told.model, told.usage, turns, output, told.cost, told.notes)
 
 
 class Exchange(NamedTuple):
