@@ -70,6 +70,41 @@ def test_what_was_fetched_is_read_and_verified_and_not_run_until_it_is_trusted(
     assert ben("thread", "step", thread, check=5).error["hint"].endswith(f"uwf workflow trust {bundle}")
 
 
+def test_trust_under_one_name_or_language_is_none_under_another(ada: Machine, ben: Machine) -> None:
+    """What code is granted goes by its workflow's name, and whoever pushes it chooses that."""
+    both = write("harmless.py", BOTH)
+    ada("workflow", "put", both)
+    ada("push")
+    ben("pull")
+    ben("workflow", "trust", "harmless", "--yes")
+    ada("workflow", "put", both, "--name", "granted")
+    named = ada("thread", "start", "granted", "-p", "x").json["thread"]
+    harmless = ada("workflow", "show", "harmless").json["hash"]
+    ada("workflow", "put", write("harmless.mjs", BOTH))
+    spoken = ada("thread", "start", "harmless", "-p", "x").json["thread"]
+    ada("push")
+    ben("pull")
+    for thread in (named, spoken):
+        assert ben("thread", "step", thread, check=5).error["code"] == "untrusted"
+    assert ben("workflow", "show", harmless).json["trusted"] is True
+    ben("workflow", "trust", "granted", "--yes")
+    ben("workflow", "untrust", harmless)
+    assert ben("thread", "step", named).json["role"] == "a"
+
+
+BOTH = '''\
+x = 1 //2; """
+export const descriptor = { description: "js", roles: { a: { description: "x", schema: { type: "object" } } } };
+export async function* run(input, options) { yield { role: "a", content: "", meta: {} }; }
+var x; /*
+"""
+descriptor = {"description": "py", "roles": {"a": {"description": "x", "schema": {"type": "object"}}}}
+async def run(input, options):
+    yield {"role": "a", "content": "", "meta": {}}
+#*/
+'''
+
+
 def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> None:
     code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
     assert code == 2 and "was not confirmed" in shown

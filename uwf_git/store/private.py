@@ -8,7 +8,7 @@
     runs/<ULID>.off       there while a step is broken off, so that its engine knows why its agent ends
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working directory that a thread's agents get
-    trusted/<SHA-256>     there for the code that this machine's user trusts; what it was called and when, as JSON
+    trusted/<SHA-256>     there for the code that this machine's user trusts, as one workflow; see `Trusted`
     logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
 
 The hash that an agent prints is the protocol; its report says more, and outlives an engine that was killed: the
@@ -18,6 +18,7 @@ next step finds it and takes the finished work over instead of doing it again.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import time
@@ -331,30 +332,36 @@ class Folders:
 
 
 class Trusted:
-    """Which files of code may run on this machine, by the SHA-256 of their bytes in hexadecimal. It is the only thing
-    that says so, and nothing that is fetched writes here."""
+    """Which files of code may run on this machine, by the SHA-256 of their bytes in hexadecimal, and as what: the same
+    bytes under another workflow's name would get what that one is granted, and may do something else in another
+    language. It is the only thing that says so, and nothing that is fetched writes here. Each is a file that is named
+    by the SHA-256 of all three, a line each."""
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "trusted"
 
-    def has(self, sha256: str) -> bool:
-        """Whether a file with that content is trusted."""
-        return (self._folder / sha256).is_file()
+    def has(self, sha256: str, language: str, name: str) -> bool:
+        """Whether a file with that content is trusted as the workflow of that name."""
+        return self._file(sha256, language, name).is_file()
 
-    def add(self, sha256: str, name: str) -> None:
-        """Trusts what has that content; `name` is what the workflow is called."""
-        note = json.dumps({"name": name, "at": int(time.time())}).encode()
-        write_private(self._folder / sha256, note, "can't remember what is trusted", synced=True, mode=_MINE)
+    def add(self, sha256: str, language: str, name: str) -> None:
+        """Trusts what has that content as the workflow of that name."""
+        note = {"sha256": sha256, "language": language, "name": name, "at": int(time.time())}
+        path = self._file(sha256, language, name)
+        write_private(path, _json(note), "can't remember what is trusted", synced=True, mode=_MINE)
 
-    def remove(self, sha256: str) -> bool:
+    def remove(self, sha256: str, language: str, name: str) -> bool:
         """Trusts it no longer; whether it was trusted."""
         try:
-            (self._folder / sha256).unlink()
+            self._file(sha256, language, name).unlink()
         except FileNotFoundError:
             return False
         except OSError as error:
             raise StoreUnwritable(f"can't forget what is trusted: {error}", "check permissions") from None
         return True
+
+    def _file(self, *parts: str) -> Path:
+        return self._folder / hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _json(value: object) -> bytes:

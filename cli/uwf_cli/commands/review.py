@@ -295,9 +295,10 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
 @click.argument("workflow", metavar="NAME|HASH", shell_complete=complete_workflow)
 def untrust(invocation: Invocation, workflow: str) -> None:
     """Let a workflow that is code run here no longer. Nothing of it is deleted."""
+    from uwf_git.bundles import trust as trusting
+
     found = _bundle(invocation, workflow)
-    assert found.workflow.code is not None
-    changed = invocation.instance.trusted.remove(found.workflow.code.sha256)
+    changed = trusting.untrust(invocation.instance, found.workflow)
     value = {**_told(invocation, found), "changed": changed}
     invocation.emit(value, lambda shown: terminal.fields([*version_rows(shown), ("trusted", "no")]))
 
