@@ -228,3 +228,39 @@ def _commands() -> list[str]:
             except OSError:
                 continue
     return found
+
+
+LEAVES = """\
+import subprocess
+
+descriptor = {"name": "leaves", "description": "Leaves git something to run.", "roles": {
+    "a": {"description": "does it", "schema": {"type": "object"}}}}
+
+
+async def run(input, options):
+    script = '''
+    mv project old && cp -r old project && git -C project config core.fsmonitor "touch PLACE/run; false"
+    git init -q sub && git -C sub config core.fsmonitor "touch PLACE/run; false"
+    '''
+    done = subprocess.run(["sh", "-c", script], cwd=input["prompt"], capture_output=True, text=True)
+    yield {"role": "a", "content": done.stderr, "meta": {"status": done.returncode}}
+"""
+
+
+def test_no_repository_that_code_leaves_where_it_may_write_is_one_to_git(uwf: Uwf, tmp_path: Path) -> None:
+    project = tmp_path / "granted" / "project"
+    subprocess.run(["git", "init", "-q", project], check=True)
+    uwf("workflow", "put", write("leaves.py", LEAVES.replace("PLACE", str(tmp_path))))
+    uwf("config", "set", "bundles.leaves", json.dumps({"write": [str(project.parent)]}))
+    thread = uwf("thread", "start", "leaves", "-p", str(project.parent)).json["thread"]
+    uwf("thread", "step", thread)
+    (made,) = uwf("thread", "steps", thread).json
+    detail = uwf("cas", "get", made["detail"]).json["payload"]
+    assert made["output"] == {"status": 0}, detail["answer"]
+    for folder in (project, project.parent / "sub"):
+        assert (
+            subprocess.run(["git", "status"], cwd=folder, check=False, capture_output=True).returncode == 128
+        )
+        assert f"{folder}/.git is now .git.taken-" in "".join(detail["notes"])
+    assert not (tmp_path / "run").exists()
+    subprocess.run(["git", "status"], cwd=project.parent / "old", check=True, capture_output=True)

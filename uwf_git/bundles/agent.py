@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -111,15 +111,18 @@ class BundleAgent(Agent):
                 said = live.hear(calls if rounds != 0 else None, recorder.show)
                 if rounds == 0 and not said.ended:
                     raise OutOfRounds("")
+                is_kept = instance.kept is not None and not said.ended and live.is_kept
+                if not is_kept:
+                    live.close()
                 made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
-                node = _stored(instance, at, order, made, calls.heard, recorder, live.note)
+                node = _stored(instance, at, order, made, calls.heard, recorder, live.notes)
             except OutOfRounds:
                 raise _over(at) from None
             except UwfError as error:
                 if isinstance(error, Absent) and not recorder.turns:
                     raise  # nothing was done; else what was spent has to be kept
                 raise _failed(error, live, head.node, order, calls.heard, recorder) from None
-            if instance.kept is not None and not said.ended:
+            if is_kept and instance.kept is not None:
                 kept.pop_all()
                 instance.kept[head.thread] = Running(live, node)
             return node
@@ -254,13 +257,12 @@ def _stored(
     made: Made,
     heard: Sequence[Heard],
     recorder: Recorder,
-    note: str,
+    notes: Sequence[str],
 ) -> Hash:
     """The StepNode of what a bundle came to, with its nodes."""
     history = at.history
     said, turns = _said(made.answer, heard, order, recorder)
-    if note:
-        said = said._replace(notes=(*said.notes, note))
+    said = said._replace(notes=(*said.notes, *notes))
     agents = [each.agent for each in heard if each.agent]
     # Work that was partly made up must not pass for anybody's.
     agent = REHEARSE if REHEARSE in agents else agents[-1] if agents else BUNDLES
@@ -278,7 +280,10 @@ def _failed(
     said, turns = _said("", heard, order, recorder)
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
     failed = BundleFailed(error.message, error.hint, detail)
-    failed.printed = live.printed
+    with suppress(AgentFailed):
+        live.close()
+    printed, errors = live.printed
+    failed.printed = printed, "\n".join(each for each in (errors.rstrip("\n"), *live.notes) if each)
     return failed
 
 

@@ -50,7 +50,8 @@ class Program(NamedTuple):
 
 class Confined(NamedTuple):
     """A command that is ready to be started, once. `descriptors` are inherited by it; `note` is "" where it is in a
-    sandbox. `close` is called when it has ended."""
+    sandbox. `writes` is whether it may write folders of the user's; `taken` says, once it is closed, what became of git
+    repositories that it made there. `close` is called when it has ended."""
 
     argv: Sequence[str]
     env: dict[str, str]
@@ -58,6 +59,8 @@ class Confined(NamedTuple):
     descriptors: tuple[int, ...]
     note: str
     stack: contextlib.ExitStack
+    writes: bool = False
+    taken: Sequence[str] = ()
 
     def close(self) -> None:
         """Ends whatever is left of the sandbox. Raises AgentFailed where something in it doesn't end."""
@@ -90,6 +93,8 @@ def confine(
             env = clean_environment(environ, str(folder), str(folder), grants.network)
             argv = _limited([program.path, *program.options, str(program.files[0])])
             return Confined(argv, env, folder, (), NOTE, stack.pop_all())
+        taken: list[str] = []
+        searched = [_searched(folder, stack, taken) for folder, writable in granted if writable]
         lifetime = stack.enter_context(Lifetime())
         argv = [sandbox.program, *lifetime.arguments, *enclosure(grants.network)]
         argv += [*_temporary(sandbox.program)]
@@ -99,12 +104,16 @@ def confine(
             argv += ["--ro-bind-try", str(tools), str(tools)]
         for folder, writable in granted:
             argv += ["--bind" if writable else "--ro-bind", str(folder), str(folder)]
-            if writable:
-                argv += _repositories(folder)
+        for before in searched:
+            for each in before.found:
+                path = str(before.project.joinpath(*each.parts))
+                argv += ["--ro-bind", path, path]
         argv += ["--remount-ro", "/", "--chdir", _INNER, "--"]
         argv += _limited([program.path, *program.options, str(_HARNESS / program.files[0].name)])
         env = clean_environment(environ, _INNER, _INNER, grants.network)
-        return Confined(argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all())
+        return Confined(
+            argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all(), bool(searched), taken
+        )
 
 
 def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
@@ -126,18 +135,18 @@ def _granted(grants: Grants, own: Sequence[Path]) -> Iterator[tuple[Path, bool]]
         yield path, writable
 
 
-def _repositories(folder: Path) -> Iterator[str]:
-    """The binds that keep the git repositories in a folder from being changed, since git outside runs what they name.
-    Raises AgentFailed where there is too much to search."""
+def _searched(folder: Path, stack: contextlib.ExitStack, taken: list[str]) -> Before:
+    """The git repositories in a folder that may be written. Git outside runs what they name, so they are kept from
+    being changed, and those that are new when all has ended are disabled, which `taken` tells. Raises AgentFailed where
+    there is too much to search."""
     try:
-        with Before(folder) as before:
-            for each in before.found:
-                path = str(folder.joinpath(*each.parts))
-                yield from ("--ro-bind", path, path)
+        before = stack.enter_context(Before(folder, str(folder)))
     except (ToolFailure, OSError) as failure:
         raise AgentFailed(
             f"the bundle can't be granted {folder}: {failure}", "grant a smaller folder"
         ) from None
+    stack.callback(lambda: taken.extend(before.take_new()))
+    return before
 
 
 def _limited(argv: Sequence[str]) -> list[str]:

@@ -57,6 +57,7 @@ _PATIENCE = 1.0  # seconds between the end of what a process says and its own
 _CHANNEL, _EXIT, _ANSWERS = "channel", "exit", "answers"
 _STREAMS = (_CHANNEL, "stdout", "stderr")
 _SHOWN = 300  # characters of what a bundle has thrown
+_TAKEN = 20  # repositories that a note names
 
 Show = Callable[..., None]
 """Is handed what the bundle prints, in pieces, and of which `stream`."""
@@ -118,9 +119,17 @@ class Live:
             self._selector.register(descriptor, selectors.EVENT_READ, _EXIT)
 
     @property
-    def note(self) -> str:
-        """What somebody should know of how it runs; "" where it runs as it should."""
-        return self._confined.note
+    def notes(self) -> tuple[str, ...]:
+        """What somebody should know of how it runs, and once it is closed, of what it left behind."""
+        note, taken = self._confined.note, self._confined.taken
+        left = f"no bundle may leave a git repository behind: {'; '.join(taken[:_TAKEN])}" if taken else ""
+        return tuple(each for each in (note, left) if each)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it may be kept between two steps. One that writes folders of the user's is not: what it left behind
+        there is looked for when all of it has ended."""
+        return not self._confined.writes
 
     @property
     def printed(self) -> tuple[str, str]:

@@ -30,6 +30,7 @@ from uwf_git.agents.builtin.tools.path import (
     opened,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
+from uwf_git.agents.builtin.tools.workspace import PROJECT
 
 ENTRIES = 1_000_000  # files and folders that are searched
 REPOSITORIES = 1000  # in one project; each becomes a mount
@@ -43,17 +44,14 @@ class Found(NamedTuple):
     identity: Identity
     bare: bool
 
-    @property
-    def shown(self) -> str:
-        return shown("/".join(("@project", *self.parts)))
-
 
 class Before:
     """The repositories that are there before a command. They are held open for the block, so that none of their
-    inode numbers is used again meanwhile."""
+    inode numbers is used again meanwhile. `called` is what the folder is called in what is said of it."""
 
-    def __init__(self, project: Path) -> None:
+    def __init__(self, project: Path, called: str = PROJECT) -> None:
         self.project = project
+        self._called = called
         self._stack = contextlib.ExitStack()
         self.found: tuple[Found, ...] = ()
         self._closed: frozenset[Identity] = frozenset()
@@ -65,7 +63,9 @@ class Before:
             self.found = tuple(_walk(self.project, look))
             self._closed = frozenset(look.closed)
             if len(self.found) > REPOSITORIES:
-                raise ToolFailure("too_large", f"there are over {REPOSITORIES} repositories in @project")
+                raise ToolFailure(
+                    "too_large", f"there are over {REPOSITORIES} repositories in {self._called}"
+                )
             for each in self.found:
                 with contextlib.suppress(OSError):
                     self._stack.callback(os.close, os.open(self.project.joinpath(*each.parts), _PLAIN))
@@ -89,7 +89,7 @@ class Before:
             said.append(failure.message)
         # The innermost first, for their paths lead through the others.
         for each in reversed(fresh):
-            said += _take(self.project, each)
+            said += _take(self.project, each, shown("/".join((self._called, *each.parts))))
         return said
 
 
@@ -199,7 +199,7 @@ def _is_bare(folder: Path) -> bool:
         return False
 
 
-def _take(project: Path, found: Found) -> list[str]:
+def _take(project: Path, found: Found, called: str) -> list[str]:
     """Renames the repository, so that no program takes it for one. Says what was done, or that it failed."""
     mark = f".taken-{secrets.token_hex(4)}"
     parts = found.parts if found.bare else found.parts[:-1]
@@ -207,7 +207,7 @@ def _take(project: Path, found: Found) -> list[str]:
         with _open(project, parts) as folder:
             if found.bare:
                 _rename(folder, "HEAD", mark)
-                return [f"{found.shown} had become a git repository: its HEAD is now HEAD{mark}"]
+                return [f"{called} had become a git repository: its HEAD is now HEAD{mark}"]
             name = found.parts[-1]
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if identity(status) != found.identity:
@@ -216,11 +216,11 @@ def _take(project: Path, found: Found) -> list[str]:
                 with contextlib.suppress(FileNotFoundError), _open(project, found.parts) as inner:
                     _rename(inner, "HEAD", mark)
             _rename(folder, name, mark)
-            return [f"{found.shown} is now {shown(name + mark)}"]
+            return [f"{called} is now {shown(name + mark)}"]
     except FileNotFoundError:
         return []
     except OSError as error:
-        return [f"{found.shown} IS STILL THERE ({error.strerror}): it must be removed by hand"]
+        return [f"{called} IS STILL THERE ({error.strerror}): it must be removed by hand"]
 
 
 def _rename(folder: int, name: str, mark: str) -> None:
@@ -248,6 +248,6 @@ def _open(project: Path, parts: tuple[str, ...]) -> Iterator[int]:
 def _too_much() -> ToolFailure:
     return ToolFailure(
         "too_large",
-        f"@project has over {ENTRIES} files, or folders more than {DEEPEST} deep: it can't be looked through "
+        f"it has over {ENTRIES} files, or folders more than {DEEPEST} deep: it can't be looked through "
         "for git repositories, which commands must not change or make",
     )
