@@ -46,11 +46,26 @@ def server(config: Callable[[str], Path]) -> Iterator[ModelServer]:
             {"version": "1.10", "breaking": True},
         ),
         ('Here you are:\n\n```json\n{"version": "1"}\n```\n\nDone.', {"version": "1"}),
+        ('The result:\n\n{"version": "1"}\n\nThanks.', {"version": "1"}),
+        ('{"version":\n  "1"}\r\nThanks, see [1].', {"version": "1"}),
+        ('[\n{"mood": 1},\n{"version": "2"}\n]\n\n{"version": "1"}\n{"version": "1"}', {"version": "1"}),
     ],
 )
 def test_what_stands_in_the_text_asks_nobody(uwf: Uwf, server: ModelServer, text: str, data: Any) -> None:
     assert uwf("extract", "--schema", WANTED, input=text).json == data
     assert server.asked == []
+
+
+def test_of_two_values_that_obey_none_is_taken_and_the_message_says_so(uwf: Uwf) -> None:
+    text = 'Before:\n\n{"version": "1"}\n\nAfter:\n\n{"version": "2"}\n'
+    failed = uwf("extract", "--schema", WANTED, input=text, check=6)
+    assert "2 values in it obey, of which it must be one: in lines 3, 7" in failed.error["message"]
+    for other in ('As in {"version": "1"} there.', '[\n{"version": "1"},\n{"version": "2"}\nand so on'):
+        uwf("extract", "--schema", WANTED, input=other, check=6)
+
+
+def test_a_schema_may_be_true(uwf: Uwf) -> None:
+    assert uwf("extract", "--schema", "true", input="[1]").json == [1]
 
 
 def test_a_value_of_any_type_can_be_asked_for(uwf: Uwf, server: ModelServer, hermetic: Path) -> None:
@@ -108,6 +123,31 @@ def test_the_data_becomes_a_node_of_a_type_that_is_there_or_given(uwf: Uwf, serv
     assert "breaks its type" in text.error["message"]
     uwf("gc", "--prune")
     assert uwf("cas", "has", made["hash"]).json == {"exists": True}
+
+
+def test_what_is_printed_of_a_node_is_what_is_stored_without_its_secrets(uwf: Uwf, root: Path) -> None:
+    uwf("init")
+    (root / ".env").write_text("OTHER=othersecretvalue99\n")
+    text = '{"version": "othersecretvalue99"}'
+    made = uwf("extract", "--schema", WANTED, "--into", "schema", input=text)
+    assert made.json["data"] == {"version": "[redacted:OTHER]"}
+    assert uwf("cas", "get", made.json["hash"]).json["payload"] == made.json["data"]
+    assert "uwf: 1 secret was taken out: data" in made.err
+    only = '{"properties": {"version": {"pattern": "^other"}}}'
+    broken = uwf("extract", "--schema", only, "--into", "schema", input=text, check=1).error
+    assert broken["message"].startswith(
+        "a secret, which is never stored, was taken out of the data, and then "
+    )
+    assert "breaks its type" in broken["message"]
+
+
+def test_where_the_configuration_lets_no_model_read_it_says_so(
+    uwf: Uwf, server: ModelServer, root: Path
+) -> None:
+    with (root / "config.yaml").open("a") as file:
+        file.write("modelOverrides: {extract: none}\n")
+    hint = uwf("extract", "--schema", WANTED, input=PROSE, check=6).error["hint"]
+    assert hint == "modelOverrides.extract lets no model read it: uwf config unset modelOverrides.extract"
 
 
 @pytest.mark.parametrize(

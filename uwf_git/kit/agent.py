@@ -399,7 +399,7 @@ def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, h
 def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:
     from uwf_git.kit.data import extract_data, wanted
     from uwf_git.kit.prompt import told_thread
-    from uwf_git.kit.reading import reader, turn_of
+    from uwf_git.kit.reading import reader, turn_of, why_unread
 
     obeyed = ctx.store.schema(ctx.store.complete(schema)) if isinstance(schema, str) else wanted(schema)
     return extract_data(
@@ -408,5 +408,6 @@ def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:
         reader(ctx.config, ctx.secrets, obeyed.payload, ctx.deadline),
         instruction=prompt,
         around="" if text is not None else told_thread(ctx.instance, ctx.history, ctx.instruction),
+        unread=why_unread(ctx.config),
         heard=lambda reply: ctx.record(turn_of(reply)),
     ).value

@@ -1,11 +1,13 @@
 """Data out of any text: extraction as a tool, for whoever needs a value of a certain shape and has only words.
 
-What stands in the text itself is taken first: JSON, or a block of fields. Else a model reads it, and is told once what
-is wrong with what it read. An agent's answer goes through the same in `extract`, with corrections by the agent between.
+What stands in the text itself is taken first: JSON that is all of it, a block of fields, or JSON on lines of its own.
+Else a model reads it, and is told once what is wrong with what it read. An agent's answer goes through the same in
+`extract`, with corrections by the agent between.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -20,7 +22,12 @@ from uwf_git.values.node import parse_json
 from uwf_git.values.schema import Schema, check_schema
 
 FOUND = "found"
+_NOTHING = "it holds neither JSON nor a block of fields that obeys it"
 _NO_TYPE = Hash("")  # nothing is stored here
+_MOST_PLACES = 50  # where JSON may begin
+_OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+_WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # what is written before a part of something larger
+_DECODER = json.JSONDecoder()
 _FENCED = re.compile(r"^(`{3,}|~{3,})[ \t]*\w*[ \t]*\n(.*?)\n\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -46,19 +53,19 @@ def extract_data(
     *,
     instruction: str = "",
     around: str = "",
+    unread: str = "no model reads it",
     heard: Callable[[Reply], None] = lambda reply: None,
 ) -> Data:
     """What obeys the schema in a text, or as the model reads it there. `instruction` tells the model what to look for;
-    `around` is what it should know beside the text, or read where there is no text. `heard` is handed each reply of the
-    model. Raises AgentFailed where there is no such data, Invalid where the schema can't be applied."""
+    `around` is what it should know beside the text, or read where there is no text; `unread` is the hint where there is
+    no model. `heard` is handed each reply of the model.
+    Raises AgentFailed where there is no such data, Invalid where the schema can't be applied."""
     verdict = _found(text, schema) if text is not None else None
     if verdict is not None and not verdict.problems:
         return Data(verdict.output, FOUND, verdict.notes)
     problem = verdict.problems[0] if verdict else "there is nothing to look in"
     if model is None:
-        raise AgentFailed(
-            f"no data that obeys the schema: {problem}", "no model is configured to read it: uwf setup"
-        )
+        raise AgentFailed(f"no data that obeys the schema: {problem}", unread)
     given = [part for part in (around, text) if part is not None and part.strip()]
     told = "\n\n# The text to read\n\n".join(given)
 
@@ -92,9 +99,48 @@ def _found(text: str, schema: Schema) -> Verdict:
         return not built(fields, _NO_TYPE, schema, "", reads_all).problems
 
     answer = parse_answer(text, fits)
-    if answer.fields is None:
-        return Verdict(None, _NO_TYPE, ("it holds neither JSON nor a block of fields that obeys it",))
-    return built(answer.fields, _NO_TYPE, schema, "", reads_all)
+    block = None if answer.fields is None else built(answer.fields, _NO_TYPE, schema, "", reads_all)
+    if block is not None and not block.problems:
+        return block
+    return _standing(text, schema) or block or Verdict(None, _NO_TYPE, (_NOTHING,))
+
+
+def _standing(text: str, schema: Schema) -> Verdict | None:
+    """The verdict on the JSON that stands in a text on lines of its own: on the value that obeys, or on the first where
+    none does. None where there is none."""
+    first: Verdict | None = None
+    found: dict[str, tuple[int, Verdict]] = {}
+    for line, value in _values_in(text):
+        verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        first = first or verdict
+        if not verdict.problems:
+            found.setdefault(json.dumps(verdict.output, sort_keys=True), (line, verdict))
+    if len(found) > 1:
+        lines = ", ".join(str(line) for line, _ in found.values())
+        problem = f"{len(found)} values in it obey, of which it must be one: in lines {lines}"
+        return Verdict(None, _NO_TYPE, (problem,))
+    return next((verdict for _, verdict in found.values()), first)
+
+
+def _values_in(text: str) -> Iterator[tuple[int, Any]]:
+    """The objects and lists that stand on lines of their own, with the line that each begins in. Those within another
+    are no values of the text."""
+    end = 0
+    for number, opening in enumerate(_OPENS.finditer(text)):
+        if number == _MOST_PLACES:
+            return
+        start = opening.end()
+        if start < end or _WITHIN.search(text, max(0, opening.start() - 200), opening.end()):
+            continue
+        try:
+            _, after = _DECODER.raw_decode(text, start)
+            if text[after:].partition("\n")[0].strip():
+                continue
+            value = parse_json(text[start:after])
+        except (ValueError, RecursionError, Invalid):
+            continue
+        end = after
+        yield text.count("\n", 0, start) + 1, value
 
 
 def _json_in(text: str) -> Iterator[Any]:

@@ -49,6 +49,13 @@ def reader(
     return ask
 
 
+def why_unread(config: Config) -> str:
+    """Why there is no `reader`, and what to do about it."""
+    if config.model_overrides.get(EXTRACT) is not None:
+        return f"modelOverrides.{EXTRACT} lets no model read it: uwf config unset modelOverrides.{EXTRACT}"
+    return "no model is configured to read it: uwf setup"
+
+
 def messages_for(payload: Any, texts: Sequence[str], instruction: str = "") -> list[dict[str, Any]]:
     """The messages that ask for what obeys a schema. `texts` are what there is to read, in order; `instruction` is the
     caller's, about what to look for."""

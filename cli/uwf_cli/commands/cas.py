@@ -153,7 +153,7 @@ def schema_get(invocation: Invocation, type_: str) -> None:
 
 @command(
     "uwf extract --schema release.schema.yaml notes.md",
-    'git log -5 | uwf extract --schema \'{"type": "array", "items": {"type": "string"}}\' --prompt "the authors"',
+    'git log -5 | uwf extract --schema names.json --prompt "the authors"',
     "uwf extract --schema Answer --thread 01JK7M      out of a thread",
     "uwf extract --into 5GWKR8TN1V3JA notes.md        by a type, and as a node of it",
 )
@@ -187,7 +187,7 @@ def extract(
     """
     from uwf_git.kit.data import extract_data, wanted
     from uwf_git.kit.prompt import told_thread
-    from uwf_git.kit.reading import reader
+    from uwf_git.kit.reading import reader, why_unread
 
     if schema_ is None and into in (None, _SAME):
         raise Usage("--schema is missing", "a file with a JSON Schema, a type, or the schema itself")
@@ -200,17 +200,24 @@ def extract(
         around = told_thread(instance, instance.threads.history(head))
     text = None if file is None and thread is not None else resolve.read_file(file or resolve.STDIN, "text")
     if text is not None and not text.strip():
-        raise Usage("the text to read is empty", "name a file, or pipe it in")
+        raise Usage("the text to read is empty", "give a text, a file or a thread")
     config, secrets = _settings(invocation)
     model = reader(config, secrets, payload)
     found = extract_data(
-        text, obeyed, model, instruction=prompt, around=around, heard=lambda reply: _charge(invocation, reply)
+        text,
+        obeyed,
+        model,
+        instruction=prompt,
+        around=around,
+        unread=why_unread(config),
+        heard=lambda reply: _charge(invocation, reply),
     )
     for note in found.notes:
         invocation.note(note)
     if into is None:
         invocation.emit(found.value)
         return
+    from uwf_git.config.secrets import told
     from uwf_git.store.taking_in import pin
 
     instance = invocation.instance_for_writing()
@@ -218,9 +225,20 @@ def extract(
         kind = type_hash or instance.store.put(META, payload)
     else:
         kind = _type(instance.store, into)
-    node = instance.store.put(kind, instance.redactor.value(found.value)[0])
+    data, taken_out = instance.redactor.value(found.value)
+    try:
+        node = instance.store.put(kind, data)
+    except Invalid as error:
+        if not taken_out:
+            raise
+        raise Invalid(
+            f"a secret, which is never stored, was taken out of the data, and then {error.message}",
+            error.hint,
+        ) from None
     pin(instance.store, node)
-    invocation.emit({"hash": node, "type": kind, "data": found.value}, lambda value: str(value["hash"]))
+    if redactions := told([("data", taken_out)]):
+        invocation.warn(redactions)
+    invocation.emit({"hash": node, "type": kind, "data": data}, lambda value: str(value["hash"]))
 
 
 _SAME = "schema"
@@ -229,7 +247,7 @@ _SAME = "schema"
 def _schema(invocation: Invocation, text: str) -> tuple[Any, Hash | None]:
     """The JSON Schema that a text is, or that the file or type of that name holds; and the type's hash. Raises
     NotFound, Invalid."""
-    if text.lstrip().startswith("{"):
+    if text.lstrip().startswith("{") or text.strip() in ("true", "false"):
         return parse_json(text), None
     path = Path(text)
     if path.is_file() or "/" in text or path.suffix in (".json", ".yaml", ".yml"):
