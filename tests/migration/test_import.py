@@ -329,7 +329,7 @@ def test_a_yaml_bomb_and_a_folder_of_something_else_are_refused(
     bomb = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'x'}]\n" for n in range(12))
     old.says("threads.yaml", bomb)
     found = uwf("import", old.root).json
-    assert [each["name"] for each in found["untaken"]] == ["threads.yaml"]
+    assert {each["name"].partition(":")[0] for each in found["untaken"]} == {"a0", "threads.yaml"}
     assert set(states(found)) == {ENDED}
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -435,3 +435,41 @@ def test_a_terminal_shows_how_far_it_is_on_a_line_that_goes(uwf: Uwf, root: Path
     assert child.wait(60) == 0
     assert re.search(r"taking threads +[#·]{20} +[0-9]+%  [0-9]+ of 120", shown.decode())
     assert shown.decode().endswith("\r\x1b[K")
+
+
+def test_a_key_that_is_none_costs_only_itself(uwf: Uwf, old: OldStore) -> None:
+    old.says(
+        "threads.yaml",
+        f"12345: <one>\n{ACTIVE}: <two>\n? [a, b]\n: <one>\n'odd\t ': <one>\n{BEGUN}:\n  head: <idea>\nalso: [\n",
+    )
+    old.says("registry.yaml", "solve-issue: <review>\n? {a: b}\n: <first>\nother: [\n")
+    found = uwf("import", old.root).json
+    assert [each["name"] for each in found["workflows"]] == ["solve-issue"]
+    assert {each["thread"] for each in found["threads"]} == {ACTIVE, BEGUN, ENDED}
+    names = {each["name"] for each in found["untaken"]}
+    assert names == {
+        "12345",
+        '"odd\\t "',
+        "threads.yaml:3",
+        "threads.yaml:8",
+        "registry.yaml:2",
+        "registry.yaml:4",
+    }
+
+
+def test_a_refused_import_makes_no_store(uwf: Uwf, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for folder in (tmp_path / "empty", tmp_path / "nowhere", "/dev/null"):
+        assert uwf("import", folder, check=None).code != 0
+        assert not (root / "store.git").exists()
+
+
+def test_a_thread_that_went_on_here_and_there_is_told_what_to_do(
+    uwf: Uwf, old: OldStore, root: Path, tmp_path: Path
+) -> None:
+    uwf("import", old.root)
+    uwf("thread", "step", ACTIVE, "--agent", "uwf-rehearse")
+    old.says("threads.yaml", f"{ACTIVE}: <three>\n{BEGUN}: <idea>\n")
+    (untaken,) = uwf("import", old.root).json["untaken"]
+    assert untaken["name"] == ACTIVE
+    assert "went on here and there; to have both, import into a root of its own" in untaken["reason"]

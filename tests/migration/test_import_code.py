@@ -131,7 +131,7 @@ def test_a_bundle_that_is_not_sound_is_named_and_nothing_of_it_runs(
     reasons = {each["name"]: each["reason"] for each in found["untaken"]}
     assert not ran.exists()
     for name, words in {
-        "01JVKW000000000000000000B0": "import",
+        "01JVKW000000000000000000B0": f"{loose}.esm.js:1:",
         "01JVKW000000000000000000C0": "C9NMV6V2TQT81 is damaged: its hash is",
         "01JVKW000000000000000000D0": "breaks its schema",
         "01JVKW000000000000000000E0": "no role stranger",
@@ -141,3 +141,71 @@ def test_a_bundle_that_is_not_sound_is_named_and_nothing_of_it_runs(
     taken = {each["thread"] for each in found["threads"]}
     assert taken == {ENDED, ACTIVE, "01JVKW000000000000000000A0"}
     assert uwf("verify").json["findings"] == []
+
+
+def test_a_log_with_a_torn_last_line_gives_the_lines_before_it(uwf: Uwf, old: Path) -> None:
+    (file,) = old.glob(f"logs/*/{ENDED}.data.jsonl")
+    file.write_text(file.read_text()[:-20])
+    file.with_name(f"{ENDED}.info.jsonl").write_text('{"tag": "F3')
+    found = uwf("import", old).json
+    assert found["untaken"] == []
+    assert [(each["thread"], each["message"].partition(",")[0]) for each in found["warnings"]] == [
+        (ENDED, f"{ENDED}.data.jsonl:3 is torn")
+    ]
+    assert {each["thread"]: (each["status"], each["steps"]) for each in found["threads"]}[ENDED] == (
+        "active",
+        1,
+    )
+    assert uwf("verify").json["findings"] == []
+
+
+@pytest.mark.parametrize("limit", ["", "maxRounds: 6\n"])
+def test_a_thread_beyond_its_rounds_begins_without_that_limit(
+    uwf: Uwf, old: Path, tmp_path: Path, limit: str
+) -> None:
+    id_ = bundle(old, BUNDLE % "long", DESCRIPTOR + limit)
+    thread = "01JVKW000000000000000000A0"
+    log(old, id_, thread, *(greeted(f"Hello {number}", number) for number in range(8)))
+    found = uwf("import", old).json
+    assert [(each["thread"], each["message"]) for each in found["warnings"]] == [
+        (thread, "it took 8 steps where maxRounds is 5, so that it begins without this limit")
+    ]
+    assert uwf("verify", "--strict").json["findings"] == []
+
+
+def test_bundles_go_out_with_their_code_and_come_back_untrusted(uwf: Uwf, old: Path, tmp_path: Path) -> None:
+    uwf("import", old)
+    uwf("cas", "put", "Text", '"kept by hand"')
+    folders = []
+    for number in (1, 2, 3):
+        folders.append(tmp_path / f"out{number}")
+        uwf(
+            *("--root", tmp_path / f"root{number - 1}") if number > 1 else (),
+            "export",
+            "--json-cas",
+            folders[-1],
+        )
+        found = uwf("--root", tmp_path / f"root{number}", "import", folders[-1]).json
+        assert found["untaken"] == found["warnings"] == []
+    files = [
+        {path.name: path.read_bytes() for path in each.rglob("*.*") if path.is_file()} for each in folders
+    ]
+    assert sorted(files[0].keys() & {path.name for path in old.glob("bundles/*.js")}) == sorted(
+        path.name for path in old.glob("bundles/*.js")
+    )
+    assert files[1] == files[2]
+    back = ("--root", tmp_path / "root1")
+    for thread in (ENDED, ACTIVE):
+        assert uwf(*back, "thread", "steps", thread).json == uwf("thread", "steps", thread).json
+    assert (
+        uwf(*back, "workflow", "show", "greet").json["hash"] == uwf("workflow", "show", "greet").json["hash"]
+    )
+    assert uwf(*back, "verify").json["findings"] == []
+    assert uwf(*back, "thread", "step", ACTIVE, check=None).error["code"] == "untrusted"
+    (one, *_) = folders[0].glob("bundles/*.js")
+    one.write_bytes(one.read_bytes() + b"//")
+    found = uwf("--root", tmp_path / "other", "import", folders[0]).json
+    assert any("is not the file" in each["reason"] for each in found["untaken"])
+    one.unlink()
+    found = uwf("--root", tmp_path / "another", "import", folders[0]).json
+    assert any(f"there is no bundles/{one.name}" in each["reason"] for each in found["untaken"])

@@ -64,12 +64,12 @@ def _evaluated(
     return _compiled(text, language, document, name, otherwise)
 
 
-def compile_described(text: bytes, document: Document, name: str) -> Compiled:
-    """The nodes of a bundle in JavaScript whose descriptor is known by a document, which has the bundle's name for
-    messages: nothing of its code is evaluated. Raises as `compile_bundle` does."""
+def compile_described(text: bytes, shown: str, document: Document, name: str) -> Compiled:
+    """The nodes of a bundle in JavaScript, which is `shown` in messages, whose descriptor is known by a document:
+    nothing of its code is evaluated. Raises as `compile_bundle` does."""
     breaches, _ = _contract(text, JAVASCRIPT)
     if breaches:
-        raise InvalidWorkflow(document.name, breaches)
+        raise InvalidWorkflow(shown, breaches)
     return _compiled(text, JAVASCRIPT, document, name, name)
 
 

@@ -6,7 +6,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.errors import StoreDamaged
+from uwf_git.errors import Invalid, StoreDamaged
+from uwf_git.text import one_line
+from uwf_git.values.ids import is_hash
 from uwf_git.values.types import JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
@@ -29,6 +31,16 @@ def name_of(path: Path) -> str:
     """A file's name without what says that it is a bundle."""
     suffix = next((each for each in SUFFIXES if path.name.lower().endswith(each)), path.suffix)
     return path.name[: len(path.name) - len(suffix)]
+
+
+def name_in_root(workflow: Workflow) -> str:
+    """What the file of a bundle is called in `bundles/` of a storage root: its id, as the first engine had it. Raises
+    Invalid for an id that is none."""
+    code = workflow.code
+    assert code is not None
+    if not is_hash(code.id):
+        raise Invalid(f"{one_line(code.id)} is no bundle's id")
+    return code.id + workflow.file.removeprefix("workflow")
 
 
 def registered_file(registry: Registry, workflow: Workflow, commit: Oid) -> bytes:

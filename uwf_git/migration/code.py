@@ -139,7 +139,8 @@ def _compiled(code: OldCode, name: str, bundle: str) -> Compiled:
     if (actual := file_id(text)) != bundle:
         raise Invalid(f"bundle {bundle} is damaged: its hash is {actual}")
     described = code.bundles.read(bundle + _DESCRIPTOR, MAX_BYTES)
-    return compile_described(text, yaml12.load(described, bundle + _DESCRIPTOR), name)
+    document = yaml12.load(described, bundle + _DESCRIPTOR)
+    return compile_described(text, bundle + _CODE, document, name)
 
 
 def _past(
@@ -147,7 +148,7 @@ def _past(
 ) -> Past:
     """A thread by its lines. Raises Invalid for lines that are none of it."""
     name = thread + _DATA
-    found = list(_lines(folder, name))
+    found, torn = _lines(folder, name)
     start = found[0][1] if found else {}
     parameters = start.get("parameters")
     prompt = parameters.get("prompt") if isinstance(parameters, dict) else None
@@ -167,16 +168,16 @@ def _past(
         add = partial(
             Run.add_said, role=role, output=line["meta"], answer=said, agent=AGENT, source=source, when=at
         )
-        turns.append(Turn(source, add))
+        turns.append(Turn(source, role, add))
     if ended == COMPLETED:
         # What it returned was not kept, only that it did.
         add = partial(
             Run.add_said, role=END, output=None, answer="", agent=AGENT, source=f"{thread}:end", when=when
         )
-        turns.append(Turn(f"{thread}:end", add))
+        turns.append(Turn(f"{thread}:end", END, add))
     version = workflows.version(f"{workflow} {bundle}")
     limit = rounds if type(rounds) is int and 0 < rounds < LATEST else None
-    return Past(version, prompt, None, limit, _time(start.get("timestamp")), turns)
+    return Past(version, prompt, None, limit, _time(start.get("timestamp")), turns, torn)
 
 
 def _end(folder: Folder, thread: ThreadId) -> tuple[str | None, int]:
@@ -184,7 +185,9 @@ def _end(folder: Folder, thread: ThreadId) -> tuple[str | None, int]:
     ended: str | None = None
     when = 0
     try:
-        for _, line in _lines(folder, thread + _INFO):
+        for _, line in lines(folder.read(thread + _INFO, LARGEST_LOG)):
+            if not isinstance(line, dict):
+                continue
             said = line.get("content")
             if isinstance(said, str) and said.endswith((_FINISHED, _ABORTED)):
                 ended = COMPLETED if said.endswith(_FINISHED) else KILLED
@@ -194,9 +197,17 @@ def _end(folder: Folder, thread: ThreadId) -> tuple[str | None, int]:
     return ended, when
 
 
-def _lines(folder: Folder, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a file. Raises NotFound, and Invalid for a line that is no object."""
-    for number, value in lines(folder.read(name, LARGEST_LOG)):
-        if isinstance(value, str):
+def _lines(folder: Folder, name: str) -> tuple[list[tuple[int, dict[str, Any]]], str]:
+    """The lines of a file, and what is said of the last one where it is torn: who wrote it may have been killed.
+    Raises NotFound, and Invalid for another line that is no object."""
+    found: list[tuple[int, dict[str, Any]]] = []
+    data = folder.read(name, LARGEST_LOG)
+    last = data.rstrip().count(b"\n") + 1
+    for number, value in lines(data):
+        if isinstance(value, dict):
+            found.append((number, value))
+        elif number == last and found:
+            return found, f"{name}:{number} is torn, and left out: {value}"
+        else:
             raise Invalid(f"{name}:{number}: {value}")
-        yield number, value
+    return found, ""

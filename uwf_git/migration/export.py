@@ -1,6 +1,6 @@
 """Nodes written back in the form of the earlier programs: a storage root with the folder of nodes, the registered
 workflows, and where the threads are. Types are those of today, so that what an earlier program reads of it are the
-nodes; `uwf import` reads all of it."""
+nodes, and bundles stand beside them as the first engine had them; `uwf import` reads all of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import Invalid
+from uwf_git.errors import Invalid, NotFound
 from uwf_git.migration.json_cas import NodeWriter
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.text import one_line
 from uwf_git.values import yaml12
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.types import BUILTIN
+from uwf_git.values.node import Node
+from uwf_git.values.types import BUILTIN, CODE
 
 
 class Exported(NamedTuple):
@@ -48,26 +49,51 @@ def export(
             nodes, roots = (), [head.node for head in heads]
         done = 0
         seen: set[Hash] = set()
+
+        def put(node: Hash, content: Node) -> None:
+            writer.put(node, content)
+            if content.type == CODE:
+                _write_bundle(instance, folder, node)
+
         for node in nodes:
             if node not in seen:
                 seen.add(node)
-                writer.put(node, instance.store.get(node))
+                put(node, instance.store.get(node))
                 tell(done := done + 1)
         for root in [*roots, *past]:
             for node, content in instance.store.walk(root, frozenset(seen)):
                 seen.add(node)
-                writer.put(node, content)
+                put(node, content)
                 tell(done := done + 1)
         writer.close()
         active = {head.thread: head.node for head in heads if head.archive is None}
-        _write(folder / "registry.yaml", yaml12.dump({name: each.hash for name, each in versions.items()}))
-        _write(folder / "threads.yaml", yaml12.dump(dict(sorted(active.items()))))
-        _write(folder / "history.jsonl", "".join(sorted(_line(head) for head in heads if head.archive)))
+        registered = yaml12.dump({name: each.hash for name, each in versions.items()})
+        ended = "".join(sorted(_line(head) for head in heads if head.archive))
+        for name, text in (
+            ("registry.yaml", registered),
+            ("threads.yaml", yaml12.dump(dict(sorted(active.items())))),
+            ("history.jsonl", ended),
+        ):
+            _write(folder / name, text.encode("utf-8"))
     except OSError as error:
         raise Invalid(
             f"can't write to {one_line(str(folder))}: {error.strerror}", "name another folder"
         ) from None
     return Exported(len(versions), len(heads), writer.written, writer.kept)
+
+
+def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:
+    """Writes the file of a bundle, which its node only names. Raises OSError, StoreDamaged."""
+    from uwf_git.bundles.files import name_in_root, registered_file
+
+    workflow = instance.registry.workflow(node)
+    try:
+        commit = instance.registry.commit_for(node)
+    except NotFound:  # a node that was put by hand, without a file
+        return
+    path = folder / "bundles" / name_in_root(workflow)
+    path.parent.mkdir(exist_ok=True)
+    _write(path, registered_file(instance.registry, workflow, commit))
 
 
 def _line(head: Head) -> str:
@@ -82,9 +108,8 @@ def _line(head: Head) -> str:
     return json.dumps(value) + "\n"
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, data: bytes) -> None:
     """Writes a file that isn't there, or has that content already. Raises Invalid."""
-    data = text.encode("utf-8")
     try:
         with path.open("xb") as file:
             file.write(data)

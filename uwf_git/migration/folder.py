@@ -3,6 +3,7 @@ none that is larger than its reader takes. Nothing in it is changed. What can't 
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
-from uwf_git.text import one_line
+from uwf_git.text import one_line, shortened
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _INSIDE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -110,6 +111,12 @@ class Untaken(NamedTuple):
     reason: str
 
 
+def _named(name: str) -> str:
+    """A name as it is; where that can't be seen, in quotes, and written out."""
+    is_seen = name.isprintable() and name.strip() == name != ""
+    return shortened(name if is_seen else json.dumps(name), 100)
+
+
 class Source:
     """Something that is read out of folders. `problems` are what can't be taken of it."""
 
@@ -117,7 +124,7 @@ class Source:
         self.problems: list[Untaken] = []
 
     def _refuse(self, kind: str, name: object, reason: str) -> None:
-        self.problems.append(Untaken(kind, one_line(str(name), 100), reason))
+        self.problems.append(Untaken(kind, _named(str(name)), reason))
 
     def _folder(self, root: Folder, name: str) -> Folder | None:
         try:

@@ -31,7 +31,7 @@ from uwf_git.values.types import (
     USER,
     is_kind,
 )
-from uwf_git.workflow.moderator import Asking, Decision, Ended, Next, Replay, decide
+from uwf_git.workflow.moderator import Asking, Coded, Decision, Ended, Next, Replay, decide
 
 EXTRACTION = "imported"
 _UNANSWERED = "(it went on without an answer)"
@@ -83,6 +83,10 @@ class Run:
             self._lost = True
             self.strayed = self.strayed or f"after step {len(self._steps)}: {error.message}"
 
+    def _look_at_rounds(self, source: str, role: str) -> None:
+        if isinstance(self.decision, Coded) and self.decision.rounds == 0 and role not in (USER, END):
+            self._stray(f"step {source} comes after all rounds of maxRounds")
+
     @property
     def _then(self) -> str | None:
         """The role that is next, or $END."""
@@ -99,6 +103,7 @@ class Run:
             self._stray(f"step {node} is {role}'s, where its workflow calls for {self.decision.role}")
         elif isinstance(self.decision, Ended):
             self._stray(f"step {node} comes after its workflow's end")
+        self._look_at_rounds(node, role)
         output = self._output(node, role, old.step.output)
         detail, extraction, merge = self._detail(node, old, when)
         self._append(Step(*self._place, role, output, detail, old.step.agent), when, extraction, merge)
@@ -106,6 +111,7 @@ class Run:
     def add_said(self, role: str, output: Any, answer: str, agent: str, source: str, when: int) -> None:
         """Adds a step of which only its output, and what was said besides, was kept. Raises Invalid."""
         store, redact = self._intake.store, self._intake.instance.redactor
+        self._look_at_rounds(source, role)
         known = self.version.compiled.workflow.roles.get(role)
         if known is None and role != END:
             raise Invalid(f"its workflow has no role {role}")
@@ -183,7 +189,11 @@ class Run:
         payload = old.payload
         if self._intake.originals.take(hash_) is not None:
             payload, _ = self._intake.instance.redactor.value(payload)
-        elif old.type in (QUESTION, ANSWER) or (known is not None and old.type == known.schema):
+        elif (
+            old.type in (QUESTION, ANSWER)
+            or (role == END and old.type == RESULT)
+            or (known is not None and old.type == known.schema)
+        ):
             return hash_
         problems = store.problems(known.schema, payload) if known is not None else []
         if known is not None and not problems:

@@ -13,6 +13,7 @@ A later one of these counts over an earlier one, for whoever moved on left the o
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid, UwfError
 from uwf_git.migration.folder import Folder, Source
 from uwf_git.migration.json_cas import LATEST
+from uwf_git.text import one_line
 from uwf_git.values.documents import MAX_BYTES
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.node import parse_json
@@ -29,6 +31,9 @@ from uwf_git.values.node import parse_json
 COMPLETED, KILLED = "completed", "killed"
 LARGEST_LOG = 64 << 20  # bytes of a file of lines, or of a database
 _REGISTRIES = ("registry.yaml", "workflows.yaml")
+# What begins in the first column, with the lines below it that belong to it.
+_BLOCK = re.compile(rb"[^\n]*(?:\n(?:[ \t:#\r-][^\n]*)?(?=\n|\Z))*\n?")
+_MOST_BAD = 100
 _VARIABLES = "_vars.jsonl"
 _DATABASE = "_store.db"
 _ENDS = {"end": COMPLETED, "completed": COMPLETED, "cancelled": KILLED, "killed": KILLED}
@@ -94,11 +99,36 @@ class OldStorage(Source):
             return None
 
     def _document(self, root: Folder, name: str) -> Mapping[str, Any]:
-        try:
-            return document(root, name)
-        except UwfError as error:
-            self._refuse("file", name, error.message)
+        """The mapping in a file; what of it is no YAML costs its own key only."""
+        data = self._read(root, name, MAX_BYTES)
+        if data is None:
             return {}
+        try:
+            return _mapping(data, name)
+        except UwfError as error:
+            blocks = _BLOCK.findall(data)
+            if len(blocks) < 2:
+                self._refuse("file", name, error.message)
+                return {}
+        found: dict[str, Any] = {}
+        line, bad = 1, 0
+        for block in blocks:
+            try:
+                entries = _mapping(block, name)
+                if twice := next((key for key in entries if key in found), None):
+                    raise Invalid(f"{one_line(twice)} is there twice, and the first counts")
+                found.update(entries)
+            except UwfError as error:
+                # The message counts lines from where the block begins.
+                self._refuse("file", f"{name}:{line}", error.message.removeprefix(f"{name}:1:1: "))
+                bad += 1
+                if bad == _MOST_BAD:
+                    self._refuse(
+                        "file", f"{name}:{line}", "too much of it is no YAML, and what follows is left out"
+                    )
+                    break
+            line += block.count(b"\n")
+        return found
 
     def _take_registry(self, root: Folder, name: str) -> None:
         for workflow, hash_ in self._document(root, name).items():
@@ -203,9 +233,14 @@ class OldStorage(Source):
 
 def document(folder: Folder, name: str) -> Mapping[str, Any]:
     """The mapping in a YAML file; an empty one where there is no such file. Raises Invalid."""
+    return _mapping(folder.read(name, MAX_BYTES), name) if folder.has(name) else {}
+
+
+def _mapping(data: bytes, name: str) -> Mapping[str, Any]:
     from uwf_git.values import yaml12
 
-    value = yaml12.load(folder.read(name, MAX_BYTES), name).data if folder.has(name) else None
+    # Tolerant, as a number that is a key is some other program's, and may stand beside what is ours.
+    value = yaml12.load(data, name, tolerant=True).data
     if value is not None and not isinstance(value, dict):
         raise Invalid("it is no mapping")
     return value or {}

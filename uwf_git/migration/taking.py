@@ -12,9 +12,10 @@ moved once what they lead to is stored, so a killed import has taken some thread
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.migration import definitions
@@ -29,6 +30,7 @@ from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import keeping
 from uwf_git.values.ids import Hash
+from uwf_git.values.node import hash_of
 from uwf_git.values.types import META
 
 LIST_SCHEMA = {
@@ -42,40 +44,52 @@ _LISTED = 5_000  # nodes that one commit is made for
 Tell = Callable[[str, int, int], None]
 
 
-def take(
-    instance: Instance,
-    root: Path,
-    more: Iterable[Path] = (),
-    dry: bool = False,
-    tell: Tell = lambda what, done, of: None,
-) -> Imported:
-    """Imports the storage root in a folder; `more` are folders that hold nodes besides. Makes and moves
-    `refs/uwf/workflows/*`, `threads/*`, `archive/*` and `nodes/*`; `dry` moves none and stores nothing. `tell` hears
-    how far it is. Raises NotFound, Invalid for what is no storage root."""
-    with ExitStack() as opened:
+class OldRoot(NamedTuple):
+    """A storage root of an earlier program: what it says of its nodes, and the first engine's part."""
+
+    storage: OldStorage
+    code: OldCode
+
+
+@contextmanager
+def opened(root: Path, more: Iterable[Path] = ()) -> Iterator[OldRoot]:
+    """The storage root in a folder; `more` are folders that hold nodes besides. Raises NotFound, Invalid for what is no
+    storage root."""
+    with ExitStack() as closed:
         folders = []
         for path in (root, *more):
             folders.append(Folder.open(path))
-            opened.callback(folders[-1].close)
-        source = OldStorage(folders[0], folders[1:])
-        code = OldCode(folders[0])
-        if source.is_empty and code.is_empty:
+            closed.callback(folders[-1].close)
+        storage, code = OldStorage(folders[0], folders[1:]), OldCode(folders[0])
+        if storage.is_empty and code.is_empty:
             raise Invalid(
                 f"{folders[0].name} is no storage root of an earlier program",
                 "it has cas/, registry.yaml, threads.yaml, history.jsonl, or bundles/ and logs/",
             )
-        nodes = OldNodes(source.folders)
-        found = _read_all(nodes, tell)
-        intake = Intake(instance, nodes, dry)
-        workflows = of_nodes(intake)
-        threads = Threads(intake, workflows, source.threads)
-        with intake:
-            take_registered(intake, workflows, source.workflows, found)
-            for done, old in enumerate(sorted(source.threads.values())):
-                tell("Taking threads", done, len(source.threads))
-                threads.take(old)
-            written = take_code(intake, threads, code)
-            _take_the_rest(intake, tell)
+        yield OldRoot(storage, code)
+
+
+def take(
+    instance: Instance,
+    old: OldRoot,
+    dry: bool = False,
+    tell: Tell = lambda what, done, of: None,
+) -> Imported:
+    """Imports a storage root. Makes and moves `refs/uwf/workflows/*`, `threads/*`, `archive/*` and `nodes/*`; `dry`
+    moves none and stores nothing. `tell` hears how far it is."""
+    source, code = old
+    nodes = OldNodes(source.folders)
+    found = _read_all(nodes, tell)
+    intake = Intake(instance, nodes, dry)
+    workflows = of_nodes(intake, code.bundles)
+    threads = Threads(intake, workflows, source.threads)
+    with intake:
+        take_registered(intake, workflows, source.workflows, found)
+        for done, each in enumerate(sorted(source.threads.values())):
+            tell("Taking threads", done, len(source.threads))
+            threads.take(each)
+        written = take_code(intake, threads, code)
+        _take_the_rest(intake, tell)
     broken = (Untaken("node", name, why) for name, why in nodes.problems.items())
     refused = (Untaken("node", node, why) for node, why in intake.originals.problems.items())
     return Imported(
@@ -114,6 +128,7 @@ def _take_the_rest(intake: Intake, tell: Tell) -> None:
     originals = intake.originals
     waiting = [node for node in intake.nodes if originals.is_loose(node)]
     roots: list[tuple[Hash, int]] = []
+    lists = hash_of(META, LIST_SCHEMA)
     for done, node in enumerate(waiting):
         tell("Taking nodes", done, len(waiting))
         before = originals.taken
@@ -123,6 +138,9 @@ def _take_the_rest(intake: Intake, tell: Tell) -> None:
     size = 0
     for node, count in roots:
         if node in originals.referred:
+            continue
+        if intake.nodes.get(node).type == lists:  # of an import before
+            _pin(intake, node, intake.nodes.get(node).timestamp)
             continue
         if group and size + count > _LISTED:
             _list(intake, group)
@@ -136,8 +154,11 @@ def _take_the_rest(intake: Intake, tell: Tell) -> None:
 def _list(intake: Intake, nodes: list[Hash]) -> None:
     type_ = intake.store.put(META, LIST_SCHEMA, 0)
     when = max(intake.nodes.get(node).timestamp for node in nodes)
-    listed = intake.store.put(type_, nodes, when)
-    ref = layout.PINS + listed
+    _pin(intake, intake.store.put(type_, nodes, when), when)
+
+
+def _pin(intake: Intake, node: Hash, when: int) -> None:
+    ref = layout.PINS + node
     if intake.repository.ref(ref) is None:
-        intake.refs[ref] = keeping(intake.store, listed, stamp(when))
+        intake.refs[ref] = keeping(intake.store, node, stamp(when))
     intake.rest()

@@ -19,20 +19,23 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_step
-from uwf_git.values.types import is_kind, start_node
+from uwf_git.values.types import END, USER, is_kind, start_node
 from uwf_git.workflow.moderator import Ended
+
+_BOTH = "to have both, import into a root of its own (uwf --root DIR import …), and pull from its store"
 
 
 class Turn(NamedTuple):
-    """A step of the source: what it is called there, and what adds it to a thread."""
+    """A step of the source: what it is called there, whose it is, and what adds it to a thread."""
 
     source: str
+    role: str
     add: Callable[[Run], None]
 
 
 class Past(NamedTuple):
     """A thread of the source: the version it runs on, its task and limits, when it began, in Unix milliseconds, and its
-    steps, oldest first."""
+    steps, oldest first. `note` is what is to be said of it."""
 
     version: Version
     prompt: str
@@ -40,6 +43,7 @@ class Past(NamedTuple):
     rounds: int | None
     began: int
     turns: Sequence[Turn]
+    note: str = ""
 
 
 class Threads:
@@ -70,6 +74,8 @@ class Threads:
 
     def _take(self, old: OldThread, past: Past) -> TakenThread:
         here = self._here(old.id)
+        if past.note:
+            self._warn(old.id, past.note)
         run = self._begun(old.id, past) if here is None else self._gone_on(here, past)
         done = run.done
         # Where a thread here went on after what the source has, that counts.
@@ -84,7 +90,7 @@ class Threads:
             self._warn(old.id, f"{run.strayed}; uwf verify will say so")
         archived = here.archive if here is not None else None
         if added and archived is not None:
-            raise Invalid("it has ended here, and went on there")
+            raise Invalid(f"it has ended here, and went on there; {_BOTH}")
         if here is None:
             self._intake.refs[layout.THREADS + old.id] = run.head.commit
         elif added:
@@ -123,7 +129,9 @@ class Threads:
                 raise Invalid(f"node {at} {error.message}") from None
             if start is not None and step.step.start != start:
                 raise Invalid(f"step {at} has another start than step {turns[-1].source}")
-            turns.append(Turn(at, partial(Run.add, node=at, old=step, when=content.timestamp)))
+            turns.append(
+                Turn(at, step.step.role, partial(Run.add, node=at, old=step, when=content.timestamp))
+            )
             start, at = step.step.start, step.step.prev
         assert start is not None
         content = intake.old(start, "its start is")
@@ -159,11 +167,27 @@ class Threads:
         """A thread without steps, for those of the source."""
         intake = self._intake
         prompt, _ = intake.instance.redactor.text(past.prompt)
-        type_, payload = start_node(past.version.compiled.hash, prompt, past.budget, past.rounds)
+        type_, payload = start_node(
+            past.version.compiled.hash, prompt, past.budget, self._rounds(thread, past)
+        )
         node = intake.store.put(type_, payload, past.began)
         commit = intake.threads.begin(past.version.commit, node, stamp(past.began))
         head = Head(thread, commit, intake.store.take_in(commit), None)
         return Run(intake, past.version, head, 0, self._child)
+
+    def _rounds(self, thread: ThreadId, past: Past) -> int | None:
+        """How many steps a thread may take: what its start says, or more where it has taken more, since other
+        stores don't pull a thread that is beyond its limit."""
+        code = past.version.compiled.workflow.code
+        done = sum(turn.role not in (USER, END) for turn in past.turns)
+        own = code.max_rounds if code is not None else None
+        most = past.rounds or own
+        if code is None or most is None or done <= most:
+            return past.rounds
+        self._warn(
+            thread, f"it took {done} steps where maxRounds is {most}, so that it begins without this limit"
+        )
+        return done if own is not None and done > own else None
 
     def _gone_on(self, here: Head, past: Past) -> Run:
         """A thread that is here, and how much of the source's it has. Raises Invalid for another thread."""
@@ -177,7 +201,7 @@ class Threads:
             raise Invalid("another thread with its id is here already")
         ours_last = bool(sources) and sources[-1] is None
         if known[:both] != there[:both] or (len(there) > both and ours_last):
-            raise Invalid("it went on here and there")
+            raise Invalid(f"it went on here and there; {_BOTH}")
         return Run(self._intake, past.version, here, both, self._child)
 
     def _source_of(self, node: Hash) -> str | None:

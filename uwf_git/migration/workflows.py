@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uwf_git.errors import Invalid, UwfError
+from uwf_git.errors import Invalid, NotFound, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.migration import definitions
+from uwf_git.migration.folder import Folder
 from uwf_git.migration.intake import GROWN, HERE, NEW, Intake, TakenWorkflow, stamp
 from uwf_git.store import layout
-from uwf_git.values.ids import Hash
-from uwf_git.workflow.compile import Compiled
+from uwf_git.values import cbor
+from uwf_git.values.ids import Hash, name_problem
+from uwf_git.values.kinds import parse_workflow
+from uwf_git.values.types import CODE, META
+from uwf_git.workflow.compile import Compiled, InvalidWorkflow
 
 
 class Version(NamedTuple):
@@ -111,17 +115,47 @@ class Workflows:
         return known
 
 
-def of_nodes(intake: Intake) -> Workflows:
-    """Takes those in that are nodes, each called by its hash."""
+def of_nodes(intake: Intake, bundles: Folder | None) -> Workflows:
+    """Takes those in that are nodes, each called by its hash. `bundles` is where the files of bundles are."""
 
     def made(node: str) -> tuple[Compiled, int]:
         content = intake.old(Hash(node), "its workflow is")
+        if content.type == CODE:
+            return _bundle(intake, content.payload, bundles), content.timestamp
         return definitions.compiled(content.payload, schema, intake.extras.add), content.timestamp
 
     def schema(node: Hash) -> Any:
         return intake.old(node, "its schema is").payload
 
     return Workflows(intake, made)
+
+
+def _bundle(intake: Intake, payload: Any, bundles: Folder | None) -> Compiled:
+    """A bundle by its node and its file. Nothing of it is evaluated. Raises Invalid, NotFound."""
+    from uwf_git.bundles.contract import breaches_of, kept_bundle
+    from uwf_git.bundles.files import MAX_BYTES, name_in_root
+
+    if found := intake.store.problems(CODE, payload):
+        raise Invalid(f"its node is no Bundle: {found[0]}")
+    payload = cbor.normalise(payload)
+    workflow = parse_workflow(payload)
+    if problem := name_problem(workflow.name):
+        raise Invalid(f"its name {problem}")
+    name = name_in_root(workflow)
+    if bundles is None or not bundles.has(name):
+        raise NotFound(f"there is no bundles/{name}, which is its code")
+    text = bundles.read(name, MAX_BYTES)
+    schemas = {}
+    for role in workflow.roles.values():
+        schema = intake.old(role.schema, f"the schema of {role.name} is")
+        if schema.type != META:
+            raise Invalid(f"node {role.schema}, the schema of {role.name}, is no schema")
+        schemas[role.schema] = schema.payload
+    kept = kept_bundle(payload, schemas, text)
+    assert workflow.code is not None
+    if breaches := breaches_of(text, workflow.code.language):
+        raise InvalidWorkflow(name, breaches)
+    return kept
 
 
 def take_registered(

@@ -88,16 +88,19 @@ def import_(invocation: Invocation, folder: Path, nodes: tuple[Path, ...], dry_r
     FOLDER is changed. Asked again, it takes what is new there.
     """
     from uwf_cli.exchange import Meter
+    from uwf_git.migration.taking import opened as opened_root
     from uwf_git.migration.taking import take
 
     meter = Meter()
     with ExitStack() as opened:
+        # Before a store is made, which is only for what can be taken.
+        old = opened.enter_context(opened_root(folder, nodes))
         if dry_run and not invocation.location.git_dir.exists():
             instance = _empty(invocation.location, opened)
         else:
             instance = invocation.instance if dry_run else invocation.instance_for_writing()
         opened.callback(meter.clear)
-        found = take(instance, folder, nodes, dry_run, meter.step)
+        found = take(instance, old, dry_run, meter.step)
     invocation.emit({**found.to_json(), "dryRun": dry_run}, _imported_text)
 
 
