@@ -99,7 +99,7 @@ def test_without_a_place_in_the_schema_the_status_is_added_where_it_may_be(insta
 
 
 def test_a_status_of_ones_own_is_named_by_option(instance: Instance) -> None:
-    schema = {
+    schema: dict[str, Any] = {
         "properties": {"status": {"enum": ["shipped", "held"]}},
         "required": ["status"],
         "type": "object",
@@ -107,6 +107,14 @@ def test_a_status_of_ones_own_is_named_by_option(instance: Instance) -> None:
     said = failed(instance, "exec", sh("true"), schema)
     assert "exited with 0, and the output of role worker can't be told from that" in said
     assert "say which status it means with --ok, of: shipped, held" in said
+    said = failed(instance, "exec", ["--ok", "shiped", *sh("true")], schema)
+    assert "--ok 'shiped' is no status of role worker" in said and 'did you mean "shipped"?' in said
+    needy = {
+        **schema,
+        "properties": {**schema["properties"], "plan": {"type": "array"}},
+        "required": ["status", "plan"],
+    }
+    assert "let the command print the fields itself" in failed(instance, "exec", sh("true"), needy)
     args = ["--ok", "shipped", "--fail=held"]
     assert worked(instance, "exec", args + sh("true"), schema).output["status"] == "shipped"
     assert worked(instance, "exec", args + sh("false"), schema).output["status"] == "held"
@@ -134,9 +142,69 @@ def test_what_is_wrong_with_what_a_command_printed_is_said(instance: Instance) -
         " printed is no output of role worker: "
         "steps: needs at least 1 item; title: has 4 characters, and at most 3 are allowed\n"
     )
-    made = worked(instance, "exec", sh("printf -- '---\\nstatus: maybe\\n---\\n'; exit 1"), STATUS)
-    assert made.output["status"] == "failed"
-    assert made.detail["notes"][0].startswith("what the command printed is no output of the role: ")
+
+
+UNION = {
+    "type": "object",
+    "oneOf": [
+        {
+            "properties": {"$status": {"const": "passed"}, "report": {"type": "string"}},
+            "required": ["$status"],
+        },
+        {
+            "properties": {"$status": {"const": "failed"}, "items": {"type": "array", "minItems": 1}},
+            "required": ["$status", "items"],
+        },
+    ],
+}
+VERDICT = {
+    "type": "object",
+    "properties": {
+        "status": {"enum": ["approved", "rejected"]},
+        "comments": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["status"],
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "printed", "problem"),
+    [
+        (UNION, '{"$status": "failed", "report": "3 failed", "items": []}', "items: needs at least 1 item"),
+        (UNION, '{"$status": "failed", "report": "3 failed"}', "'items' is a required property"),
+        (UNION, '{"status": "failed", "report": "3 failed"}', "'$status' is a required property"),
+        (UNION, '{"$status": "fialed", "items": [1]}', "'fialed' is not one of ['passed', 'failed']"),
+        (UNION, 'Ran 9.\n{"$status": "failed", "items": []}\nBye.', "items: needs at least 1 item"),
+        (UNION, '{"$status": "failed", "items": [', "the JSON object has no end"),
+        (UNION, "---\n$status: failed\nitems: [a\n---", "is not YAML: line 4 of the answer"),
+        (VERDICT, "---\nstatus: rejectedd\n---", "status: 'rejectedd' is not one of"),
+        (VERDICT, "---\n$status: rejected\n---", "'status' is a required property"),
+        (VERDICT, "```yaml\nstatus: rejected\ncomments: [{a: b}]\n```", "comments/0: "),
+        (VERDICT, "---\n$status: $SUSPEND\n---", "needs a question or a reason"),
+    ],
+)
+def test_a_bad_answer_is_never_replaced_by_the_exit_status(
+    instance: Instance, tmp_path: Path, schema: Any, printed: str, problem: str
+) -> None:
+    (tmp_path / "answer").write_text(printed)
+    said = failed(instance, "exec", ["cat", str(tmp_path / "answer")], schema)
+    assert "is no output of role worker: " in said and problem in said
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Here is my verdict:\n\n---\n$status: bad\n---",
+        "```yaml\n$status: bad\n```",
+        '```json\n{"$status": "bad"}\n```',
+        "```\n---\n$status: bad\n---\n```\n",
+        'The verdict:\n{"$status": "bad"}',
+    ],
+)
+def test_what_stands_around_an_answer_does_no_harm(instance: Instance, tmp_path: Path, printed: str) -> None:
+    schema = {"type": "object", "properties": {"$status": {"enum": ["ok", "bad"]}}, "required": ["$status"]}
+    (tmp_path / "answer").write_text(printed)
+    assert worked(instance, "exec", ["cat", str(tmp_path / "answer")], schema).output == {"$status": "bad"}
 
 
 def test_what_a_failed_command_printed_is_kept(instance: Instance) -> None:

@@ -206,7 +206,37 @@ def test_a_question_is_checked_against_the_reserved_schema() -> None:
     session = Session("---\n$status: $SUSPEND\nquestion: Which?\n---")
     found = extract(Reply("---\n$status: $SUSPEND\n---", "s"), ROLE, SCHEMA, continue_=session)
     assert found.output == {"$status": "$SUSPEND", "question": "Which?"}
-    assert "'question' is a required property" in session.told[0][1]
+    assert "what asks a human needs a question or a reason" in session.told[0][1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "question"),
+    [
+        ("$status: $SUSPEND\nreason: Need info\nstatus: done\n---\nx", "Need info"),
+        ("$status: $SUSPEND\nquestion: Which?\nstatus: done\nnext: tester\n---", "Which?"),
+        ("$status: needs_input\nquestion: Which?\n---", "Which?"),
+        ("$status: $SUSPEND\nreason: [a, b]\n---", "a; b"),
+        ("status: needs_input\nerror: docker rm failed\n---\nWhich image?", "Which image?"),
+    ],
+)
+def test_whoever_means_to_ask_a_human_does(answer: str, question: str) -> None:
+    found = extract(Reply(f"---\n{answer}"), ROLE, SCHEMA)
+    assert (found.type, found.output["question"]) == (QUESTION, question)
+
+
+def test_a_misspelt_question_is_no_reason_to_ask_what_stands_below() -> None:
+    with pytest.raises(ExtractionFailed, match="needs a question or a reason"):
+        extract(Reply("---\n$status: $SUSPEND\nquestoin: Which?\n---\nA report."), ROLE, SCHEMA)
+
+
+def test_an_unknown_status_is_told_all_that_are_possible() -> None:
+    branches = [
+        {"properties": {"$status": {"const": each}}, "required": ["$status"]} for each in ("done", "again")
+    ]
+    schema = {"type": "object", "oneOf": branches}
+    assert list(map(str, Schema(schema).problems({"$status": "don"}))) == [
+        "/$status: 'don' is not one of ['done', 'again']"
+    ]
 
 
 def test_a_role_may_have_a_needs_input_of_its_own() -> None:

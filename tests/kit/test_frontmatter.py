@@ -162,6 +162,8 @@ def test_a_sentence_that_yaml_cannot_read_is_taken_as_it_stands(line: str, value
     ("block", "problem"),
     [
         ("approved: [", "line 3 of the answer"),
+        ("approved: true\nfiles: [a", "line 4 of the answer"),
+        ('approved: true\nbook: {title: "[1] x"', "line 4 of the answer"),
         ("approved: true\napproved: false", 'key "approved" is already in line'),
         ("approved: !!python/object x", "tag !!python/object is not known"),
         ("approved: true\ncomments: &a [*a]", "anchor &a holds itself"),

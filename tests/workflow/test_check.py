@@ -204,6 +204,28 @@ def test_finds(case: str) -> None:
     assert all("\n" not in each.message + each.hint and each.column >= 1 for each in found)
 
 
+ANSWERS = """      oneOf:
+        - { properties: { status: { const: good }, why: { type: string } }, required: [status, why] }
+        - { properties: { status: { enum: [bad, ugly] }, how: { type: string } }, required: [status, how] }
+"""
+
+
+@pytest.mark.parametrize(
+    ("variable", "says", "hint"),
+    [
+        ("why", '"critic" doesn\'t answer with status "bad"', "known: _body, how, status"),
+        ("_bdy", 'the schema of "critic" doesn\'t have', 'did you mean "_body"?'),
+    ],
+)
+def test_a_variable_of_another_status_is_told_what_this_one_has(variable: str, says: str, hint: str) -> None:
+    start = BASE.index("        status: { enum")
+    schema = BASE[BASE.rindex("      type: object", 0, start) : BASE.index("conditions:")]
+    (found,) = changed(
+        (schema, ANSWERS), ("{{ why }}", f"{{{{ {variable} }}}}"), ("{% if why %}", ""), ("{% endif %}", "")
+    )
+    assert (says in found.message, found.hint) == (True, hint), found
+
+
 def test_an_unreachable_role_is_found_at_its_definition() -> None:
     found = changed(("    - role: critic\n      prompt: Judge this. {{ text }}", "    - role: $END"))
     assert [(each.line, each.code) for each in found] == [(14, "unreachable-role")]

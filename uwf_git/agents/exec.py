@@ -1,9 +1,9 @@
 """`uwf-exec`: a role is done by a command, such as the tests.
 
 The command comes from this agent's own arguments, that is from the user's configuration: nothing that stands in the
-store is ever run. It gets the context as JSON on its standard input. If it prints an object that obeys the role's
-schema, that is the output. Otherwise its exit status becomes the status, in the word that the schema has for it, and
-what it printed becomes the report.
+store is ever run. It gets the context as JSON on its standard input. If it prints an answer, that is read as
+every agent's is, and what is wrong with it is told. Otherwise its exit status becomes the status, in the word that the
+schema has for it, and what it printed becomes the report.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.errors import Usage
 from uwf_git.kit import Context, Reply, TurnRecord, create_agent
 from uwf_git.kit.arguments import read_options
-from uwf_git.kit.extract import failed_with, judge
+from uwf_git.kit.extract import STATUS, failed_with, judge_printed
 from uwf_git.kit.format import render_frontmatter
-from uwf_git.text import fenced, shortened
+from uwf_git.text import fenced, nearest, shortened
 from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
+    from uwf_git.kit.candidate import Verdict
     from uwf_git.processes import Finished
     from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import ThreadId
@@ -39,7 +40,6 @@ TAIL = 20_000  # characters of a report
 _NAMED = 3  # problems of what a command printed that are told
 _STDIN = ("context", "prompt", "none")
 
-_STATUS = ("$status", "status")
 # Words that a schema may have for it, best first.
 _GOOD = (
     *("passed", "pass", "ok", "success", "succeeded", "done", "completed", "complete"),
@@ -162,20 +162,19 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
     if finished.timed_out:
         failed = Reply(f"`{shown}` ran out of time.\n\n{report}\n", turns=(turn,))
         raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
-    printed, problems = _printed(ctx, finished)
-    if printed is not None:
-        return printed._replace(turns=(turn,))
+    if (verdict := _printed(ctx, options, finished)) is not None:
+        text, problems = finished.stdout_tail.decode("utf-8", "replace"), verdict.problems
+        if not problems:
+            return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
+        wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
+        more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
+        said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said)
     output = _fill(ctx, options, ended)
-    wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
     if output is None:
-        if problems:
-            more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
-            said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
-        else:
-            said = f"{name} {ended.words}, and the output of role {ctx.role.name} can't be told from that"
-        raise failed_with(Reply(body + "\n", turns=(turn,)), said, "" if problems else _hint(ctx, ended))
-    notes = (f"what the command printed is no output of the role: {wrong}",) if problems else ()
-    return Reply(render_frontmatter(output, body), turns=(turn,), output=output, notes=notes)
+        said, hint = _untold(ctx, options, ended, name)
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
+    return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
 
 
 def _stdin(ctx: Context, options: Options) -> bytes | None:
@@ -236,19 +235,14 @@ def _end_of(text: str, most: int) -> str:
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
 
 
-def _printed(ctx: Context, finished: Finished) -> tuple[Reply | None, Sequence[str]]:
-    """What was printed, where that is an answer itself: a JSON object alone, or a block of fields on top; or what is
-    wrong with it."""
+def _printed(ctx: Context, options: Options, finished: Finished) -> Verdict | None:
+    """The verdict on what was printed; None where that is no answer."""
     if finished.stdout_size > len(finished.stdout_tail):
-        return None, ()
+        return None
     text = finished.stdout_tail.decode("utf-8", "replace")
-    stripped = text.strip().removeprefix("\ufeff").lstrip()
-    if not stripped.startswith("---") and not (stripped.startswith("{") and stripped.endswith("}")):
-        return None, ()
-    verdict = judge(Reply(text), ctx.role, ctx.schema, ctx.reads)
-    if verdict.problems:
-        return None, verdict.problems
-    return Reply(text, output=verdict.output, notes=verdict.notes), ()
+    if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
+        text = text.replace(ctx.prompt.strip(), "")
+    return judge_printed(text, ctx.role, ctx.schema, ctx.reads)
 
 
 def _fill(ctx: Context, options: Options, ended: Ended) -> dict[str, Any] | None:
@@ -269,7 +263,7 @@ def _sayings(root: Any, variant: Variant, options: Options, ok: bool) -> Iterato
         for field in variant.fields
         if field.name in _VERDICTS and "boolean" in types(field.schema)
     }
-    for name in _STATUS:
+    for name in STATUS:
         if field := variant.field(name):
             for status in _statuses(root, field, wanted, ok):
                 yield {name: status, **verdicts}
@@ -314,14 +308,20 @@ def _fitting(report: str, field: Field) -> str:
     return report
 
 
-def _hint(ctx: Context, ended: Ended) -> str:
-    for variant in variants(ctx.schema.payload):
-        for name in _STATUS:
-            listed = choices(ctx.schema.payload, field.schema) if (field := variant.field(name)) else None
-            if listed:
-                option = "--ok" if ended.ok else "--fail"
-                return f"say which {name} it means with {option}, of: {', '.join(map(str, listed))}"
-    return "let the command print the fields itself, as JSON or between two lines of ---"
+def _untold(ctx: Context, options: Options, ended: Ended, name: str) -> tuple[str, str]:
+    """The error, and its hint, where how the command ended says nothing that the schema takes."""
+    role, payload = ctx.role.name, ctx.schema.payload
+    option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)
+    fields = [found for each in variants(payload) for key in STATUS if (found := each.field(key))]
+    listed = [choices(payload, field.schema) for field in fields]
+    known = list(dict.fromkeys(str(status) for each in listed for status in each or ()))
+    if wanted is not None and None not in listed and known and wanted not in known:
+        return f"{option} {wanted!r} is no {fields[0].name} of role {role}", nearest(wanted, known)
+    said = f"{name} {ended.words}, and the output of role {role} can't be told from that"
+    helpful = [each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended) is not None]
+    if helpful:
+        return said, f"say which {fields[0].name} it means with {option}, of: {', '.join(helpful)}"
+    return said, "let the command print the fields itself, as JSON or between two lines of ---"
 
 
 agent = create_agent("uwf-exec", run, parse_args=parse_args, usage=USAGE)

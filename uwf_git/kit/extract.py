@@ -7,6 +7,7 @@ here. Every reply is kept, because the first one, with all its turns, is usually
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,14 +16,18 @@ from uwf_git.errors import AgentFailed, Invalid, UwfError
 from uwf_git.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.kit.coerce import natural
 from uwf_git.kit.context import Reply
-from uwf_git.kit.frontmatter import parse_answer
+from uwf_git.kit.frontmatter import NO_BLOCK, parse_answer
 from uwf_git.kit.reading import Ask, messages_for, read_by, said_by, turn_of
+from uwf_git.text import closest
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, TurnRecord, Usage, asks_human
 from uwf_git.values.schema import Schema
-from uwf_git.values.types import QUESTION, SUSPEND_SCHEMA
+from uwf_git.values.shape import named
+from uwf_git.values.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA
 
 CORRECTIONS = 2
+STATUS = ("$status", "status")
+"""The names of a status, in whatever schema."""
 
 Continue = Callable[[str, str], Reply]
 """Says a message in a session: (session, message) -> reply."""
@@ -161,6 +166,36 @@ def judge(reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all) ->
     return _check(answer.fields, role, schema, answer.body, reads)
 
 
+def judge_printed(text: str, role: Role, schema: Schema, reads: Reads = reads_all) -> Verdict | None:
+    """The verdict on what a program printed, which is an answer only where it holds fields: all of it, or some of the
+    schema's or a status in it. None where it is none. Raises Invalid as `judge` does."""
+    wanted = named(schema.payload)
+    stripped = text.strip().removeprefix("\ufeff").lstrip()
+    stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
+    meant: list[dict[str, Any]] = []
+
+    def is_valid(fields: dict[str, Any]) -> bool:
+        if any(name in STATUS or wanted.has(name) for name in fields):
+            meant.append(fields)
+        elif not stands_alone:
+            return False
+        return not _check(fields, role, schema, "", reads).problems
+
+    answer = parse_answer(text, is_valid)
+    fields = answer.fields
+    if fields is not None and (fields in meant or is_valid(fields)):
+        return _check(fields, role, schema, answer.body, reads)
+    if meant:
+        return _check(meant[0], role, schema, "", reads)
+    names = "|".join(map(re.escape, sorted({*STATUS, *wanted.names})))
+    if stripped.startswith("{") and not stripped.endswith("}") and re.search(rf'"(?:{names})"\s*:', stripped):
+        return Verdict(None, role.schema, ("the JSON object has no end",))
+    opened = fields is None and (stripped.startswith("---") or answer.problem != NO_BLOCK)
+    if opened and re.search(rf"(?m)^[\"']?(?:{names})[\"']?[ ]*:", stripped):
+        return Verdict(None, role.schema, (answer.problem,))
+    return None
+
+
 def _storable(verdict: Verdict, schema: Schema, clean: Clean | None) -> Verdict:
     """The verdict; for a valid output with secrets, with the problems that it has once they are taken out."""
     if verdict.problems or clean is None or (value := clean(verdict.output)) == verdict.output:
@@ -209,22 +244,54 @@ def sum_tokens(usages: Iterable[Usage | None]) -> Usage | None:
 
 def _check(value: Any, role: Role, schema: Schema, body: str, reads: Reads | None) -> Verdict:
     """The verdict on fields; without `reads` they are an output already, which is taken as it is or not at all."""
-    said = natural(value)
-    if not asks_human(said):
+    asked = _asked(value)
+    if asked is None:
         return built(value, role.schema, schema, body, reads)
-    question = built(value, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
+    question = built(asked, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
     if not question.problems and not question.notes:
         return question
     # A role may have a status of that name in its own schema, with fields of its own.
     own = obeys(value, role.schema, schema, body, reads is not None)
     if not own.problems:
         return own
-    if question.problems and said.get("question") in (None, "") and "reason" in said:
-        turned = {**value, "question": value["reason"]}
-        del turned["reason"]
-        because = built(turned, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
-        return question if because.problems else because
-    return question
+    if not question.problems or natural(asked.get("question")) not in (None, ""):
+        return question
+    others = {name: each for name, each in asked.items() if name not in ("question", "reason")}
+    # A misspelt field holds the question, so the text below the fields is none.
+    instead = "" if any(closest(name, ("question", "reason")) for name in others) else body.strip()
+    if text := asked.get("reason") if natural(asked.get("reason")) else instead:
+        turned = built({**others, "question": text}, QUESTION, Schema(SUSPEND_SCHEMA), body, reads)
+        if not turned.problems:
+            return turned
+    missing = "what asks a human needs a question or a reason"
+    problems = [
+        missing if "'question'" in each and "required" in each else each for each in question.problems
+    ]
+    return question._replace(problems=tuple(problems))
+
+
+def _asked(value: Any) -> dict[str, Any] | None:
+    """The fields of an answer that asks a human, as the reserved question's; None where it doesn't ask. A status beside
+    `$status: $SUSPEND` is one of the standard fields, and `needs_input` may stand under either name. Of texts in a list
+    one is made."""
+    if not isinstance(value, dict):
+        return None
+    asked = {**value}
+    status = [natural(asked.get(name)) for name in STATUS]
+    if status[0] == NEEDS_INPUT:
+        asked["$status"] = SUSPEND
+    if asked.get("$status") == SUSPEND and status[1] != NEEDS_INPUT:
+        asked.pop("status", None)
+    if not asks_human(natural(asked)):
+        return None
+    for name in ("question", "reason"):
+        if (
+            isinstance(texts := asked.get(name), list)
+            and texts
+            and all(isinstance(each, str) for each in texts)
+        ):
+            asked[name] = "; ".join(texts)
+    return asked
 
 
 def _done(said: _Said, verdict: Verdict, how: str, answer: str) -> Extraction:

@@ -2,9 +2,10 @@
 
 Agents garble it in known ways, and each costs a whole round when it isn't read: a BOM, blank lines or a
 greeting before the block, a code fence around it, `...` for the second line, no body, no second line, an
-unquoted colon in a sentence, or one JSON object instead. So a reader here goes through every place where
-the fields may stand, most regular first. A horizontal rule in prose is none of them: what stands between
-two rules must be a mapping, and the irregular places count only when their fields fit the role's schema.
+unquoted colon in a sentence, or one JSON object instead, maybe with words around it. So
+a reader here goes through every place where the fields may stand, most regular first. A horizontal rule in
+prose is none of them: what stands between two rules must be a mapping, and the irregular places count only
+when their fields fit the role's schema.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MOST_PLACES = 50
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([\w.+-]*)")
 _ENTRY = re.compile(r"([A-Za-z_$][\w$.-]*:[ ]+)(\S.*)")
 _MEANT = re.compile(r"\s*[\w$.\"'-]+[ ]*:(\s|$)")  # prose between two rules is no broken block
-_NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
+NO_BLOCK = "the answer does not begin with a block of fields between two lines of ---"
 
 
 class Answer(NamedTuple):
@@ -79,7 +80,7 @@ def parse_answer(text: str, fits: Callable[[dict[str, Any]], bool] | None = None
             found = answer
             if fits is None:
                 return answer
-    return found or Answer(None, clean.strip("\n").rstrip(), problem or _NO_BLOCK)
+    return found or Answer(None, clean.strip("\n").rstrip(), problem or NO_BLOCK)
 
 
 def _places(text: str) -> Iterator[_Place]:
@@ -106,6 +107,13 @@ def _places(text: str) -> Iterator[_Place]:
         if end is not None:
             yield _Place(_quoted(lines[start + 1 : end]), start + 2, body, _yaml, False)
     yield from _irregular(lines, top, rules, fences)
+    opening = next((number for number, line in enumerate(lines) if line.startswith("{")), None)
+    closing = next(
+        (number for number in range(len(lines) - 1, -1, -1) if lines[number].rstrip().endswith("}")), -1
+    )
+    if opening is not None and opening <= closing:
+        around = "\n".join([*lines[:opening], *lines[closing + 1 :]])
+        yield _Place("\n".join(lines[opening : closing + 1]), opening + 1, around, _json, False)
 
 
 def _irregular(lines: list[str], top: int, rules: list[int], fences: list[int]) -> Iterator[_Place]:
@@ -195,7 +203,11 @@ def _quoted_line(line: str) -> str:
         inner = re.sub(r'(?<!\\)"', r"\\" + '"', value[1:-1])
         return f'{key}"{inner}"'
     broken = ": " in value or last == ":" or first in "@`%*"
-    unbalanced = (first == "[" and last != "]") or (first == "{" and last != "}")
+    # "[WIP] add a test" is text. What is never closed was cut off.
+    unbalanced = any(
+        first == opening and last != closing and value.count(opening) == value.count(closing)
+        for opening, closing in ("[]", "{}")
+    )
     if (broken and first not in "\"'|>[{&!") or unbalanced:
         return key + json.dumps(value, ensure_ascii=False)
     return line

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.types import DEFAULT_STATUS, DEFINITIONS, RESUME, START, SUSPEND, is_kind
+from uwf_git.values.types import DEFAULT_STATUS, DEFINITIONS, NEEDS_INPUT, RESUME, START, SUSPEND, is_kind
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
@@ -424,7 +424,7 @@ def answer_in(detail_type: str, detail: Any) -> str | None:
 def asks_human(output: Any) -> bool:
     """Whether an output is the reserved one that suspends the thread until a human answers."""
     return isinstance(output, dict) and (
-        output.get("$status") == SUSPEND or output.get("status") == "needs_input"
+        output.get("$status") == SUSPEND or output.get("status") == NEEDS_INPUT
     )
 
 

@@ -264,9 +264,30 @@ def _leaves(error: Any) -> Iterator[Any]:
             branches.setdefault(inner.schema_path[0], []).append(inner)
         closest = min(branches.values(), key=_distance)
         for inner in closest:
-            yield from _leaves(inner)
+            yield from [together] if (together := _listed(inner, branches.values())) else _leaves(inner)
     else:
         yield error
+
+
+def _listed(error: Any, branches: Iterable[list[Any]]) -> Any:
+    """The error for a value that no branch lists, with all that they list; None where some branch takes it, or says
+    something else of it."""
+    from jsonschema.exceptions import ValidationError
+
+    listed: list[Any] = []
+    for errors in branches:
+        same = [each for each in errors if each.absolute_path == error.absolute_path]
+        lists = [each for each in same if each.validator in ("const", "enum")]
+        if not lists:
+            return None
+        value = lists[0].validator_value
+        listed += [value] if lists[0].validator == "const" else value
+    known = list({json.dumps(each, sort_keys=True): each for each in listed}.values())
+    if len(known) < 2:
+        return None
+    return ValidationError(
+        f"{error.instance!r} is not one of {known!r}", validator="enum", path=error.absolute_path
+    )
 
 
 def _distance(errors: list[Any]) -> tuple[int, int]:

@@ -17,6 +17,7 @@ START = "$START"
 END = "$END"
 USER = "$USER"
 SUSPEND = "$SUSPEND"
+NEEDS_INPUT = "needs_input"
 BUNDLE = "$BUNDLE"
 """Stands for the next role where a bundle's code decides who that is."""
 DEFAULT_STATUS = "_"
@@ -347,7 +348,7 @@ SUSPEND_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "$status": {"const": SUSPEND},
-        "status": {"const": "needs_input"},
+        "status": {"const": NEEDS_INPUT},
         "question": {"type": "string", "minLength": 1},
         "options": {"type": "array", "items": _TEXT},
         "reason": _TEXT,

@@ -183,7 +183,7 @@ class _Checker:
             for variable in sorted(variables_of(template)):
                 used = f"{key} uses {{{{ {'.'.join(variable)} }}}}, which"
                 if not self._has_variable(source, edge, variable):
-                    self._unknown_variable(source, path, used, variable)
+                    self._unknown_variable(source, path, used, variable, edge.status)
                 elif (absent := self._may_lack(source, edge, edges, variable)) and needs(template, absent):
                     self._findings.warning(
                         path,
@@ -192,19 +192,23 @@ class _Checker:
                         f"make it required, or write {{% if {'.'.join(absent)} %}}…{{% endif %}} around it",
                     )
 
-    def _unknown_variable(self, source: str, path: ValuePath, used: str, variable: tuple[str, ...]) -> None:
+    def _unknown_variable(
+        self, source: str, path: ValuePath, used: str, variable: tuple[str, ...], status: str | None
+    ) -> None:
         known = [f"start.{each}" for each in _START_VARIABLES]
         if source == START:
-            known.append("prompt")
-        elif source in self._answers:
-            known += self._answers[source].fields()
-        hint = self._findings.nearest(".".join(variable), known)
-        if source == START:
+            hint = self._findings.nearest(".".join(variable), [*known, "prompt"])
             message = f"{used} the start doesn't have: it prints nothing"
             self._findings.warning(path, "unknown-variable", message, hint)
-        else:
-            message = f'{used} the schema of "{source}" doesn\'t have'
-            self._findings.error(path, "unknown-variable", message, hint)
+            return
+        answers = self._answers[source]
+        fields = answers.fields(status)
+        name, known = ".".join(variable), [*fields, BODY, *known]
+        hint = self._findings.nearest(name, known if self._findings.closest(name, known) else [*fields, BODY])
+        message = f'{used} the schema of "{source}" doesn\'t have'
+        if status is not None and variable[0] not in fields and answers.has(variable, None):
+            message = f'{used} "{source}" doesn\'t answer with status "{status}"'
+        self._findings.error(path, "unknown-variable", message, hint)
 
     def _has_variable(self, source: str, edge: DraftEdge, variable: tuple[str, ...]) -> bool:
         if not variable or (

@@ -8,7 +8,7 @@ edge's template may use after it, as far as the schema says.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
@@ -184,12 +184,7 @@ class Answers(NamedTuple):
         """Whether an answer can hold the variable; with a `status`, whether an answer of that status can."""
         if not self.known:
             return True
-        fitting = [
-            variant
-            for variant in self.variants
-            if status is None or (listed := _statuses(self.schema, variant)) is None or status in listed
-        ]
-        return any(_holds(self.schema, variant, variable, 0) for variant in fitting or self.variants)
+        return any(_holds(self.schema, variant, variable, 0) for variant in self._with(status))
 
     def may_lack(
         self, variable: tuple[str, ...], status: str | None, others: Collection[str] | None
@@ -211,9 +206,18 @@ class Answers(NamedTuple):
             return ()
         return max(lacking, key=len, default=())
 
-    def fields(self) -> tuple[str, ...]:
-        """The names of all fields of all variants, in the schema's order."""
-        return tuple(dict.fromkeys(field.name for variant in self.variants for field in variant.fields))
+    def fields(self, status: str | None = None) -> tuple[str, ...]:
+        """The names of all fields of all variants, or of those with that status, in the schema's order."""
+        return tuple(dict.fromkeys(field.name for variant in self._with(status) for field in variant.fields))
+
+    def _with(self, status: str | None) -> Sequence[Variant]:
+        """The variants with that status, or else all."""
+        fitting = [
+            variant
+            for variant in self.variants
+            if status is None or (listed := _statuses(self.schema, variant)) is None or status in listed
+        ]
+        return fitting or self.variants
 
 
 def answers_of(schema: Any) -> Answers:
