@@ -144,20 +144,25 @@ def verifying(folder: Path, steps: int, turns: int) -> Iterator[Cost]:
         yield Cost(what, seconds * 1000 / nodes, 0.5)
 
 
-def importing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Cost]:
-    """What `uwf import` takes for the steps of another store, its start included."""
+def importing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Compared]:
+    """An import of another store's threads, beside the export that writes them."""
     lab = Lab(folder / "store")
     lab.threads(threads, steps)
-    run([UWF, "export", "--json-cas", str(folder / "old")], lab.environ)
-    root = folder / "new"
-    ours = process([UWF, "--root", str(root), "import", str(folder / "old")], lab.environ)
+    old, root = folder / "old", folder / "new"
 
-    def afresh() -> float:
-        shutil.rmtree(root, ignore_errors=True)
-        return ours()
+    def afresh(made: Path, *command: object) -> Turn:
+        ours = process([UWF, *map(str, command)], lab.environ)
 
-    (seconds,) = fastest(turns, afresh)
-    yield Cost(f"uwf import, 1,000 steps of {threads * steps:,}", seconds * 1000 / (threads * steps), 3)
+        def turn() -> float:
+            shutil.rmtree(made, ignore_errors=True)
+            return ours()
+
+        return turn
+
+    written, taken = fastest(
+        turns, afresh(old, "export", "--json-cas", old), afresh(root, "--root", root, "import", old)
+    )
+    yield Compared(f"uwf import, {threads * steps:,} steps / uwf export of them", taken, written, 4)
 
 
 def crowded(folder: Path, counts: tuple[int, ...], turns: int) -> Iterator[Compared]:

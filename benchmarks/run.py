@@ -271,9 +271,8 @@ def verifying(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def importing(folder: Path, size: Size) -> Iterator[Row]:
-    """How long a thousand steps take to come along."""
-    for each in exchange.importing(folder, size.shared, 20, _few(size)):
-        yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
+    """An import against the export that it reads."""
+    yield from _compared(exchange.importing(folder, size.shared, 20, _few(size)))
 
 
 def archived(folder: Path, size: Size) -> Iterator[Row]:

@@ -26,6 +26,7 @@ _HASH = re.compile(f"[0-9A-F][{ALPHABET}]{{12}}", re.ASCII)
 _THREAD = re.compile(f"[0-7][{ALPHABET}]{{25}}", re.ASCII)
 _PREFIX = re.compile(f"[{ALPHABET}]+", re.ASCII)
 
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 _NAME = re.compile(r"\w[\w.-]*")
 _MOST_CHARACTERS = 100
 # A loose ref is a file, and git writes `<name>.lock` beside it: 255 bytes is what file systems allow.
@@ -38,7 +39,10 @@ def crockford13(digest: int) -> Hash:
 
 
 def _base32(number: int, length: int) -> str:
-    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(5 * (length - 1), -1, -5))
+    # Two characters at a time, since every node that is read or written has its hash made.
+    first = ALPHABET[(number >> (5 * length - 5)) & 31] if length % 2 else ""
+    shifts = range(10 * (length // 2) - 10, -1, -10)
+    return first + "".join([_PAIRS[(number >> shift) & 1023] for shift in shifts])
 
 
 def is_hash(text: object) -> bool:
