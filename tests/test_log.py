@@ -269,3 +269,22 @@ def test_processes_that_log_at_the_same_time_tear_no_line(uwf: Uwf, root: Path) 
     assert all(run)
     assert Counter(record["thread"] for record in told(root, "step 1 is commit")) == Counter(threads)
     assert len(told(root, "has done its work")) == len(threads)
+
+
+def test_a_value_that_is_configured_is_not_in_the_log(uwf: Uwf, root: Path) -> None:
+    uwf("init")
+    for words in (["config", "set"], ["config", "--debug", "set"]):
+        uwf(*words, "hooks.waiting", 'curl -H "X: hookpass123456"', env=ON)
+    assert told(root, "config set hooks.waiting …") and told(root, "config --debug set hooks.waiting …")
+    assert "hookpass" not in json.dumps(records(root))
+
+
+def test_a_file_where_the_log_should_be_is_named_with_what_to_do(uwf: Uwf, root: Path) -> None:
+    uwf("init")
+    logs = root / "store.git" / "uwf" / "logs"
+    logs.write_text("mine")
+    assert (
+        "logs can't be written: it is no folder; move what is there away" in uwf("thread", "list", env=ON).err
+    )
+    refused = uwf("debug", check=1).error
+    assert "it is no folder" in refused["message"] and refused["hint"] == f"mv {logs} {logs}.old"

@@ -23,6 +23,7 @@ from uwf_git import log
 from uwf_git.text import encodable, one_line, shortened
 
 LARGEST = 4 << 20
+NO_FOLDER = "it is no folder; move what is there away"
 MOST = 16
 DAYS = 14
 _DAY = 24 * 60 * 60
@@ -124,7 +125,10 @@ class _Files(logging.Handler):
             self._file = -1
         if not self._folder.parent.is_dir():
             return  # there is no store yet
-        self._folder.mkdir(mode=0o700, exist_ok=True)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise OSError(NO_FOLDER) from None
         known = [path for path in _files(self._folder) if path.name.startswith(day)]
         path = known[-1] if known else self._folder / f"{day}.jsonl"
         if known and path.stat().st_size >= LARGEST:

@@ -179,9 +179,17 @@ class Invocation:
 
 
 def _without_keys(arguments: Sequence[str]) -> list[str]:
-    """Arguments of `uwf` as a log may hold them: a key that is being set up is no known secret yet."""
+    """Arguments of `uwf` as a log may hold them: a key that is being set up is no known secret yet, nor is one within a
+    setting."""
     shown: list[str] = []
+    sets, key = False, ""
     for argument in arguments:
+        if sets and key:
+            shown.append("…")
+            continue
+        if sets and not argument.startswith("-"):
+            key = argument
+        sets = sets or (argument == "set" and "config" in shown)
         name, equals, _ = argument.partition("=")
         if shown and shown[-1] == _KEY and argument != "-":
             argument = "…"

@@ -169,6 +169,9 @@ def test_without_a_model_or_a_key_it_says_what_to_do(
     assert "model 'huge' is not configured — have: other, small" in failed(
         instance, "llm", ["--model", "huge"], SCHEMA, status=1
     )
+    with_none = (root / "config.yaml").read_text().replace("defaultModel: small\n", "")
+    (root / "config.yaml").write_text(with_none.replace("  other:", "  default:"))
+    assert "uwf config set defaultModel default" in failed(instance, "llm", [], SCHEMA)
     (root / "config.yaml").unlink()
     assert "uwf-llm has no model to ask — set one up with: uwf setup" in failed(instance, "llm", [], SCHEMA)
 

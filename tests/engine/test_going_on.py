@@ -178,11 +178,41 @@ def test_going_on_takes_a_text_and_an_active_thread_only_an_answer(uwf: Uwf, end
     thread = uwf("thread", "start", "flow", "-p", "Tidy up").json["thread"]
     refused = uwf("thread", "resume", thread, "-m", "More", check=2).error
     assert refused["message"] == f"thread {thread} asks nothing and has not ended"
+    assert refused["hint"] == f"uwf thread run {thread}"
+    uwf("thread", "pause", thread)
+    refused = uwf("thread", "resume", thread, "-m", "More", check=2).error
+    assert refused["hint"] == f"uwf thread resume {thread}"
+    uwf("thread", "resume", thread)
     uwf("thread", "step", thread, "--agent", scripted(ASKS))
     uwf("thread", "pause", thread)
     answered = uwf("thread", "resume", thread, "-m", "Under the mat").json
     assert (answered["thread"], answered["resumed"], answered["next"]) == (thread, True, "planner")
     assert uwf("thread", "show", thread).json["status"] == "idle"
+
+
+def test_a_text_is_refused_with_filters(uwf: Uwf, ended: str) -> None:
+    before = uwf("thread", "list", "--all").json
+    for select in (("--status", "completed"), ("--all",)):
+        refused = uwf("thread", "resume", *select, "-m", "More", check=2).error
+        assert refused["message"].startswith("a text is for threads that are named")
+    assert uwf("thread", "list", "--all").json == before
+
+
+def test_a_budget_that_is_used_up_is_told_with_the_command_that_raises_it(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("flow.yaml", FLOW + "budget: { maxSteps: 2 }\n"))
+    thread = uwf("thread", "start", "flow", "-p", "Tidy up").json["thread"]
+    uwf("thread", "run", thread, "--agent", scripted(REPLIES))
+    resumed = uwf("thread", "resume", thread, "-m", "More").json
+    new = resumed["thread"]
+    assert (resumed["status"], resumed["command"]) == ("waiting", f"uwf thread budget {new} --max-steps +2")
+    assert resumed["reason"].startswith("maxSteps is used up, 2 of 2 steps")
+    said = uwf("thread", "resume", thread, "-m", "More", "--format", "text").out
+    assert "; it waits, maxSteps is used up" in said and "uwf thread run" not in said
+    refused = uwf("thread", "resume", new, "-m", "More", check=2).error
+    assert refused["hint"] == resumed["command"]
+    uwf(*resumed["command"].split()[1:])
+    uwf("thread", "run", new, "--agent", scripted(REPLIES))
+    assert uwf("thread", "show", new).json["status"] == "completed"
 
 
 def test_a_secret_in_what_is_said_is_taken_out(uwf: Uwf, ended: str, root: Path) -> None:

@@ -33,7 +33,7 @@ def refuse_to_make_up(instance: Instance, at: Position, role: str, agent: AgentC
         raise Usage(
             f"no agent is configured for role {role!r} of thread {thread}, and uwf-rehearse makes nothing up"
             f" where others have worked: {', '.join(who)}",
-            f"uwf config set {_setting(at.history, role)} NAME, or step it with --agent NAME",
+            f"uwf config set {_setting(at.history, role)} NAME, or: uwf thread step {thread} --agent NAME",
         )
     if _is_gate(instance, at, role):
         raise Usage(

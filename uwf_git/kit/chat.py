@@ -104,7 +104,9 @@ def asked_model(agent: str, config: Config, alias: str | None) -> str:
         return alias
     model = resolve_model(config, "agent")
     if model is None:
-        raise AgentFailed(f"{agent} has no model to ask", "set one up with: uwf setup")
+        one = "default" if "default" in config.models else next(iter(config.models), None)
+        named = f"one of config.yaml's models has to be the default: uwf config set defaultModel {one}"
+        raise AgentFailed(f"{agent} has no model to ask", named if one else "set one up with: uwf setup")
     return model.alias
 
 

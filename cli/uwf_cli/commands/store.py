@@ -23,7 +23,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
-from uwf_git.errors import Busy, NotFound, StoreDamaged, Usage
+from uwf_git.errors import Busy, Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.log import LEVELS
 from uwf_git.text import counted
 from uwf_git.values.ids import parse_thread_id
@@ -234,7 +234,7 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     """
     import uwf_cli
     import uwf_git
-    from uwf_git.log_files import newest_first
+    from uwf_git.log_files import NO_FOLDER, newest_first
     from uwf_git.log_sites import find_site
     from uwf_git.store.opened import log_folder
 
@@ -242,6 +242,8 @@ def debug(invocation: Invocation, tag: str | None, thread: str | None, level: st
     if thread and of is None:
         of = find_thread(invocation, thread)
     folder = log_folder(invocation.location)
+    if folder.exists() and not folder.is_dir():
+        raise Invalid(f"the log in {folder} can't be read: {NO_FOLDER}", f"mv {folder} {folder}.old")
     wanted = (
         dict(record)
         for record in newest_first(folder)

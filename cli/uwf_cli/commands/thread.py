@@ -296,16 +296,22 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     is for uwf thread run.
     """
     from uwf_git.config.secrets import told
+    from uwf_git.engine.budget import waiting as budget_reached
     from uwf_git.engine.inbox import answer, go_on
     from uwf_git.engine.pause import resume as let
-    from uwf_git.engine.status import outlook, status_of
+    from uwf_git.engine.status import outlook, status_of, used_up
 
+    if message is not None and not chosen.ids and chosen.filters != Filters():
+        raise Usage(
+            "a text is for threads that are named, and filters select the paused ones only",
+            "give the ids: uwf thread list --all, with the same filters, says which",
+        )
     instance = invocation.instance
     text = resolve.read_stdin("message") if message == resolve.STDIN else message
 
     def do(thread: ThreadId) -> dict[str, Any]:
         head = instance.threads.head(thread)
-        origin = {}
+        origin: dict[str, Any] = {}
         if head.archive is not None:
             outcome = go_on(instance, thread, text or "")
             origin = {"resumedFrom": {"thread": thread, "step": head.node}}
@@ -315,11 +321,16 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
         elif head.row.asks:
             outcome = answer(instance, thread, text)
         else:
-            raise Usage(f"thread {thread} asks nothing and has not ended", f"uwf thread resume {thread}")
+            raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
         if redactions := told(outcome.redactions):
             invocation.warn(redactions)
         resumed = head.archive is not None or let(instance, thread)
         now = instance.threads.head(outcome.thread)
+        if standing := used_up(instance, now):
+            origin |= {
+                "reason": standing.reason,
+                "command": budget_reached(now.thread, standing).hint,
+            }
         return {
             "thread": outcome.thread,
             "status": status_of(instance, now),
@@ -332,12 +343,29 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 
+def _onward(instance: Instance, head: Head) -> str:
+    """What lets a thread that nobody has to say anything to go on."""
+    from uwf_git.engine.budget import waiting as budget_reached
+    from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
+
+    status = status_of(instance, head)
+    if status == PAUSED:
+        return f"uwf thread resume {head.thread}"
+    if status == RUNNING:
+        return f"it is at work; uwf thread show {head.thread}"
+    if standing := used_up(instance, head):
+        return budget_reached(head.thread, standing).hint
+    return f"uwf thread run {head.thread}"
+
+
 def _resumed_text(value: Any) -> str:
+    waits = f"; it waits, {value['reason']}: {value['command']}" if "reason" in value else ""
     if "resumedFrom" in value:
         thread, end = terminal.style(value["thread"], "bold"), value["resumedFrom"]["thread"]
-        return f"{thread} goes on from {end}, next is {value['next']}; uwf thread run {value['thread']}"
+        then = waits or f"; uwf thread run {value['thread']}"
+        return f"{thread} goes on from {end}, next is {value['next']}{then}"
     if "next" in value:
-        return f"answered {value['thread']}, next is {value['next']}"
+        return f"answered {value['thread']}, next is {value['next']}{waits}"
     if not value["resumed"]:
         return f"{value['thread']} is {terminal.status(value['status'])}, it was not paused"
     return f"resumed {value['thread']}, which is {terminal.status(value['status'])}"

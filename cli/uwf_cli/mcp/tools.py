@@ -172,6 +172,11 @@ def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
     return Call((*argv, "--", "-") if "text" in arguments else argv, stdin=arguments.get("text"), wrap="data")
 
 
+def _resume(arguments: Mapping[str, Any], _folder: Path) -> Call:
+    said = ["--message=-"] if "message" in arguments else []
+    return Call(("thread", "resume", *said, "--", arguments["thread"]), stdin=arguments.get("message"))
+
+
 def _answer(arguments: Mapping[str, Any], _folder: Path) -> Call:
     asked = _options(arguments, step="--for", other="--other")
     return Call(
@@ -402,8 +407,8 @@ TOOLS = (
         "Lets a paused thread be stepped again. With `message` it goes on from a thread that has ended: a new one, "
         "whose id is in the result, shares its past, and the role that its workflow names for that is told the "
         "message. It does no step itself: that is for step_thread.",
-        {"thread": _THREAD, "message": _text("What a thread that has ended goes on with.")},
-        _thread("resume", message="--message"),
+        {"thread": _THREAD, "message": _text("What a thread that has ended goes on with.", LARGEST)},
+        _resume,
         ("thread",),
         writes=True,
     ),
