@@ -52,9 +52,11 @@ def read_file(name: str, what: str) -> str:
     """A file's text; `-` is standard input. Raises NotFound, Invalid."""
     if name == STDIN:
         return read_stdin(what)
+    from uwf_git.values.documents import open_file
+
     path = Path(name)
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return _text(file.read(LARGEST + 1), f"{what} in {name}")
     except FileNotFoundError:
         try:

@@ -23,6 +23,11 @@ _UNSAFE = (
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
+# What is shown as nothing, or as a blank, and is one of these characters or a letter.
+_UNSEEN = (
+    "[\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _ANSI = "\x1b\\[[0-9;]*m"
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 _STATUS = {
@@ -43,6 +48,12 @@ def escape(text: str) -> str:
     """Text whose control and direction characters are written out, as in `\\x1b`. Tabs and line ends
     stay; a carriage return before a line end goes."""
     return text if text.isprintable() else re.sub(_UNSAFE, _shown, text.replace("\r\n", "\n"))
+
+
+def escape_code(line: str) -> str:
+    """A line of code for somebody who judges it: what can't be seen is written out as well, which elsewhere may join
+    letters or signs."""
+    return re.sub(_UNSEEN, _shown, escape(line))
 
 
 def escape_value(value: Any) -> Any:

@@ -65,6 +65,11 @@ def refused(uwf: Uwf, case: str) -> str:
 NO_STEPS = {
     "imports at run time": ('await (0, globalThis["ev" + "al"])("import(\'node:fs\')");', "EvalError"),
     "makes code of text": ('Reflect.construct((() => {}).constructor, ["return 1"])();', "EvalError"),
+    "reaches for another module": (
+        'globalThis["process"]["getBuiltin" + "Module"]("vm").runInThisContext("1");',
+        "not a function",
+    ),
+    "reaches for what is inside": ('const of = process; of["bind" + "ing"]("fs");', "not a function"),
     "throws what can't be told": ("throw { toString() { throw 1; } };", "can't be told"),
     "throws with colours": ('throw new Error("\\u001b[31mred");', "in line"),
     "fails beside its generator": (
@@ -209,10 +214,12 @@ def test_code_sees_nothing_of_the_user_and_leaves_nothing_behind(
         )
         registered(uwf, [("looks", looks)], imports)
         thread = started(uwf, "looks")
-        uwf("thread", "step", thread, env={"OPENAI_API_KEY": "sk-1234567890abcdef"})
+        uwf(
+            "thread", "step", thread, env={"OPENAI_API_KEY": "sk-1234567890abcdef", "HTTPS_PROXY": "http://p"}
+        )
     detail = uwf("cas", "get", uwf("thread", "steps", thread).json[0]["detail"]).json["payload"]
     seen = json.loads(detail["answer"])
-    assert not {"OPENAI_API_KEY", "UWF_STORAGE_ROOT", "UWF_CHANNEL"} & set(seen["env"])
+    assert not {"OPENAI_API_KEY", "UWF_STORAGE_ROOT", "UWF_CHANNEL", "HTTPS_PROXY"} & set(seen["env"])
     assert (seen["home"], seen["net"], seen["tmp"]) == ("ENOENT", "ECONNREFUSED", [])
     assert not {"home", "root"} & set(seen["root"]) and seen["processes"] < 6
     assert not (tmp_path / "hacked").exists()

@@ -87,6 +87,12 @@ HARM = {
         'vars(sys)["modules"]["builtins"].__dict__["ev" + "al"]("1")',
         "makes code of text",
     ),
+    "has code made of text beside it": (
+        "import asyncio, collections, dataclasses\n"
+        "    dataclasses.make_dataclass('D', ['n']); collections.namedtuple('N', 'n')\n"
+        "    await asyncio.to_thread(vars(sys)['modules']['builtins'].__dict__['ex' + 'ec'], '1')",
+        "makes code of text",
+    ),
     "sees more of the library": ('sys.modules["uwf_git"].errors', "AttributeError"),
     "crashes": ("os.abort()", "signal 6"),
     "exits": ("os._exit(3)", "exited with 3"),

@@ -118,6 +118,7 @@ def test_each_breach_of_the_contract_is_told_with_its_line_and_nothing_is_run(
         ('from: "con", to: "pro"', 'from: "con", to: "pre"', 21, 'role "pre" is not defined'),
         ("maxRounds: 6", "maxRound: 6", 25, 'has no key "maxRound"'),
         ("maxRounds: 6", "maxRounds: 0", 25, "maxRounds is a number from 1"),
+        ("maxRounds: 6", "maxRounds: Infinity", 1, "maxRounds is Infinity, which JSON can't say"),
         ('type: "string"', 'type: "text"', 5, 'type "text" is unknown'),
         ("const schema", "const n = nothing.at.all; const schema", 3, "nothing is not defined"),
         ("const schema", "while (true) {} const schema", 1, "takes over"),
@@ -150,6 +151,13 @@ try {{ writeFileSync("{witness}", "x"); tried.push("written"); }} catch (error) 
     said = uwf("workflow", "show", "debate").json["description"]
     assert not witness.exists() and "written" not in said
     assert said.startswith("false ") and "SECRET" not in said
+
+
+def test_a_pipe_is_refused_wherever_a_file_is_named_and_not_waited_for(uwf: Uwf) -> None:
+    for name in ("p.esm.js", "p.py", "p.yaml"):
+        os.mkfifo(name)
+        for call in (("validate", name), ("put", name), ("show", f"./{name}")):
+            assert "it is no regular file" in uwf("workflow", *call, check=1).error["message"]
 
 
 def test_without_a_node_one_line_says_so(uwf: Uwf, tmp_path: Path) -> None:

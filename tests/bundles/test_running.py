@@ -108,6 +108,8 @@ def test_a_thread_that_would_go_on_after_its_last_round_ends_without_a_result(uw
     assert [each["maxRounds"] for each in told(uwf, thread)] == ["2", "2"]
     assert uwf("thread", "attempts", thread).json == []
 
+    more = uwf("thread", "start", "turns", "-p", "x", "--max-rounds", "1000001", check=2).error
+    assert "1000000" in more["message"]
     enough = start(uwf, "Do it", "--max-rounds", "4")
     assert uwf("thread", "run", enough).lines[-1]["status"] == "completed"
     uwf("verify", "--strict")

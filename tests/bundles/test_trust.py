@@ -109,7 +109,8 @@ def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> Non
     code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
     assert code == 2 and "was not confirmed" in shown
     assert "export async function* run(input, options) {" in shown
-    assert "no network; no folders of yours" in shown
+    assert "no network; 600 s a step; no folders of yours" in shown
+    assert "the configured agents, which work outside its sandbox" in shown
     assert ben("workflow", "show", "debate").json["trusted"] is False
     code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "y\n")], env=ben.environment)
     assert code == 0
@@ -117,11 +118,15 @@ def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> Non
 
 
 def test_what_a_file_says_to_a_terminal_is_escaped_when_it_is_shown(ada: Machine, ben: Machine) -> None:
-    ada("workflow", "put", write("debate.esm.js", DEBATE + "// \x1b[2J\x1b]0;safe\x07\n"))
+    hidden = "// \x1b[2J\x1b]0;safe\x07\n// a\u3164b\u200cc\u2028globalThis.hidden = 1; //\x0c one line\x85\n"
+    ada("workflow", "put", write("debate.esm.js", DEBATE + hidden))
     ada("push")
     ben("pull")
     _, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
     assert "\x1b[2J" not in shown and "\x1b]0;" not in shown
+    lines = [each.split("  ", 1)[-1].rstrip() for each in shown.splitlines()]
+    at = lines.index("// a\\u3164b\\u200cc")
+    assert lines[at + 1] == "globalThis.hidden = 1; //\\x0c one line\\x85"
 
 
 def test_code_that_put_would_refuse_is_not_trusted_either(ada: Machine, ben: Machine) -> None:

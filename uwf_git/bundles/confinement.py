@@ -31,9 +31,13 @@ from uwf_git.errors import AgentFailed
 from uwf_git.text import one_line
 
 NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
-_MEMORY = 1 << 30  # bytes of data of one process
+_MEMORY = (
+    1 << 30
+)  # bytes of data of one process, without what it maps shared; Node needs more addresses than memory
 _FILE = 1 << 28  # bytes of one file that it writes
-_TEMPORARY = 1 << 28  # bytes of /tmp
+_TEMPORARY = 1 << 28  # bytes of /tmp, and of /dev/shm
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_OTHERS = ("RUSTUP_HOME",)  # variables that name folders which are not there
 _FILES = 512  # open at once
 _INNER = "/tmp"
 _HARNESS = Path("/run/harness")
@@ -97,7 +101,9 @@ def confine(
         searched = [_searched(folder, stack, taken) for folder, writable in granted if writable]
         lifetime = stack.enter_context(Lifetime())
         argv = [sandbox.program, *lifetime.arguments, *enclosure(grants.network)]
-        argv += [*_temporary(sandbox.program)]
+        for place in (_INNER, "/dev/shm"):
+            argv += [*_size(sandbox.program), "--tmpfs", place]
+        argv += ["--remount-ro", "/dev"]
         for file in program.files:
             argv += ["--ro-bind", str(file), str(_HARNESS / file.name)]
         for tools in visible(_HARNESS, str(Path(program.path).parent)).toolchains:
@@ -111,6 +117,8 @@ def confine(
         argv += ["--remount-ro", "/", "--chdir", _INNER, "--"]
         argv += _limited([program.path, *program.options, str(_HARNESS / program.files[0].name)])
         env = clean_environment(environ, _INNER, _INNER, grants.network)
+        env = {name: value for name, value in env.items() if name not in _OTHERS}
+        env["PATH"] = f"{_PATH}:{Path(program.path).parent}"
         return Confined(
             argv, env, Path("/"), lifetime.descriptors, "", stack.pop_all(), bool(searched), taken
         )
@@ -166,10 +174,10 @@ def _limited(argv: Sequence[str]) -> list[str]:
 
 
 @lru_cache(maxsize=2)
-def _temporary(sandbox: str) -> tuple[str, ...]:
-    """The options that mount /tmp. Old versions of bubblewrap can't limit its size."""
+def _size(sandbox: str) -> tuple[str, ...]:
+    """The options that limit the size of what is mounted next. Old versions of bubblewrap have none."""
     from uwf_git.processes import run_command
 
     known = run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
     limited = b"--size BYTES" in known.stdout_tail + known.stderr_tail
-    return (*(("--size", str(_TEMPORARY)) if limited else ()), "--tmpfs", _INNER)
+    return ("--size", str(_TEMPORARY)) if limited else ()

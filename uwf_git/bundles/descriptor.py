@@ -20,7 +20,7 @@ from uwf_git.values.documents import Document, ValuePath
 from uwf_git.values.findings import Findings
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import END, META, START
+from uwf_git.values.types import END, META, MOST_ROUNDS, START
 from uwf_git.workflow.check import check_role_schema
 from uwf_git.workflow.draft import kind_of
 from uwf_git.workflow.habits import means_end, means_start
@@ -29,7 +29,6 @@ _TOP = ("name", "description", "roles", "graph", "maxRounds", "budget")
 _ROLE = ("description", "schema", "systemPrompt", "extractPrompt")
 _EDGE = ("from", "to", "condition", "conditionDescription")
 _OTHERWISE = ("FALLBACK", "")
-MOST_ROUNDS = 1_000_000
 
 
 class Descriptor(NamedTuple):

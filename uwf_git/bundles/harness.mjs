@@ -13,6 +13,7 @@
 // machine is the sandbox around this process, not this file.
 
 import fs from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import { Socket } from "node:net";
 import { SourceTextModule, SyntheticModule } from "node:vm";
 
@@ -25,6 +26,11 @@ const { isArray } = Array;
 const { keys, entries, defineProperty } = Object;
 const { isFinite } = Number;
 const exit = process.exit.bind(process);
+
+// By which code could come in that isn't in the file. An honest bundle names them and is refused before it is run; one
+// that puts their names together finds nothing.
+for (const each of ["getBuiltinModule", "binding", "_linkedBinding", "dlopen", "_debugProcess"]) delete process[each];
+syncBuiltinESMExports();
 
 class Refused extends Error {}
 
@@ -82,13 +88,22 @@ function described(descriptor) {
   return { ...descriptor, roles };
 }
 
+/** The descriptor, refused where it has a number that JSON would leave out. */
+function numbered(descriptor) {
+  stringify(descriptor, (key, value) => {
+    if (typeof value === "number" && !isFinite(value)) throw new Refused(`${key} is ${value}, which JSON can't say`);
+    return value;
+  });
+  return descriptor;
+}
+
 async function describe() {
   const order = parse(fs.readFileSync(0, "utf8"));
   process.stdout.write = process.stderr.write.bind(process.stderr);
   let answer;
   try {
     const { descriptor, run } = await load(order.source, order.modules);
-    answer = { descriptor: described(descriptor), run: typeof run };
+    answer = { descriptor: numbered(described(descriptor)), run: typeof run };
   } catch (error) {
     answer = { error: told(error) };
   }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import re
+import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import one_line
 
 MAX_BYTES = 1 << 20
+_HANDED_OVER = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 ValuePath = tuple[str | int, ...]
 """The keys and positions that lead from the top of a value to a part of it."""
@@ -70,7 +73,7 @@ def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
     """A file's content. Raises NotFound, or Invalid for a folder, an unreadable file or one with more bytes."""
     shown = one_line(str(path))
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             data = file.read(at_most + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no file {shown}", "check the path") from None
@@ -81,6 +84,15 @@ def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
         raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
     check_size(data, shown, at_most)
     return data
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Opens a file to read its bytes. A pipe or a device is refused, which would be waited for without end, but those
+    that a shell hands over. Raises OSError."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or str(path).startswith(_HANDED_OVER)):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return path.open("rb")
 
 
 def check_size(data: str | bytes, name: str, at_most: int = MAX_BYTES) -> None:

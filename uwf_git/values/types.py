@@ -25,6 +25,8 @@ NEW, RESUME = "new", "resume"
 """What $START leads on from: a thread that begins, and one that has ended and is gone on with."""
 JAVASCRIPT, PYTHON = "javascript", "python"
 """What a bundle can be written in."""
+MOST_ROUNDS = 1_000_000
+"""That a descriptor or a start may allow a thread of a bundle."""
 DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "workflow.py"}
 """What a definition is called in a version's tree, by the language of its code."""
 

@@ -317,10 +317,21 @@ def _bundle(invocation: Invocation, text: str) -> Found:
 
 def _granted(grants: Grants) -> str:
     """What the configuration lets a bundle reach, in words."""
-    parts = ["the network" if grants.network else "no network"]
+    parts = ["the network" if grants.network else "no network", f"{grants.timeout:g} s a step"]
     for verb, folders in (("reads", grants.read), ("writes", grants.write)):
         parts += [f"{verb} {', '.join(folders)}"] if folders else []
     return "; ".join(parts if grants.read or grants.write else [*parts, "no folders of yours"])
+
+
+def _lines(source: str, language: str) -> list[str]:
+    """A file's lines as its language ends them: a comment may end where other programs see none."""
+    import re
+
+    from uwf_git.values.types import JAVASCRIPT
+
+    ends = "\r\n|[\n\r\u2028\u2029]" if language == JAVASCRIPT else "\r\n|[\n\r]"
+    lines = re.split(ends, source)
+    return lines if lines[-1] else lines[:-1]
 
 
 def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
@@ -337,14 +348,15 @@ def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
             f"bundle {code.id} is trusted by somebody who has read it, and there is no terminal to ask on",
             f"read it: uwf workflow show {code.id} --source; then uwf workflow trust {code.id} --yes",
         )
-    lines = source.splitlines()
+    lines = _lines(source, code.language)
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):
-        sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape(line)}\n")
+        sys.stderr.write(f"{terminal.style(str(number).rjust(width), 'dim')}  {terminal.escape_code(line)}\n")
     rows = [
         *version_rows(_told(invocation, found)),
         ("sha256", code.sha256),
         ("granted", _granted(invocation.instance.config.bundles.get(found.workflow.name, Grants()))),
+        ("may ask", "the configured agents, which work outside its sandbox"),
         ("file", f"{counted(len(lines), 'line')}, {code.size:,} bytes"),
     ]
     sys.stderr.write("\n" + terminal.fields(rows) + "\n")

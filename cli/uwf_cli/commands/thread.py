@@ -24,6 +24,7 @@ from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
 from uwf_git.errors import HeadMoved, NotFound, Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
+from uwf_git.values.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
@@ -45,7 +46,10 @@ MAX_TIME = click.option(
 
 
 MAX_ROUNDS = click.option(
-    "--max-rounds", type=click.IntRange(min=1), metavar="N", help="Of a bundle: it ends after so many steps."
+    "--max-rounds",
+    type=click.IntRange(1, MOST_ROUNDS),
+    metavar="N",
+    help="Of a bundle: it ends after so many steps.",
 )
 
 
