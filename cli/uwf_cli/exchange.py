@@ -113,11 +113,12 @@ def adopt_news(invocation: Invocation) -> None:
     nobody from listing what is here."""
     if not invocation.location.git_dir.exists() or not invocation.instance.store.repository.has_tracking_refs:
         return
+    from uwf_cli.exchanged import TOLD
     from uwf_git.sharing.pull import adopt_fetched
 
     try:
         for pulled in adopt_fetched(invocation.instance):
-            if pulled.adopted:
+            if any(each.case.label in TOLD for each in pulled.adopted):
                 invocation.note(f"took over what git fetched from {pulled.remote}")
             for each in pulled.refused:
                 invocation.warn(

@@ -14,8 +14,9 @@ from uwf_git.store import layout
 from uwf_git.text import counted
 
 MOST = 40
+MOST_NAMED = 10  # in one line
 # What became of a ref that was pulled, by its case; the other cases changed nothing.
-_TOLD = {
+TOLD = {
     "unknown": "new",
     "behind": "moved on",
     "diverged": "diverged",
@@ -59,6 +60,7 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
     lines += _named(f"paused on {remote} too", _threads(everything) - _threads(arrived), verbose)
     if verbose:
         lines += [f"pushed   {_short(ref)}" for ref in everything]
+    lines += _held(remote, value.get("deletedThere", ()), verbose)
     refused = [each for each in value["refused"] if not each["deletion"]]
     lines += [
         f"{terminal.style('refused', 'red')}  {_short(each['ref'])}: {each['reason']}" for each in refused
@@ -81,13 +83,13 @@ def pushed(value: Any, verbose: bool = False, by_name: bool = False) -> str:
 
 def pulled(value: Any, verbose: bool = False) -> str:
     """What a pull came to, or taking in a bundle."""
-    adopted = [each for each in value["adopted"] if each["case"] in _TOLD]
+    adopted = [each for each in value["adopted"] if each["case"] in TOLD]
     arrived = [each for each in adopted if each["case"] not in _APART]
     lines = []
     if arrived:
         of_threads = [each for each in arrived if each["ref"].startswith((layout.THREADS, layout.ARCHIVE))]
         about = {
-            what: len({each["thread"] for each in of_threads if _TOLD[each["case"]] == what})
+            what: len({each["thread"] for each in of_threads if TOLD[each["case"]] == what})
             for what in ("new", "moved on", "ended", "diverged")
         }
         counted_ = _counted([each["ref"] for each in arrived], about, value.get("steps", 0))
@@ -100,7 +102,7 @@ def pulled(value: Any, verbose: bool = False) -> str:
         lines += _named(f"deleted on {value['remote']}", gone, False, "; what is here stays")
         for case in ("paused-there", "resumed-there"):
             of = [each["thread"] for each in adopted if each["case"] == case]
-            lines += _named(f"{_TOLD[case]} on {value['remote']}", of, False)
+            lines += _named(f"{TOLD[case]} on {value['remote']}", of, False)
     for each in value["refused"]:
         what = terminal.style("left for later" if each["later"] else "refused", "red")
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
@@ -154,8 +156,25 @@ def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") ->
     return [f"{said}: {each}{more}" for each in named]
 
 
+def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
+    """What is said of what stays here since it was deleted there: by name, for whoever wants it back."""
+    threads = [f"thread {thread}" for thread in sorted(_threads(refs))]
+    kinds = {layout.WORKFLOWS: "workflow", layout.PINS: "node", layout.FOLDED: "archives of"}
+    others = [ref for ref in refs if not ref.startswith(layout.OF_THREADS)]
+    named = [f"{kinds.get(layout.namespace_of(ref), 'ref')} {_name(ref)}" for ref in others] + threads
+    if not named:
+        return []
+    shown = named if verbose else named[:MOST_NAMED]
+    more = f" and {len(named) - len(shown)} more" if len(shown) < len(named) else ""
+    what = (
+        "--all" if not threads else "ID… or --all" if len(named) > 1 else threads[0].removeprefix("thread ")
+    )
+    back = f"uwf push {remote} {what} brings {'it' if len(named) == 1 else 'them'} back"
+    return [f"deleted on {remote}, kept here: {', '.join(shown)}{more}; {back}"]
+
+
 def _line(each: Any) -> str:
-    line = f"{_TOLD[each['case']]:<9}  {_short(each['ref'])}"
+    line = f"{TOLD[each['case']]:<9}  {_short(each['ref'])}"
     if each["case"] == "deleted-there":
         line += ": deleted there; what is here stays"
     if fork := each.get("fork"):

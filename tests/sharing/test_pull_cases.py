@@ -411,6 +411,24 @@ def test_an_end_after_more_steps_than_the_folded_one_had_is_kept(pair: Pair) -> 
     pair.agree()
 
 
+def test_a_pull_before_the_push_of_a_fold_leaves_what_is_folded_in_the_fold(pair: Pair) -> None:
+    pair.works(pair.ada, "by ada")
+    pair.ada("push")
+    pair.works(pair.bob, "by bob")
+    fork = pair.pull(pair.bob)["fork"]["thread"]
+    pair.bob("thread", "step", fork, "--agent", "false", check=6)
+    pair.bob("thread", "kill", fork)
+    pair.bob("push")
+    assert {f"refs/uwf/{kind}/{fork}" for kind in ("archive", "attempts", "forks")} <= pair.bob.refs().keys()
+    pair.bob("gc", "--fold-before", "2100-01-01")
+    folded = pair.bob.refs()
+    assert pair.bob("thread", "list", "--format", "text").err == ""
+    pair.bob("pull")
+    assert pair.bob.refs() == folded and not any(name.endswith(fork) for name in folded)
+    pair.bob("push")
+    assert fork not in pair.git("for-each-ref")
+
+
 def test_two_folds_of_a_thread_with_different_ends_keep_both(pair: Pair) -> None:
     heads = [pair.works(pair.ada, "by ada"), pair.works(pair.bob, "by bob")]
     for who in (pair.ada, pair.bob):
@@ -467,7 +485,8 @@ def test_an_empty_repository_in_the_place_of_the_remote_is_noticed_and_can_be_fi
     pair.shared.rename(tmp_path / "old.git")
     subprocess.run(["git", "init", "-q", "--bare", "--object-format=sha1", str(pair.shared)], check=True)
     held = pair.ada("push", "--format", "text")
-    assert "--all" in held.err
+    named = f"workflow loop, thread {pair.thread}; uwf push origin ID… or --all brings them back"
+    assert held.out == f"deleted on origin, kept here: {named}\n"
     pushed = {each["ref"] for each in pair.ada("push", "--all").json["pushed"]}
     assert pushed == {f"refs/uwf/threads/{pair.thread}", "refs/uwf/workflows/loop"}
 

@@ -219,3 +219,106 @@ def test_a_thread_that_is_on_the_remote_again_is_pushed_like_any_other(team: Tea
     team.ada("push")
     team.bob("pull")
     assert team.bob.heads()[team.thread] == head
+
+
+@pytest.mark.parametrize("made", ["a step", "a failed attempt", "a pause", "an end", "a folded end"])
+def test_what_is_made_of_a_thread_before_its_deletion_is_seen_does_not_bring_it_back(
+    team: Team, made: str
+) -> None:
+    team.ada("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    if made == "a step":
+        team.bob.steps(team.thread)
+    elif made == "a failed attempt":
+        team.bob("thread", "step", team.thread, "--agent", "false", check=6)
+    else:
+        team.bob("thread", "pause" if made == "a pause" else "kill", team.thread)
+    before = team.bob.refs()
+    another = team.bob.starts("another")
+    if made == "a folded end":
+        team.bob("thread", "kill", another)
+        team.bob("gc", "--fold-before", LATER)
+    pushed = team.bob("push", "--format", "text").out
+    said = (
+        f"deleted on origin, kept here: thread {team.thread}; uwf push origin {team.thread} brings it back\n"
+    )
+    assert pushed.endswith(said)
+    assert {ref for ref in before.items() if ref[0].endswith(team.thread)} <= set(team.bob.refs().items())
+    held = [name for name in team.bob.refs() if name.endswith(team.thread)]
+    assert sorted(held) == team.bob("push").json["deletedThere"]
+    team.agree(team.other, another)
+    team.bob("push", "origin", team.thread)
+    assert "deletedThere" not in team.bob("push").json
+    assert {name for name in held if name not in team.there()} == set()
+    team.bob.is_sound()
+
+
+def test_a_thread_that_was_deleted_on_the_remote_is_not_stepped_there_until_somebody_wants_it_back(
+    team: Team, tmp_path: Path
+) -> None:
+    there = ("--remote", "origin", "--agent", """uwf-exec echo '{"text": "made up"}'""")
+    team.ada("push", "origin", team.thread, "--delete")
+    refused = team.bob("thread", "run", team.thread, *there, check=4).error
+    assert refused["message"] == f"thread {team.thread} was deleted on origin"
+    assert f"uwf push origin {team.thread}" in refused["hint"]
+    head = team.bob.steps(team.thread)
+    assert team.bob("push", "--workflow", "relay").json["pushed"] == []  # which doesn't name it
+    assert team.thread not in team.there()
+    team.bob("push", "origin", team.thread)
+    team.bob("thread", "run", team.thread, *there)
+    # Whoever had deleted it goes on with it as with any other.
+    team.ada("pull")
+    assert team.ada.status(team.thread) == "completed" and team.bob.heads()[team.thread] != head
+    team.agree(team.thread, team.other)
+
+
+def test_a_thread_that_is_deleted_during_a_step_stays_deleted_and_the_step_is_kept(
+    team: Team, tmp_path: Path
+) -> None:
+    script = tmp_path / "deletes.sh"
+    deletes = f"UWF_STORAGE_ROOT={team.ada.root} uwf thread rm {team.thread} --remote origin --yes >&2"
+    script.write_text(f"""{deletes}; echo '{{"text": "by bob"}}'\n""")
+    agent = ("--agent", f"uwf-exec sh {script}")
+    lost = team.bob("thread", "step", team.thread, "--remote", "origin", *agent, check=4).error
+    assert f"{team.thread} was deleted on origin meanwhile; the step made here is kept" in lost["message"]
+    assert team.thread not in team.there()
+    assert [each["output"] for each in team.bob("thread", "steps", team.thread).json] == [{"text": "by bob"}]
+
+
+def test_of_a_month_that_is_gone_from_the_remote_what_was_added_here_is_pushed(team: Team) -> None:
+    team.ends_and_folds()
+    team.ada("thread", "rm", team.thread, team.other, "--remote", "origin", "--yes")
+    assert layout.FOLDED not in team.there()
+    later = team.bob.starts("later")
+    team.bob("thread", "kill", later)
+    team.bob("gc", "--fold-before", LATER)
+    pushed = team.bob("push", "--format", "text").out
+    assert (
+        f"kept here: {', '.join(f'thread {each}' for each in sorted((team.thread, team.other)))}; " in pushed
+    )
+    team.agree(later)
+    assert set(team.bob.heads()) == {team.thread, team.other, later}
+    team.bob("push", "origin", team.other)
+    team.ada("thread", "restore", team.other)
+    team.agree(team.other, later)
+
+
+def test_a_thread_that_was_removed_here_before_it_was_deleted_there_is_restored_here_alone(
+    team: Team,
+) -> None:
+    team.ada("thread", "rm", team.thread, "--yes")
+    team.bob("thread", "rm", team.thread, "--remote", "origin", "--yes")
+    team.ada("pull")
+    team.ada("thread", "restore", team.thread)
+    assert team.ada("push").json["deletedThere"] == [f"refs/uwf/threads/{team.thread}"]
+    assert team.thread not in team.there()
+
+
+def test_pruning_leaves_nothing_of_what_was_removed_on_a_remote_too(team: Team) -> None:
+    ours = team.ada.starts("the password is abracadabra")
+    team.ada("push")
+    team.ada("thread", "rm", ours, "--remote", "origin", "--yes")
+    team.ada("gc", "--prune")
+    assert "abracadabra" not in commands.git(
+        "--git-dir", team.ada.store, "cat-file", "--batch-all-objects", "--batch"
+    )
+    team.ada.is_sound()

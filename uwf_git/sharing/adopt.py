@@ -14,7 +14,7 @@ from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
 from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts
-from uwf_git.sharing.removal import deleted_there, forget_removed, part_with, removed_threads
+from uwf_git.sharing.removal import forget_removed, removed_threads
 from uwf_git.store import archives, layout
 from uwf_git.store.history import ancestry, relate, tagged_commit
 from uwf_git.store.opened import Instance
@@ -307,7 +307,8 @@ class Adoption:
     def _fork(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """Where a thread parted from another: taken over once that thread is here, if it is so."""
         thread = layout.thread_of(name)
-        if not self._instance.threads.exists(thread):
+        folded = self._instance.store.folded(thread)
+        if not self._instance.threads.exists(thread) or (folded is not None and folded.fork):
             return
         base = tagged_commit(self._instance.store, oid)
         relation = (
@@ -343,9 +344,10 @@ class Adoption:
         """Archives that were folded: threads that go on here end first, then single refs give way."""
         theirs = archives.read(self._repository, oid)
         if self._remote is not None:
-            gone = deleted_there(self._instance, self._remote, name, theirs)
-            for thread in part_with(self._instance, self._remote, name, gone) if gone else ():
-                yield Adopted(layout.ARCHIVE + thread, Case.DELETED_THERE, thread)
+            gone = tracking.deleted_there(self._instance, self._remote, name, theirs)
+            for thread in tracking.part_with(self._instance, self._remote, name, gone) if gone else ():
+                if layout.ARCHIVE + thread not in self._refs:  # else somebody has brought it back already
+                    yield Adopted(layout.ARCHIVE + thread, Case.DELETED_THERE, thread)
         for thread, entry in theirs.threads.items():
             if self._goes_on(thread, entry.tag):
                 tag = self._repository.write_raw_tag(entry.raw)

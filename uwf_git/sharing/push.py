@@ -30,23 +30,27 @@ if TYPE_CHECKING:
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
     seen there. `others` are refs that are here too and not meant. Of the updates, `replaced` are those that take the
-    place of something they don't continue, with where that was last seen."""
+    place of something they don't continue, with where that was last seen. `held` were deleted there, so they stay
+    here. `seen`: some of it is of what was there when it was last looked, and may have been deleted since."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
     others: frozenset[str] = frozenset()
     replaced: Mapping[str, Oid] = {}
+    held: frozenset[str] = frozenset()
+    seen: bool = False
 
 
 class Report(NamedTuple):
     """What came of a push. `steps` is how many the remote hadn't, as far as was known here. `landing` is the page
-    that was made there."""
+    that was made there, `held` the refs that stay here since they were deleted there."""
 
     pushed: tuple[Pushed, ...]
     rejected: tuple[Rejected, ...]
     large: tuple[Large, ...] = ()
     steps: int = 0
     landing: Landing | None = None
+    held: frozenset[str] = frozenset()
 
     def to_json(self, remote: str) -> dict[str, Any]:
         """The form that is printed; `remote` is the remote's name."""
@@ -65,6 +69,8 @@ class Report(NamedTuple):
             value["steps"] = self.steps
         if self.landing:
             value["landing"] = self.landing._asdict()
+        if self.held:
+            value["deletedThere"] = sorted(self.held)
         return value
 
 
@@ -76,17 +82,23 @@ class Large(NamedTuple):
     node: str | None
 
 
-def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, again: bool = False) -> Plan:
-    """What a remote hasn't, as far as is known here. `only` names the refs that are meant; what was
-    deleted there is left out unless it is meant by name or by `again`."""
+def plan(
+    instance: Instance,
+    remote: Remote,
+    only: Collection[str] | None = None,
+    named: Collection[str] = (),
+    again: bool = False,
+) -> Plan:
+    """What a remote hasn't, as far as is known here. `only` are the refs that are meant. What was deleted there is
+    held back unless it is `named`, or all of that is wanted `again`."""
     repository = instance.store.repository
     here = repository.refs(without=layout.REMOTES)
     refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
     known = tracked_refs(repository, remote.name)
     meant = refs.keys() | known.keys() if only is None else set(only)
-    deleted = set() if again or only is not None else tracking.marked(instance, remote)
-    differing = {name: oid for name, oid in refs.items() if known.get(name) != oid}
-    updates = {name: oid for name, oid in differing.items() if name in meant and name not in deleted}
+    differing = {name: oid for name, oid in refs.items() if name in meant and known.get(name) != oid}
+    held = frozenset() if again else tracking.marked(instance, remote, differing) - set(named)
+    updates = {name: oid for name, oid in differing.items() if name not in held}
     superseded = {
         name: oid
         for name, oid in known.items()
@@ -100,7 +112,29 @@ def plan(instance: Instance, remote: Remote, only: Iterable[str] | None = None, 
         for name in updates
         if name.startswith(layout.PAUSED) and name in known and _is_superseded(instance, name, known[name])
     }
-    return Plan(updates, superseded, frozenset(here.keys() - updates.keys()), replaced)
+    of_known = {layout.thread_of(name) for name in known if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    seen = bool(superseded) or any(
+        name in known or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in of_known)
+        for name in updates
+    )
+    return Plan(updates, superseded, frozenset(here.keys() - updates.keys()), replaced, held, seen)
+
+
+def plan_anew(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    only: Collection[str] | None = None,
+    named: Collection[str] = (),
+    again: bool = False,
+) -> Plan:
+    """What `plan` says. The remote is asked before where it may have lost some of that: somebody deleted it, or put
+    another repository in its place. Touches what `tracking.note` does. Raises RemoteFailed."""
+    what = plan(instance, remote, only, named, again)
+    if what.updates and not (what.seen or what.held or named or again):
+        return what
+    tracking.look(instance, git, remote)
+    return plan(instance, remote, only, named, again)
 
 
 def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
@@ -132,7 +166,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     if not results and not what.deletions:
-        return Report((), (), outgoing.large)
+        return Report((), (), outgoing.large, held=what.held)
     listed = list_refs(git, repository, remote, branches=not remote.code)
     gone = _kept_there(instance, git, listed, what.deletions)
     results.update(remove(git, remote, gone, at_most(instance, git, remote, gone)))
@@ -152,7 +186,7 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
         from uwf_git.sharing.landing import land
 
         landing = land(instance, git, remote)
-    return Report(taken, rejected, outgoing.large, steps, landing)
+    return Report(taken, rejected, outgoing.large, steps, landing, what.held)
 
 
 def _steps(instance: Instance, commits: Sequence[bytes], tips: Iterable[Oid | None], whole: bool) -> int:

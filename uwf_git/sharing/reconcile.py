@@ -11,7 +11,7 @@
      9  ended here, theirs has no more    nothing; a push takes the end there
     10  ended here, ahead there           it stays ended; their later steps become a thread of their own
     11  ended on both sides               theirs counts; steps that only ours has become a thread
-    12  deleted there                     it stays here, and is not pushed again unless it is named
+    12  deleted there                     it stays here with what is made of it, and is pushed only if it is named
     13  workflow with two histories       theirs keeps the name, our version becomes a proposal
     14  node with two timestamps          the same node: the blob that was here first is read
     15  step under two commits            the same step: theirs is kept, our later steps are put on it
@@ -308,8 +308,9 @@ def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
     Moves `refs/uwf/attempts/<ULID>`; returns whether it did."""
     repository, attempts = instance.store.repository, instance.attempts
     ref = layout.ATTEMPTS + thread
-    ours = repository.ref(ref)
-    mine = attempts.rows(ours) if ours else []
+    ours, folded = repository.ref(ref), instance.store.folded(thread)
+    known = ours or (Oid(raw=folded.attempts) if folded and folded.attempts else None)
+    mine = attempts.rows(known) if known else []
     if theirs.raw in {row.oid for row in mine}:
         return False
     there = {row.node for row in attempts.rows(theirs)}

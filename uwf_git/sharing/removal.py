@@ -2,7 +2,6 @@
 
     refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
     refs/uwf/removed/archive/<ULID>      what its archive ref pointed at, likewise its other refs; until `expire`
-    refs/uwf/merged/<remote>/<YYYY-MM>   the last fold that this store and a remote had in common
 
 None of that is shared. Where a remote has the thread in a fold, the fold stays as it is, here too, for two stores could
 not agree on it otherwise: the first of these refs is what hides the thread then.
@@ -21,7 +20,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from uwf_git.engine.budget import forget
-from uwf_git.errors import NotFound, StoreDamaged, UwfError
+from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing import tracking, transfer
@@ -106,9 +105,7 @@ def _is_shared(repository: Repository, ref: str, thread: ThreadId) -> bool:
     folds = repository.refs(layout.REMOTES)
     suffix = "/" + ref.removeprefix(layout.NAMESPACE)
     return any(
-        thread in archives.read(repository, oid).threads
-        for name, oid in folds.items()
-        if name.endswith(suffix) and repository.has(oid)
+        thread in archives.names(repository, oid) for name, oid in folds.items() if name.endswith(suffix)
     )
 
 
@@ -251,7 +248,7 @@ def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[Th
             repository.delete_refs({each: at for each in (ref,) if (at := repository.ref(each))})
         else:
             repository.put_ref(ref, repository.ref(ref), rest)
-        part_with(instance, remote.name, name, threads)
+        tracking.part_with(instance, remote.name, name, threads)
         merge(instance, name, rest)
         tracking.agree(instance, remote.name, name, rest)
     return results
@@ -264,58 +261,12 @@ def remotes_with(instance: Instance, thread: ThreadId) -> list[str]:
         return []
     for remote in instance.remotes.all():
         known = tracked_refs(repository, remote.name)
-        folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED) and repository.has(oid))
+        folds = (oid for name, oid in known.items() if name.startswith(layout.FOLDED))
         if any(prefix + thread in known for prefix in (layout.THREADS, layout.ARCHIVE)) or any(
-            thread in archives.read(repository, oid).threads for oid in folds
+            thread in archives.names(repository, oid) for oid in folds
         ):
             found.append(remote.name)
     return found
-
-
-def deleted_there(instance: Instance, remote: str, name: str, theirs: archives.Fold) -> set[ThreadId]:
-    """The threads that somebody deleted from a remote's fold: those of the last one that this store agreed on with it,
-    where that fold was begun anew without them."""
-    repository = instance.store.repository
-    base = repository.ref(layout.MERGED + f"{remote}/{name.removeprefix(layout.FOLDED)}")
-    if base is None or base in theirs.chain:
-        return set()
-    try:
-        before = archives.read(repository, base, theirs.month)
-    except StoreDamaged:
-        return set()
-    return set(before.threads.keys() - theirs.threads.keys())
-
-
-def part_with(instance: Instance, remote: str, name: str, threads: Collection[ThreadId]) -> list[ThreadId]:
-    """Takes threads that were deleted from a remote's fold out of the one here. What wasn't removed here too gets refs
-    of its own, marked as deleted there. Returns these threads. Raises HeadMoved."""
-    repository = instance.store.repository
-    tip = repository.ref(name)
-    if tip is None:
-        return []
-    fold = archives.read(repository, tip, name.removeprefix(layout.FOLDED))
-    kept = []
-    for thread in sorted(fold.threads.keys() & set(threads)):
-        if instance.store.folded(thread) is None:
-            continue  # it was removed here
-        entry = fold.threads[thread]
-        refs = {layout.ARCHIVE + thread: repository.write_raw_tag(entry.raw)}
-        if entry.attempts:
-            refs[layout.ATTEMPTS + thread] = entry.attempts
-        if entry.fork:
-            refs[layout.FORKS + thread] = repository.write_raw_tag(entry.fork)
-        repository.create_refs(refs)
-        for ref, oid in refs.items():
-            tracking.mark(instance, remote, ref, oid)
-        kept.append(thread)
-    if fold.threads.keys() & set(threads):
-        rest = archives.without(repository, fold, threads)
-        if rest is None:
-            repository.delete_ref(name, tip)
-        else:
-            repository.move_ref(name, tip, rest)
-        instance.store.sync()
-    return kept
 
 
 def merge(instance: Instance, name: str, theirs: Oid | None) -> None:

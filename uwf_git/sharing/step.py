@@ -17,7 +17,7 @@ from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT
 from uwf_git.sharing import tracking
 from uwf_git.sharing.pull import Pulled, pull, raise_if_refused
-from uwf_git.sharing.push import plan, push, refs_of, refusal
+from uwf_git.sharing.push import plan_anew, push, refs_of, refusal
 from uwf_git.sharing.transfer import Rejected
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
@@ -36,9 +36,14 @@ def shared_step(
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> Outcome:
     """A step between a pull and a push of its thread. Moves what those move. Raises HeadMoved where
-    somebody else's step got there first, naming the thread that keeps ours; else as step, pull and push
-    do."""
+    somebody else's step got there first, naming the thread that keeps ours, and where the thread was deleted there:
+    before the step, or with the step kept here; else as step, pull and push do."""
     raise_if_refused(pull(instance, git, remote, thread))
+    if tracking.marked(instance, remote, [layout.THREADS + thread]):
+        again = f"uwf push {remote.name} {thread} brings it back"
+        raise HeadMoved(
+            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it goes on here"
+        )
     try:
         outcome = step(instance, thread, agent, cwd, on_stderr)
     except UwfError:
@@ -52,8 +57,13 @@ def shared_step(
 
 def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> None:
     """Pushes a thread's refs. Where the race for it is lost, ours becomes a thread of its own, which is
-    pushed too. Raises HeadMoved then, RemoteFailed."""
+    pushed too; where the thread was deleted there, it isn't pushed. Raises HeadMoved then, RemoteFailed."""
     rejected = _push(instance, git, remote, thread)
+    if tracking.marked(instance, remote, [layout.THREADS + thread]):
+        raise HeadMoved(
+            f"thread {thread} was deleted on {remote.name} meanwhile; the step made here is kept",
+            f"uwf push {remote.name} {thread} brings the thread back there",
+        )
     if not any(each.lost for each in rejected):
         if refused := [each for each in rejected if not each.deletion]:
             error = refusal(remote, refused)
@@ -118,7 +128,7 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
 
 def _push(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> list[Rejected]:
     with instance.locks.exchange(remote.name):
-        what = plan(instance, remote, refs_of(instance, [thread]))
+        what = plan_anew(instance, git, remote, refs_of(instance, [thread]))
         rejected = push(instance, git, remote, what).rejected
     # A pause from elsewhere that got there first is no lost step: either keeps the thread from being stepped.
     return [each for each in rejected if not each.ref.startswith(layout.PAUSED)]

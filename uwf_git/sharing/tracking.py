@@ -5,22 +5,26 @@ control characters never gets as far as a fetch, and of thousands of known threa
 
     refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
     refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch
-    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   where a ref was last seen that was deleted there and is still
-                                                       here; no push brings it back unless it is meant
+    refs/uwf/remotes/<remote>/deleted/threads/<ULID>   an empty blob: the thread was deleted there, and whatever is here
+                                                       of it is pushed again only by name; likewise other refs
+    refs/uwf/merged/<remote>/<YYYY-MM>                 the last fold that this store and the remote had in common
+
+A thread was deleted there if it was seen there and is now under none of the remote's refs nor in any of its folds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import layout
+from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.values.ids import ALPHABET, ThreadId
@@ -279,29 +283,82 @@ def _remove_partial_packs(repository: Repository, size: int) -> None:
 # What was deleted there
 
 
-def look(instance: Instance, git: Git, remote: Remote) -> list[str]:
-    """Asks a remote what it has, and notices what was deleted there. Returns the refs that were, and are
-    still here. Touches tracking refs only. Raises RemoteFailed."""
-    listed = list_refs(git, instance.store.repository, remote).refs
-    known = tracked_refs(instance.store.repository, remote.name)
-    note(instance, remote, listed, {name: oid for name, oid in known.items() if name not in listed})
-    return sorted(marked(instance, remote))
+def look(instance: Instance, git: Git, remote: Remote) -> None:
+    """Asks a remote what it has, and notices what was deleted there. Touches what `note` does. Raises RemoteFailed."""
+    repository = instance.store.repository
+    known = tracked_refs(repository, remote.name)
+    listed = list_refs(git, repository, remote).refs
+    gone = {name: oid for name, oid in known.items() if name not in listed}
+    if any(name.startswith(layout.OF_THREADS) for name in gone):
+        # Where one of them was folded meanwhile, the new fold says so. It is taken over by the next pull.
+        folds = [
+            name for name, oid in listed.items() if name.startswith(layout.FOLDED) and not repository.has(oid)
+        ]
+        if folds:
+            bring(git, repository, remote.name, folds)
+    note(instance, remote, listed, gone)
 
 
 def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Mapping[str, Oid]) -> list[str]:
-    """Forgets the tracking refs of what a remote no longer lists. Marks the refs that were deleted there and are
-    here, and returns those it marked; a thread that merely ended or was folded wasn't deleted."""
+    """Forgets the tracking refs of what a remote no longer lists, and marks what was deleted there; a thread that
+    merely ended or was folded wasn't. What is there again loses its mark. Returns what was deleted and is here. Touches
+    `refs/uwf/remotes/<remote>/…`, and takes threads that were deleted there out of the folds here."""
     repository = instance.store.repository
-    found = []
-    for name, oid in gone.items():
-        if name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed:
-            continue  # it was resumed there, which a pull takes over
-        deleted = name.startswith(layout.NAMESPACE) and _was_deleted(instance, name, listed)
-        if deleted and repository.ref(name) is not None and repository.ref(_marker(remote, name)) is None:
-            repository.create_ref(_marker(remote, name), oid)
+    there = _There(repository, listed)
+    found: list[str] = []
+    threads: dict[ThreadId, str] = {}
+    noted = [name for name in gone if not _was_resumed(name, listed)]  # those are for a pull to take over
+    for name in noted:
+        if name.startswith((layout.THREADS, layout.ARCHIVE)):
+            threads[layout.thread_of(name)] = name
+        elif name.startswith(layout.FOLDED):
+            threads |= {each: layout.ARCHIVE + each for each in archives.names(repository, gone[name])}
+            agree(instance, remote.name, name, None)
+        elif name.startswith(layout.NAMESPACE) and not there.accounts_for(name) and repository.ref(name):
             found.append(name)
-        _drop(repository, layout.tracking(remote.name, name))  # unless a push that deletes has
+    _mark(repository, remote.name, found)
+    if deleted := {thread: name for thread, name in threads.items() if not there.has(thread)}:
+        here = deleted.keys() & instance.threads.ids()
+        removed = [each for each in deleted.keys() - here if repository.ref(layout.REMOVED + each)]
+        _mark(repository, remote.name, [layout.THREADS + thread for thread in (*here, *removed)])
+        folded = here & instance.store.folded_threads()
+        for ref in sorted({row.ref for thread in folded if (row := instance.store.index.folded(thread))}):
+            part_with(instance, remote.name, ref, folded)
+        found += sorted(deleted[thread] for thread in here)
+    for name in _marks(repository, remote.name):
+        of_steps = name.startswith((layout.THREADS, layout.ARCHIVE))
+        if name in listed or (of_steps and there.has(layout.thread_of(name))):
+            unmark(instance, remote, name)
+    # Last, so that whoever is killed before finds them gone once more. A push that deletes has dropped them itself.
+    for name in noted:
+        _drop(repository, layout.tracking(remote.name, name))
     return found
+
+
+class _There:
+    """Which threads a remote has that lists these refs. A fold that isn't here or can't be read says of none."""
+
+    def __init__(self, repository: Repository, listed: Mapping[str, Oid]) -> None:
+        self._repository = repository
+        self._listed = listed
+
+    def has(self, thread: ThreadId) -> bool:
+        """Whether it has a thread that goes on, has ended or is folded."""
+        refs = (layout.THREADS + thread, layout.ARCHIVE + thread)
+        return any(name in self._listed for name in refs) or thread in self._folded
+
+    def accounts_for(self, name: str) -> bool:
+        """Whether a ref of which only the thread's steps can tell is gone with these, or into a fold, or with the
+        thread's end."""
+        if not name.startswith(layout.OF_THREADS):
+            return False
+        thread = layout.thread_of(name)
+        return name.startswith(layout.PAUSED) or thread in self._folded or not self.has(thread)
+
+    @cached_property
+    def _folded(self) -> frozenset[ThreadId]:
+        folds = (oid for name, oid in self._listed.items() if name.startswith(layout.FOLDED))
+        return frozenset[ThreadId]().union(*(archives.names(self._repository, oid) for oid in folds))
 
 
 def resumed_there(
@@ -312,7 +369,7 @@ def resumed_there(
     repository = instance.store.repository
     found = []
     for name, oid in gone.items():
-        if name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed:
+        if _was_resumed(name, listed):
             if repository.ref(name) == oid:
                 repository.delete_ref(name, oid)
                 found.append(name)
@@ -320,25 +377,71 @@ def resumed_there(
     return found
 
 
-def marked(instance: Instance, remote: Remote) -> set[str]:
-    """The refs that were deleted on a remote and are still here. One that was seen there again since isn't among
-    them."""
-    prefix = _deleted(remote.name)
-    repository = instance.store.repository
-    names = {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
-    return {
+def _was_resumed(name: str, listed: Collection[str]) -> bool:
+    """Whether a ref that is gone is the pause of a thread that goes on there."""
+    return name.startswith(layout.PAUSED) and layout.THREADS + layout.thread_of(name) in listed
+
+
+def marked(instance: Instance, remote: Remote, refs: Iterable[str]) -> frozenset[str]:
+    """Which of these refs were deleted on a remote: of a thread that was, every one, whatever was made of it since."""
+    marks = _marks(instance.store.repository, remote.name)
+    if not marks:
+        return frozenset()
+    threads = {layout.thread_of(name) for name in marks if name.startswith((layout.THREADS, layout.ARCHIVE))}
+    return frozenset(
         name
-        for name in names
-        if repository.ref(name) is not None and repository.ref(layout.tracking(remote.name, name)) is None
-    }
+        for name in refs
+        if name in marks or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in threads)
+    )
 
 
-def mark(instance: Instance, remote: str, name: str, oid: Oid) -> None:
-    """Remembers of a ref that is here that it was deleted on a remote, where it was last seen at `oid`."""
+def unmark(instance: Instance, remote: Remote, name: str) -> None:
+    """Forgets that a ref was deleted: it is there again, and with steps of a thread the thread."""
+    repository, names = instance.store.repository, {name}
+    if name.startswith((layout.THREADS, layout.ARCHIVE)):
+        names = {prefix + layout.thread_of(name) for prefix in (layout.THREADS, layout.ARCHIVE)}
+    for each in names:
+        _drop(repository, _marker(remote.name, each))
+
+
+def deleted_there(instance: Instance, remote: str, name: str, theirs: archives.Fold) -> set[ThreadId]:
+    """The threads that somebody deleted from a remote's fold: those of the last one that this store agreed on with it,
+    where that fold was begun anew without them."""
     repository = instance.store.repository
-    marker = _deleted(remote) + name.removeprefix(layout.NAMESPACE)
-    if repository.ref(marker) is None:
-        repository.create_ref(marker, oid)
+    base = repository.ref(layout.MERGED + f"{remote}/{name.removeprefix(layout.FOLDED)}")
+    if base is None or base in theirs.chain:
+        return set()
+    return set(archives.names(repository, base) - theirs.threads.keys())
+
+
+def part_with(instance: Instance, remote: str, name: str, threads: Collection[ThreadId]) -> list[ThreadId]:
+    """Takes threads that were deleted on a remote out of the fold here, and marks them. What wasn't removed here too
+    gets refs of its own. Returns these threads. Raises HeadMoved."""
+    repository = instance.store.repository
+    tip = repository.ref(name)
+    if tip is None:
+        return []
+    fold = archives.read(repository, tip, name.removeprefix(layout.FOLDED))
+    parted = fold.threads.keys() & set(threads)
+    kept = sorted(parted & instance.store.folded_threads())  # without those that were removed here
+    refs: dict[str, Oid] = {}
+    for thread in kept:
+        entry = fold.threads[thread]
+        refs[layout.ARCHIVE + thread] = repository.write_raw_tag(entry.raw)
+        if entry.attempts:
+            refs[layout.ATTEMPTS + thread] = entry.attempts
+        if entry.fork:
+            refs[layout.FORKS + thread] = repository.write_raw_tag(entry.fork)
+    repository.create_refs(refs)
+    _mark(repository, remote, [layout.THREADS + thread for thread in parted])
+    if parted:
+        rest = archives.without(repository, fold, parted)
+        if rest is None:
+            repository.delete_ref(name, tip)
+        else:
+            repository.move_ref(name, tip, rest)
+        instance.store.sync()
+    return kept
 
 
 def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
@@ -353,9 +456,16 @@ def agree(instance: Instance, remote: str, name: str, oid: Oid | None) -> None:
         repository.put_ref(ref, old, oid)
 
 
-def unmark(instance: Instance, remote: Remote, name: str) -> None:
-    """Forgets that a ref was deleted: it is there again."""
-    _drop(instance.store.repository, _marker(remote, name))
+def _mark(repository: Repository, remote: str, names: Iterable[str]) -> None:
+    if new := {*names} - _marks(repository, remote):
+        empty = repository.write_blob(b"")
+        repository.create_refs({_marker(remote, name): empty for name in sorted(new)})
+
+
+def _marks(repository: Repository, remote: str) -> set[str]:
+    """The refs that were deleted on a remote, by its names for them."""
+    prefix = _deleted(remote)
+    return {layout.NAMESPACE + name.removeprefix(prefix) for name in repository.ref_names(prefix)}
 
 
 def _drop(repository: Repository, name: str) -> None:
@@ -367,17 +477,5 @@ def _deleted(remote: str) -> str:
     return f"{layout.REMOTES}{remote}/deleted/"
 
 
-def _marker(remote: Remote, name: str) -> str:
-    return _deleted(remote.name) + name.removeprefix(layout.NAMESPACE)
-
-
-def _was_deleted(instance: Instance, name: str, listed: Mapping[str, Oid]) -> bool:
-    """Whether a ref that is gone was not merely put elsewhere: an active one among the archives, an
-    archive into a fold."""
-    if not name.startswith(layout.OF_THREADS):
-        return True
-    thread = layout.thread_of(name)
-    if name.startswith((layout.THREADS, layout.PAUSED)) and layout.ARCHIVE + thread in listed:
-        return False
-    folded = instance.store.folded(thread)
-    return folded is None or folded.ref not in listed
+def _marker(remote: str, name: str) -> str:
+    return _deleted(remote) + name.removeprefix(layout.NAMESPACE)

@@ -95,6 +95,16 @@ def read(repository: Repository, commit: Oid, month: str | None = None) -> Fold:
     return Fold(commit, found, threads, chain, held)
 
 
+def names(repository: Repository, commit: Oid) -> frozenset[ThreadId]:
+    """The threads that a fold names; none where it isn't here or can't be read. What it says of them isn't checked."""
+    try:
+        folders = _tree(repository, _commit(repository, commit).tree, commit)
+        found = [_tree(repository, folder.oid, commit) for folder in folders if folder.name == _ARCHIVE]
+    except StoreDamaged:
+        return frozenset()
+    return frozenset(ThreadId(each.name) for tree in found for each in tree if is_thread_id(each.name))
+
+
 def tag_again(repository: Repository, ref: str, thread: ThreadId) -> Oid | None:
     """The archive tag of a thread in the fold that a ref leads to, stored again, since its object may be
     gone by now. None where the ref is gone. Raises StoreDamaged."""

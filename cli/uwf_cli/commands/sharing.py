@@ -20,8 +20,6 @@ from uwf_git.store.remotes import Remote, without_password
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
-    from uwf_git.git.program import Git
-    from uwf_git.sharing.push import Report
     from uwf_git.store.opened import Instance
 
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each ref.")
@@ -54,7 +52,8 @@ def push(
     What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
     sides. Exit 8 where the remote can't be reached or refuses.
     """
-    from uwf_git.sharing.push import refusal
+    from uwf_git.sharing.push import plan_anew, refusal
+    from uwf_git.sharing.push import push as do
     from uwf_git.sharing.removal import delete
     from uwf_git.sharing.step import explain_loss
 
@@ -69,7 +68,8 @@ def push(
         if deletes:
             report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
         else:
-            report = _push(invocation, instance, git, remote, _meant(instance, ids, workflow), again)
+            meant, named = _meant(instance, ids, workflow)
+            report = do(instance, git, remote, plan_anew(instance, git, remote, meant, named, again))
     exchange.tell_large(invocation, report.large)
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
     lost = [each for each in report.rejected if each.lost and not each.deletion]
@@ -92,38 +92,17 @@ def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote,
     return instance.remotes.get(None), list(words)
 
 
-def _meant(instance: Instance, ids: list[str], workflow: str | None) -> set[str] | None:
-    """The refs that are meant by ids or a workflow's name; None for all there are."""
+def _meant(instance: Instance, ids: list[str], workflow: str | None) -> tuple[set[str] | None, set[str]]:
+    """The refs that are meant by ids or a workflow's name, None for all there are; and those that are called by their
+    name, not only as what belongs to it."""
     from uwf_git.sharing.push import refs_of, refs_of_workflow
 
     if workflow is not None:
-        return refs_of_workflow(instance, workflow)
-    return refs_of(instance, [instance.threads.find(each) for each in ids]) if ids else None
-
-
-def _push(
-    invocation: Invocation,
-    instance: Instance,
-    git: Git,
-    remote: Remote,
-    meant: set[str] | None,
-    again: bool,
-) -> Report:
-    """Pushes what is meant, or all that the remote hasn't. Says where something stays here because it was deleted
-    there."""
-    from uwf_git.sharing.push import plan
-    from uwf_git.sharing.push import push as do
-    from uwf_git.sharing.tracking import look
-
-    what = plan(instance, remote, meant, again)
-    if again or meant is not None or not what.updates:
-        # What was last seen may be gone: somebody deleted it, or put another repository in its place.
-        held_back = look(instance, git, remote)
-        what = plan(instance, remote, meant, again)
-        if held_back and not again and meant is None:
-            many = counted(len(held_back), "ref")
-            invocation.note(f"{many} deleted on {remote.name} stay here; uwf push {remote.name} --all")
-    return do(instance, git, remote, what)
+        meant = refs_of_workflow(instance, workflow)
+        return meant, {name for name in meant if name.startswith(layout.WORKFLOWS)}
+    threads = [instance.threads.find(each) for each in ids]
+    named = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
+    return refs_of(instance, threads) if threads else None, named
 
 
 @command(
