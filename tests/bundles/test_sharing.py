@@ -85,6 +85,20 @@ def test_code_that_was_edited_on_a_forge_is_not_taken_over(ada: Machine, ben: Ma
     assert ben("workflow", "show", "debate").json["hash"] == before
 
 
+def test_a_pull_of_code_that_was_edited_on_a_forge_says_how_to_change_it(
+    ada: Machine, ben: Machine, hub: Path
+) -> None:
+    forge = Forger(hub)
+    branch = "refs/heads/uwf/workflows/debate"
+    root = forge.folder(branch)
+    root["workflow.esm.js"] = forge.blob(SHORTER.encode())
+    forge.point(branch, forge.commit(forge.tree(root), [forge("rev-parse", branch)], "Two rounds\n"))
+    said = ben("pull", "--format", "text", check=7)
+    told = said.out + said.err
+    assert "uwf workflow propose FILE --remote origin" in told
+    assert "correct it on the branch" not in told
+
+
 def test_a_lost_tree_of_a_bundle_is_made_again_from_its_nodes(ada: Machine, hub: Path) -> None:
     forge = Forger(ada.store)
     tree = forge("rev-parse", "refs/uwf/workflows/debate:workflow")

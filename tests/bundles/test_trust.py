@@ -43,6 +43,11 @@ def test_what_was_fetched_is_read_and_verified_and_not_run_until_it_is_trusted(
     ben("verify", "--all", "--strict")
     assert ben("thread", "show", thread).json["thread"] == thread
     assert ben("workflow", "show", "debate").json["trusted"] is False
+    assert "no: uwf workflow trust debate" in ben("workflow", "show", "debate", "--format", "text").out
+    hint = ada("workflow", "rehearse", "debate", check=2).error["hint"]
+    assert hint == "try it: uwf run debate --agent uwf-rehearse"
+    shown = ada("workflow", "show", "debate", "--format", "text").out
+    assert [line.split() for line in shown.splitlines() if line.startswith("trusted")] == [["trusted", "yes"]]
     assert ben("workflow", "show", "debate", "--source", "--format", "text").out == DEBATE
     bundle = ada("workflow", "show", "debate").json["bundle"]
 

@@ -57,6 +57,12 @@ def compiled_in(repository: Repository, commit: Oid, what: str, correct: str = "
         raise Invalid(f"{what} takes over {SECONDS:g} s to compile", correct) from None
 
 
+def holds_code(repository: Repository, commit: Oid) -> bool:
+    """Whether a commit's tree has the file of a bundle. Raises Invalid for a tree that is too large."""
+    files = _Files(repository, repository.commit(commit).tree, "the branch")
+    return any(files.has(name) for name in CODE_FILES)
+
+
 def _bundle(files: _Files, code: str) -> Compiled:
     """The bundle in a tree, by its nodes there. Raises Invalid where the file is another one than they are about."""
     from uwf_git.bundles.contract import kept_bundle

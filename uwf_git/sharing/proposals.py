@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.sharing.foreign_versions import compiled_in, findings_in, is_version, same_version, version_below
+from uwf_git.sharing.foreign_versions import (
+    compiled_in,
+    findings_in,
+    holds_code,
+    is_version,
+    same_version,
+    version_below,
+)
 from uwf_git.sharing.publish import (
     HEADS,
     PROPOSED,
@@ -215,11 +222,14 @@ def _of_proposal(branch: str, remote: Remote | None) -> _Wording:
 def _of_published(repository: Repository, remote: str, name: str, source: Oid) -> _Wording:
     what = f"{shlex.quote(name)} --remote {remote}"
     ours = f"uwf unpublish {what} --force && uwf publish workflow {what}"
+    correct = "correct it on the branch"
+    if holds_code(repository, source):
+        correct = f"change the file elsewhere: uwf workflow propose FILE --remote {remote}"
     return _Wording(
         f"branch uwf/workflows/{name} of {remote}",
         f"see it: {shown_by(repository, source)}; put both changes into one file, then: "
         f"uwf workflow put FILE && {ours}",
-        f"correct it on the branch, or put back the version from here: {ours}",
+        f"{correct}, or put back the version from here: {ours}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -347,7 +348,7 @@ def rehearse(invocation: Invocation, workflow: str) -> None:
     if found.workflow.code is not None:
         raise Usage(
             f"workflow {found.workflow.name!r} is code, so there is no graph to walk",
-            "try it: uwf run WORKFLOW --agent uwf-rehearse",
+            f"try it: uwf run {shlex.quote(workflow)} --agent uwf-rehearse",
         )
     report = walk(found.workflow, found.schemas)
     invocation.emit(report.to_json(), _rehearsal_text)
@@ -447,6 +448,8 @@ def _definition(found: Found, instance: Instance | None) -> dict[str, Any]:
 
 
 def _definition_text(value: Any) -> str:
+    if "trusted" in value:
+        value["trusted"] = "yes" if value["trusted"] else f"no: uwf workflow trust {value['name']}"
     head = [
         (name, value.pop(name))
         for name in ("name", "bundle", "language", "hash", "commit", "trusted")
