@@ -322,3 +322,21 @@ def test_pruning_leaves_nothing_of_what_was_removed_on_a_remote_too(team: Team) 
         "--git-dir", team.ada.store, "cat-file", "--batch-all-objects", "--batch"
     )
     team.ada.is_sound()
+
+
+def test_a_pulled_deletion_holds_for_an_end_a_pause_and_whatever_a_filter_runs(team: Team) -> None:
+    paused = team.ada.starts("paused")
+    ran = team.ada.starts("ran")
+    team.ada("push")
+    team.bob("pull")
+    deleted = (team.thread, paused, ran)
+    team.ada("thread", "rm", *deleted, "--remote", "origin", "--yes")
+    team.bob("pull")
+    team.bob("thread", "kill", team.thread)
+    team.bob("thread", "pause", paused)
+    there = ("--remote", "origin", "--agent", """uwf-exec echo '{"text": "made up"}'""")
+    team.bob("thread", "run", "--all", *there, check=4)
+    team.bob("push")
+    assert [each for each in deleted if each in team.there()] == []
+    assert team.other in team.there()
+    team.bob.is_sound()
