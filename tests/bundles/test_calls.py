@@ -90,14 +90,14 @@ export const descriptor = {
 
 export async function* run(input, options) {
   const named = await options.agents.named({ prompt: "x", schema: { properties: { me: { type: "string" } } } });
-  const nobody = await options.agents.nobody({ role: "asker" });
+  const nobody = await options.agents.nobody({ role: "asker" }).catch((error) => `"${error.message}"`);
   const role = await options.agent("asker")();
   yield { role: "asker", content: "", meta: { said: [named, nobody, role].map((text) => text.split('"').at(-2)) } };
 }
 """
 
 
-def test_a_name_is_the_configurations_and_one_that_nobody_has_is_whoever_plays_the_role(
+def test_a_name_is_the_configurations_and_a_call_of_one_that_nobody_has_fails(
     uwf: Uwf, config: Callable[[str], Path]
 ) -> None:
     def prints(name: str) -> str:
@@ -108,10 +108,126 @@ def test_a_name_is_the_configurations_and_one_that_nobody_has_is_whoever_plays_t
         "agentOverrides: {chosen: {asker: default}}\n"
     )
     put = uwf("workflow", "put", write("chosen.esm.js", CHOSEN)).json
-    for options, said in (([], ["named", "role", "role"]), (["--agent", "given"], ["given"] * 3)):
+
+    def said(*options: str) -> list[str]:
         thread = uwf("thread", "start", put["hash"], "-p", "Ask").json["thread"]
         uwf("thread", "step", thread, *options)
-        assert uwf("thread", "steps", thread).json[0]["output"]["said"] == said
+        told: list[str] = uwf("thread", "steps", thread).json[0]["output"]["said"]
+        return told
+
+    named, nobody, role = said()
+    assert (named, role) == ("named", "role")
+    for part in ("agent 'nobody'", "uwf config set agents.nobody.command", "known: named, "):
+        assert part in nobody
+    assert said("--agent", "given") == ["given"] * 3
+
+
+SIGNED = """\
+import asyncio
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+descriptor = {"name": "signed", "description": "Who said it?", "roles": {"judge": {"description": "j", "schema": TEXT}}}
+
+
+async def run(input, options):
+    def step(content):
+        return {"role": "judge", "content": content, "meta": {"text": "fine"}}
+
+    if not input["steps"]:
+        try:
+            await options.agents.broken(prompt="Judge")
+        except RuntimeError:
+            pass
+        yield step("LGTM, I have read all of it.")
+    said = await options.agents.real(prompt="Judge")
+    if len(input["steps"]) == 1:
+        yield step(said + " LGTM.")
+    if len(input["steps"]) == 2:
+        yield step(said)
+    asyncio.create_task(options.agents.slow(prompt="Take your time"))
+    await options.agents.waits(prompt="Wait for it")
+    yield step("It was slow.")
+"""
+
+
+def test_a_step_bears_the_name_of_who_said_its_words_and_tells_whom_else_the_code_asked(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    config(
+        "agents:\n"
+        "  broken: {command: 'false'}\n"
+        "  real: {command: uwf-exec, args: [echo, 'Not good.']}\n"
+        "  slow: {command: uwf-exec, args: [sh, -c, 'echo $$ > pid; sleep 600']}\n"
+        "  waits: {command: uwf-exec, args: [sh, -c, 'while ! [ -s pid ]; do sleep 0.02; done']}\n"
+    )
+    thread = begun(uwf, "signed.py", SIGNED)
+    for _ in range(4):
+        uwf("thread", "step", thread)
+    steps = uwf("thread", "steps", thread).json
+    assert [each["agent"] for each in steps] == ["uwf-bundle", "uwf-bundle", "uwf-exec", "uwf-bundle"]
+    details = [
+        uwf("thread", "step-details", each["step"], "--format", "json").json["detail"]["value"]
+        for each in steps
+    ]
+    assert [each.get("notes", []) for each in details] == [
+        ["the code asked uwf-false (failed)"],
+        ["the code asked uwf-exec"],
+        [],
+        ["the code asked uwf-exec, slow (broken off)"],
+    ]
+    assert "Take your time" in [turn["text"] for turn in details[-1]["turns"]]
+    assert not commands.alive(Path("pid").read_text().strip())
+    uwf("verify", "--all")
+
+
+KEPT = """\
+export const descriptor = {
+  name: "keeps",
+  description: "Tells later what it heard before.",
+  roles: { teller: { description: "tells", schema: { type: "object" } } },
+};
+
+export async function* run(input, options) {
+  const heard = await options.agent("teller")();
+  yield { role: "teller", content: "Nothing yet.", meta: {} };
+  yield { role: "teller", content: heard, meta: {} };
+  return { heard };
+}
+"""
+
+
+def test_what_a_process_says_after_it_was_given_made_up_answers_is_marked_as_made_up(uwf: Uwf) -> None:
+    thread = begun(uwf, "keeps.esm.js", KEPT)
+    uwf("thread", "run", thread)
+    assert {each["agent"] for each in uwf("thread", "steps", thread).json} == {"uwf-rehearse"}
+    assert uwf("thread", "show", thread).json["rehearsed"] == 3
+
+
+WORKED = """\
+export const descriptor = {
+  name: "worked",
+  description: "Words of its own after real work.",
+  roles: { one: { description: "one", schema: { type: "object" } } },
+};
+
+export async function* run(input, options) {
+  if (!input.steps.length) {
+    await options.agents.real({ prompt: "Work" });
+    yield { role: "one", content: "Mine.", meta: {} };
+  }
+  yield { role: "one", content: await options.agent("one")(), meta: {} };
+}
+"""
+
+
+def test_nothing_is_made_up_after_a_step_of_the_codes_own_words_for_which_an_agent_worked(
+    uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    config("agents: {real: {command: uwf-exec, args: [echo, done]}}\n")
+    thread = begun(uwf, "worked.esm.js", WORKED)
+    uwf("thread", "step", thread)
+    refused = uwf("thread", "step", thread, check=6).error
+    assert "makes nothing up where others have worked: agents that its code asked" in refused["message"]
 
 
 TALK = """\

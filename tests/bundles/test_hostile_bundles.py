@@ -93,6 +93,8 @@ NO_STEPS = {
         "let d = 1; for (let i = 0; i < 300; i += 1) d = { d }; " + STEP.replace("n: 1", "n: 1, d"),
         "nested deeper",
     ),
+    "yields half a character": (STEP.replace('"done"', '"a\\ud800"'), "half a character"),
+    "yields half a role": (STEP.replace('"a"', '"a\\ud800"'), "a role whose name holds half a character"),
     "yields a huge text": (STEP.replace('"done"', '"x".repeat(3e7)'), "the most is"),
     "yields a huge meta": (STEP.replace("n: 1", 'n: 1, x: "y".repeat(2e6)'), "the most is"),
     "returns no JSON": ("return () => 1;", "the result is a function"),
@@ -132,6 +134,11 @@ HARM = {
         'for (let n = 0; n < 1100; n += 1) options.agents.nobody({ role: 5 }).catch(() => {});'
         " await new Promise((go) => setTimeout(go, 1e5));",
         "over 1000 calls",
+    ),
+    "calls with too much": (
+        'for (let n = 0; n < 9; n += 1) options.agents.nobody({ prompt: "x".repeat(1.5e7) }).catch(() => {});'
+        " await new Promise((go) => setTimeout(go, 1e5));",
+        "have over 64 MiB",
     ),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ from uwf_git.kit.agent import Agent, AttemptFailed
 from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import judge, sum_tokens, sum_usage
 from uwf_git.kit.record import Recorder
-from uwf_git.text import counted, nearest, one_line
+from uwf_git.text import counted, encodable, nearest, one_line
 from uwf_git.values.cbor import normalise
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import REHEARSE, Detail, Step, TurnRecord
@@ -38,16 +38,19 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
 
+_NAMED = 20  # of those whom the code asked, how many a note names
 MOST_CONTENT = 4 << 20  # characters of a step's content
 _HINT = "a bundle yields {role, content, meta}, as its descriptor says"
 MOST_META = 1 << 20  # characters of a step's meta or a result, as JSON
 
 
 class Running(NamedTuple):
-    """A bundle whose process is kept: it stands at the thread's step `at`."""
+    """A bundle whose process is kept: it stands at the thread's step `at`. One that was given made-up answers may have
+    kept them, so all that it says from then on `is_made_up`."""
 
     live: Live
     at: Hash
+    is_made_up: bool
 
     def close(self) -> None:
         """Ends the process."""
@@ -96,7 +99,7 @@ class BundleAgent(Agent):
         rounds = _rounds(at)
         with ExitStack() as kept, ExitStack() as stack:
             running = _kept(instance, at)
-            live = kept.enter_context(closing(running or begin(instance, at)))
+            live = kept.enter_context(closing(running.live if running else begin(instance, at)))
             log.debug(
                 "4KPED1YT",
                 "the bundle {does} after {steps} steps",
@@ -115,16 +118,22 @@ class BundleAgent(Agent):
                 if not is_kept:
                     live.close()
                 made = result_of(said.value) if said.ended else step_of(instance, history, said.value)
-                node = _stored(instance, at, order, made, calls.heard, recorder, live.notes)
+                calls.settle()
+                is_made_up = bool(running and running.is_made_up) or any(
+                    each.agent == REHEARSE and each.texts for each in calls.heard
+                )
+                agent = _author(made, calls.heard, is_made_up)
+                node = _stored(instance, at, order, made, agent, calls, recorder, live.notes)
             except OutOfRounds:
                 raise _over(at) from None
             except UwfError as error:
+                calls.settle()
                 if isinstance(error, Absent) and not recorder.turns:
                     raise  # nothing was done; else what was spent has to be kept
-                raise _failed(error, live, head.node, order, calls.heard, recorder) from None
+                raise _failed(error, live, head.node, order, calls, recorder) from None
             if is_kept and instance.kept is not None:
                 kept.pop_all()
-                instance.kept[head.thread] = Running(live, node)
+                instance.kept[head.thread] = Running(live, node, is_made_up)
             return node
 
 
@@ -167,7 +176,7 @@ def _past(instance: Instance, at: Position) -> list[dict[str, Any]]:
     ]
 
 
-def _kept(instance: Instance, at: Position) -> Live | None:
+def _kept(instance: Instance, at: Position) -> Running | None:
     """The process that stands exactly at this position, told to go on. One that stands elsewhere, since somebody else
     went on with the thread or its last step wasn't taken, is ended."""
     running = instance.kept.pop(at.head.thread, None) if instance.kept is not None else None
@@ -177,7 +186,7 @@ def _kept(instance: Instance, at: Position) -> Live | None:
         running.close()
         return None
     running.live.go_on()
-    return running.live
+    return running
 
 
 def _rounds(at: Position) -> int | None:
@@ -208,6 +217,10 @@ def step_of(instance: Instance, history: History, value: Any) -> Made:
     name, content = value.get("role"), value.get("content", "")
     if not isinstance(name, str):
         raise AgentFailed(f"the bundle yielded a role that is no text: {brief(name)}", _HINT)
+    if encodable(name) != name:
+        raise AgentFailed(
+            f"the bundle yielded a role whose name holds half a character: {one_line(name, 40)}", _HINT
+        )
     role = history.workflow.roles.get(name)
     if role is None:
         shown = one_line(name, 40)
@@ -220,6 +233,11 @@ def step_of(instance: Instance, history: History, value: Any) -> Made:
         raise AgentFailed(f"the bundle yielded a step of {shown!r}, which is no role of its descriptor", hint)
     if not isinstance(content, str):
         raise AgentFailed(f"role {name}: the content of the yield is no text: {brief(content)}", _HINT)
+    if encodable(content) != content:
+        raise AgentFailed(
+            f"role {name}: the content of the yield holds half a character (a lone surrogate)",
+            "was a text cut within a character?",
+        )
     if len(content) > MOST_CONTENT:
         raise AgentFailed(
             f"role {name}: the content of the yield has {len(content)} characters, the most is {MOST_CONTENT}",
@@ -255,17 +273,18 @@ def _stored(
     at: Position,
     order: Order,
     made: Made,
-    heard: Sequence[Heard],
+    agent: str,
+    calls: Calls,
     recorder: Recorder,
     notes: Sequence[str],
 ) -> Hash:
-    """The StepNode of what a bundle came to, with its nodes."""
+    """The StepNode of what a bundle came to, with its nodes. `notes` are what somebody should know of how it ran."""
     history = at.history
-    said, turns = _said(made.answer, heard, order, recorder)
-    said = said._replace(notes=(*said.notes, *notes))
-    agents = [each.agent for each in heard if each.agent]
-    # Work that was partly made up must not pass for anybody's.
-    agent = REHEARSE if REHEARSE in agents else agents[-1] if agents else BUNDLES
+    said, turns = _said(made.answer, calls, order, recorder)
+    asked = calls.asked if calls.asked != [agent] else []
+    others = f", and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
+    who = f"the code asked {', '.join(asked[:_NAMED])}{others}" if asked else ""
+    said = said._replace(notes=(*said.notes, *notes, *([who] if who else [])))
     with instance.store.index.transaction():
         output = recorder.put(made.type, recorder.redact(made.output, "output"))
         detail = recorder.detail(said, turns, order, at.head.node)
@@ -273,11 +292,28 @@ def _stored(
         return recorder.put(STEPNODE, step.payload())
 
 
+def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
+    """Whose step it is: the agent's whose answer is its content, or without content its data; else the code's own.
+    What was partly made up must not pass for anybody's, unless both are exactly what an agent has said."""
+    text = made.answer.strip()
+    answered: list[Heard] = [
+        each for each in reversed(heard) if each.agent and each.texts
+    ]  # the last one first
+    if any(each.agent == REHEARSE for each in answered):
+        return REHEARSE
+    for each in answered:
+        is_data = made.output in each.data
+        is_text = any(text == said.strip() for said in each.texts) if text else is_data
+        if is_text and (is_data or not is_made_up):
+            return each.agent
+    return REHEARSE if is_made_up else BUNDLES
+
+
 def _failed(
-    error: UwfError, live: Live, head: Hash, order: Order, heard: Sequence[Heard], recorder: Recorder
+    error: UwfError, live: Live, head: Hash, order: Order, calls: Calls, recorder: Recorder
 ) -> BundleFailed:
     """The error of a bundle that came to no step, with what was said and printed for it."""
-    said, turns = _said("", heard, order, recorder)
+    said, turns = _said("", calls, order, recorder)
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
     failed = BundleFailed(error.message, error.hint, detail)
     with suppress(AgentFailed):
@@ -287,21 +323,20 @@ def _failed(
     return failed
 
 
-def _said(
-    answer: str, heard: Sequence[Heard], order: Order, recorder: Recorder
-) -> tuple[Detail, Sequence[TurnRecord]]:
+def _said(answer: str, calls: Calls, order: Order, recorder: Recorder) -> tuple[Detail, Sequence[TurnRecord]]:
     """The Detail of a step, and its turns: what those whom the bundle called have said and spent together."""
-    read = recorder.read_beside(recorder.turns)
+    heard, read = calls.heard, recorder.read_beside(recorder.turns)
     replies = [each.reply for each in heard]
     costs = [reply.cost for reply in replies if reply.cost is not None]
     models = {reply.model for reply in replies if reply.model}
+    models |= {turn.model for turn in calls.unheard if turn.model}
     sessions = {reply.session for reply in replies if reply.session}
     hows = [each.how for each in heard if each.how not in ("native", "failed")]
     detail = Detail(
         answer,
         session=sessions.pop() if len(sessions) == 1 else None,
         model=models.pop() if len(models) == 1 else None,
-        usage=sum_tokens((sum_usage(replies), *(turn.usage for turn in read))),
+        usage=sum_tokens((sum_usage(replies), *(turn.usage for turn in (*calls.unheard, *read)))),
         extraction=hows[-1] if hows else "native",
         cost=sum(costs) if costs else None,
         notes=tuple(note for reply in replies for note in reply.notes),

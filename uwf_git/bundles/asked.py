@@ -32,6 +32,7 @@ from uwf_git.kit.agent import Conversation, detail_of, read_output
 from uwf_git.kit.extract import sum_tokens
 from uwf_git.kit.record import Recorder, broken_off
 from uwf_git.store.private import Order
+from uwf_git.text import closest, one_line
 from uwf_git.values.ids import ThreadId, parse_thread_id
 from uwf_git.values.kinds import Detail, Role, TurnRecord, Usage, parse_step
 from uwf_git.values.schema import Schema
@@ -44,11 +45,11 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """What an agent is asked on `head`, in the folder `cwd`. `override` is an agent that the user named for the step,
-    `agent` the one that the code names; with neither, or where nobody is known by that name, whoever plays the role is
-    asked. Without a `role` it is told the `prompt` and nothing of the thread; with one, the `prompt` is its
-    instruction, and `system` takes the place of what the workflow says of it. Its answer is to obey the `schema`, or
-    else the role's. Where there is a `text` nobody is asked: that is the answer."""
+    """What an agent is asked on `head`, in the folder `cwd`. `override` is an agent that the user named for
+    the step, `agent` the one that the code names; with neither, whoever plays the role is asked. Without a
+    `role` it is told the `prompt` and nothing of the thread; with one, the `prompt` is its instruction, and
+    `system` takes the place of what the workflow says of it. Its answer is to obey the `schema`, or else the
+    role's. Where there is a `text` nobody is asked: that is the answer."""
 
     head: str
     cwd: str
@@ -206,13 +207,26 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
 
 
 def _chosen(instance: Instance, asks: Question) -> str | None:
-    """Whom the user or the code names. The code only names: commands come from the user's configuration, and a name
-    that this machine doesn't know is nobody's, as in any step for which nobody is configured."""
-    from uwf_git.config.resolve import known_agent
+    """Whom the user or the code names. The code only names: commands come from the user's configuration. Raises
+    AgentFailed for a name that this machine doesn't know."""
+    from uwf_git.config.known_agents import SHIPPED, known_names
+    from uwf_git.config.resolve import hint_to_add, known_agent
 
-    if asks.override is not None or asks.agent is None:
+    name, config = asks.agent, instance.config
+    if asks.override is not None or name is None:
         return asks.override
-    return asks.agent if known_agent(instance.config, asks.agent) else None
+    if known_agent(config, name) is None:
+        known = [each for each in known_names(config.agents, config.agent_clis) if each not in SHIPPED]
+        hint = "agents.default is whoever plays the role"
+        if (meant := closest(name, known)) is not None:
+            hint = f'did you mean "{meant}"?'
+        elif name.replace("-", "_").isidentifier():
+            hint = f"{hint_to_add(name)}, or let the code ask agents.default"
+        raise AgentFailed(
+            f"the code asks for agent {one_line(name, 60)!r}, which is none here",
+            f"{hint}; known: {', '.join(known)}",
+        )
+    return name
 
 
 def _role(history: History, asks: Question) -> Role:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +24,7 @@ from uwf_git.bundles.asked import Question
 from uwf_git.errors import Absent, AgentFailed, UwfError
 from uwf_git.kit import Reply
 from uwf_git.processes import GRACE, Descendants, deferred, spawn
-from uwf_git.text import last_line
+from uwf_git.text import encodable, last_line, one_line
 from uwf_git.values.ids import ThreadId
 from uwf_git.values.kinds import TurnRecord, parse_detail, parse_turn
 
@@ -36,19 +36,22 @@ if TYPE_CHECKING:
 
 AT_ONCE = 8
 """Conversations in which somebody speaks at the same time; more wait for their turn."""
-_OPEN = 8  # conversations that are kept for corrections, of those in which nobody speaks
+_IDLE = 4  # conversations that are kept for corrections when another begins, of those in which nobody speaks
 _PATIENCE = 5.0  # seconds in which a conversation that is over lets go of what it holds
 _TEXTS = {"agent": ("agent", "role", "prompt", "systemPrompt"), "extract": ("text", "role", "prompt")}
 
 
 class Heard(NamedTuple):
-    """What came of one conversation: who answered, "" where a text was read, and all that it came to. The reply's
-    text is the last one said."""
+    """What came of one conversation: who was asked, "" where a text was read, and all that it came to. The reply's
+    text is the last one said; `texts` are the answers that the code has got, and `data` what was read out of them. One
+    that failed has neither."""
 
     agent: str
     role: str
     reply: Reply
     how: str
+    texts: tuple[str, ...]
+    data: tuple[Any, ...]
 
 
 class Calls:
@@ -78,6 +81,10 @@ class Calls:
         self._guard = threading.Lock()
         self._conversations: list[_Conversation] = []
         self._answers: deque[tuple[int, dict[str, Any]]] = deque()
+        self._questions: deque[Callable[[], None]] = deque()
+        self._readings: deque[Callable[[], None]] = deque()
+        self._unheard: tuple[TurnRecord, ...] = ()
+        self._is_settled = False
         self._pending = 0
         self._ready, self._wake = os.pipe()
         os.set_blocking(self._ready, False)
@@ -104,6 +111,8 @@ class Calls:
         for name, value in given.items():
             if not isinstance(value, str | None):
                 raise AgentFailed(f"the bundle called an agent with a {name} that is no text")
+            if value is not None and encodable(value) != value:
+                raise AgentFailed(f"the bundle called an agent with a {name} that holds half a character")
         schema = message.get("schema")
         if not isinstance(schema, dict | bool | None):
             raise AgentFailed(
@@ -123,12 +132,13 @@ class Calls:
                 given["systemPrompt"],
                 schema,
             )
-            self._pool.submit(
-                self._answer, number, self._new(given["role"]), {"question": question._asdict()}
-            )
+            who = self._override or given["agent"] or f"whoever plays {given['role'] or 'the role'}"
+            asked = self._new(given["role"], one_line(who, 60))
+            request = {"question": question._asdict()}
+            self._do(self._questions, lambda: self._answer(number, asked, request))
         else:
-            text = given["text"] or ""
-            self._pool.submit(self._read, number, text, given["role"], schema, given["prompt"])
+            text, role, prompt = given["text"] or "", given["role"], given["prompt"]
+            self._do(self._readings, lambda: self._read(number, text, role, schema, prompt))
 
     def answered(self) -> list[tuple[int, dict[str, Any]]]:
         """The answers that have come since the last time, by the number of their call: {value} or {error}. Raises
@@ -137,10 +147,7 @@ class Calls:
             os.read(self._ready, 1 << 16)
         found = []
         while self._answers:
-            number, answer = self._answers.popleft()
-            self._pending -= 1
-            for turn in answer["turns"]:
-                self._recorder.take(turn)
+            number, answer = self._taken()
             if answer.get("absent"):
                 raise Absent(answer["error"], answer["hint"])
             if "error" in answer:
@@ -156,31 +163,78 @@ class Calls:
         with self._guard:
             return [each.heard for each in self._conversations if each.heard is not None]
 
-    def close(self) -> None:
-        """Lets conversations end in which nobody speaks, and ends those that the code went on without, with all that
-        they have started."""
+    @property
+    def asked(self) -> list[str]:
+        """Who was asked, each once, with what became of it where that is no answer."""
+        with self._guard:
+            told = [each.told for each in self._conversations]
+        return list(dict.fromkeys(filter(None, told)))
+
+    @property
+    def unheard(self) -> Sequence[TurnRecord]:
+        """What was noted of conversations that came to no answer, once all is settled."""
+        return self._unheard
+
+    def settle(self) -> None:
+        """Ends the conversations that the code went on without, with all that they have started. What was noted of
+        them, and answers that nobody has fetched, are taken into the recorder. There can be no more calls."""
+        if self._is_settled:
+            return
+        self._is_settled = True
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._guard:
-            conversations = list(self._conversations)
-        idle = [each for each in conversations if each.is_idle]
-        for each in idle:
-            each.let_go()
-        for each in conversations:
-            each.end(_PATIENCE if each in idle else 0.0)
+            speaking = [each for each in self._conversations if each.is_speaking]
+        for each in speaking:
+            each.end(0.0)
         self._pool.shutdown(wait=True)
+        while self._answers:
+            self._taken()
+        if any(each.is_cut for each in self._conversations):
+            self._unheard = self._recorder.take_noted()
+
+    def close(self) -> None:
+        """Settles what isn't yet, and lets the conversations end in which nobody speaks."""
+        self.settle()
+        for each in self._conversations:
+            each.let_go()
+        for each in self._conversations:
+            each.end(_PATIENCE)
         for descriptor in (self._ready, self._wake):
             os.close(descriptor)
 
-    def _new(self, role: str | None) -> _Conversation:
-        made = _Conversation(role or "")
+    def _taken(self) -> tuple[int, dict[str, Any]]:
+        number, answer = self._answers.popleft()
+        self._pending -= 1
+        for turn in answer["turns"]:
+            self._recorder.take(turn)
+        return number, answer
+
+    def _do(self, jobs: deque[Callable[[], None]], job: Callable[[], None]) -> None:
+        with self._guard:
+            jobs.append(job)
+        self._pool.submit(self._do_next)
+
+    def _do_next(self) -> None:
+        """The next job. An answer is read before another question is asked, while its conversation is open."""
+        with self._guard:
+            job = (self._readings or self._questions).popleft()
+        job()
+
+    def _new(self, role: str | None, who: str = "") -> _Conversation:
+        made = _Conversation(role or "", who)
         with self._guard:
             self._conversations.append(made)
-            spare = [each for each in self._conversations if each.is_idle][:-_OPEN]
+        return made
+
+    def _end_idle(self) -> None:
+        with self._guard:
+            spare = [each for each in self._conversations if each.is_idle][:-_IDLE]
             for each in spare:
                 each.is_idle = False
         for each in spare:
             each.let_go()
-        return made
+        for each in spare:
+            each.end(_PATIENCE)
 
     def _read(self, number: int, text: str, role: str | None, schema: Any, prompt: str | None) -> None:
         """Reads an output out of a text: in the conversation in which that was said last, where there is one."""
@@ -204,6 +258,7 @@ class Calls:
     def _exchange(self, conversation: _Conversation, request: Mapping[str, Any]) -> dict[str, Any]:
         try:
             if "question" in request:
+                self._end_idle()
                 conversation.start(self._thread, self._environ, self._log, self._locks)
             return conversation.exchange(request)
         except UwfError as error:
@@ -218,19 +273,33 @@ class Calls:
 
 
 class _Conversation:
-    """A process of `asked.py`. `said` is what its agent answered to the question, `heard` all that came of it."""
+    """A process of `asked.py`. `who` is asked by it, as the code says, "" where a text is read. `said` is what that
+    agent answered to the question, `heard` all that came of it. A conversation that ended while somebody spoke
+    `is_cut`."""
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, who: str) -> None:
         self.role = role
         self.said: str | None = None
         self.heard: Heard | None = None
-        self.is_idle = False
+        self.is_idle = self.is_speaking = self.is_cut = False
+        self._who = who
+        self._data: tuple[Any, ...] = ()
         self._turns: tuple[TurnRecord, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
         self._descendants: Descendants | None = None
         self._requests: int | None = None
         self._log = Path()
-        self._is_over = False
+        self._is_over = self._is_ended = False
+
+    @property
+    def told(self) -> str:
+        """Who was asked, and what became of it where that is no answer; "" where nobody was."""
+        who = (self.heard.agent if self.heard else "") or self._who
+        if not who or self._process is None:
+            return ""
+        if self.is_cut:
+            return f"{who} (broken off)" if self._is_over else f"{who} (failed)"
+        return who if self.said is not None else f"{who} (failed)"
 
     def start(self, thread: ThreadId, environ: Mapping[str, str], log: Path, locks: Sequence[int]) -> None:
         """Starts the process. Raises AgentFailed."""
@@ -259,11 +328,14 @@ class _Conversation:
     def exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Sends a request, and waits for what it comes to. Raises AgentFailed where the process ends instead."""
         assert self._process is not None and self._process.stdout is not None and self._requests is not None
+        self.is_speaking = True
         line = b""
         with contextlib.suppress(OSError, ValueError):
             _write(self._requests, json.dumps(request).encode("ascii") + b"\n")
             line = self._process.stdout.readline()
+        self.is_speaking = False
         if not line.endswith(b"\n"):
+            self.is_cut = True
             complaint = last_line(self._log.read_text("utf-8", "replace")) if self._log.exists() else ""
             raise AgentFailed("the process that asked the agent ended before it answered", complaint)
         answer: dict[str, Any] = json.loads(line)
@@ -272,9 +344,13 @@ class _Conversation:
         new = told[len(self._turns) :]
         self._turns = (*self._turns, *new)
         reply = Reply.of(detail, self._turns)
-        self.heard = Heard(answer["agent"], self.role, reply, detail.extraction)
-        if "question" in request and "error" not in answer:
-            self.said = answer["value"]
+        if "error" not in answer:
+            if "question" in request:
+                self.said = answer["value"]
+            else:
+                self._data = (*self._data, answer["value"])
+        texts = () if self.said is None else (self.said, reply.text)
+        self.heard = Heard(answer["agent"], self.role, reply, detail.extraction, texts, self._data)
         self.is_idle = True
         return {**answer, "turns": new}
 
@@ -288,8 +364,9 @@ class _Conversation:
     def end(self, patience: float) -> None:
         """Ends the process and all that it has started, which has so many seconds to end by itself."""
         self._is_over = True
-        if self._process is None or self._descendants is None:
+        if self._is_ended or self._process is None or self._descendants is None:
             return
+        self._is_ended = True
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 CHANNEL = "UWF_CHANNEL"
 LONGEST = 16 << 20  # bytes of a line from the harness
 MOST_CALLS = 1000  # in one step
+MOST_ASKED = 64 << 20  # bytes of all calls of one step: they are kept while it runs
 _PIECE = 1 << 16
 _PIECES = 1000  # of what a process that has exited left to be read
 _POLL = 0.05
@@ -148,6 +149,7 @@ class Live:
         breaks the protocol or takes too long, OutOfRounds where it calls and there are no `calls`, and what they
         raise."""
         made: set[int] = set()
+        asked = 0
         with self._listening(calls):
             left = self._timeout
             while True:
@@ -176,6 +178,12 @@ class Live:
                 if len(made) > MOST_CALLS:
                     raise AgentFailed(
                         f"the bundle made over {MOST_CALLS} calls in one step", "does it ever yield?"
+                    )
+                asked += len(line)
+                if asked > MOST_ASKED:
+                    raise AgentFailed(
+                        f"the calls of the bundle in one step have over {MOST_ASKED >> 20} MiB",
+                        "put large texts into files",
                     )
                 self._call(calls, number, message)
 

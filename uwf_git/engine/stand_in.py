@@ -16,7 +16,7 @@ from uwf_git.store.history import Head, History, Position
 from uwf_git.store.layout import ATTEMPTS
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId, is_thread_id
-from uwf_git.values.kinds import REHEARSE, SUBWORKFLOW, Step, StepContext
+from uwf_git.values.kinds import EXTRACT, REHEARSE, SUBWORKFLOW, Step, StepContext
 from uwf_git.values.types import USER, is_kind
 
 HUMAN = "uwf-human"
@@ -129,10 +129,15 @@ def _others(
 
 
 def _workers(instance: Instance, steps: Iterable[StepContext | Step]) -> Iterator[str]:
-    """The agents of steps; for one that a sub-workflow did, those of its thread."""
+    """The agents of steps; for one that a sub-workflow did, those of its thread, and for one that is a bundle's own,
+    those whom its code asked."""
+    store = instance.store
     for step in steps:
         if step.role == USER:
             yield "a human"
+        elif step.agent == BUNDLES and (detail := store.detail(step.detail)) is not None:
+            asked = any(not (turn.tool == EXTRACT and turn.call is None) for turn in store.turns(detail))
+            yield "agents that its code asked" if asked else BUNDLES
         elif step.agent == REHEARSE or not is_kind(instance.store.get(step.detail).type, "step"):
             yield step.agent
         else:

@@ -133,14 +133,24 @@ class Recorder:
         """What models read in this run at somebody's request and isn't among its `turns`: for the agent, and for the
         commands that it ran."""
         own = [turn for turn in self.turns if not any(turn is each for each in turns)]
-        others: tuple[TurnRecord, ...] = ()
-        if self._thread:
-            mine = set(self._known.values())
-            notes = self._instance.runs.notes(self._thread)
-            others = noted_turns(
-                self._instance, [note for note in notes if "turn" in note and note["turn"] not in mine]
-            )
+        others = self._noted_by_others()
         return tuple(turn for turn in (*own, *others) if turn.tool == EXTRACT and turn.call is None)
+
+    def take_noted(self) -> tuple[TurnRecord, ...]:
+        """Takes over, and returns, what other recorders have noted in this run and nobody has told."""
+        found = self._noted_by_others()
+        for turn in found:
+            self._turn(turn)
+        return found
+
+    def _noted_by_others(self) -> tuple[TurnRecord, ...]:
+        if not self._thread:
+            return ()
+        mine = set(self._known.values())
+        notes = self._instance.runs.notes(self._thread)
+        return noted_turns(
+            self._instance, [note for note in notes if "turn" in note and note["turn"] not in mine]
+        )
 
     def _claim(self, session: str) -> None:
         if self._thread:
