@@ -110,6 +110,16 @@ async def run(input, options):
 '''
 
 
+def test_a_file_that_is_run_by_its_path_is_trusted_by_that(uwf: Uwf) -> None:
+    path = write("debate.esm.js", DEBATE)
+    assert uwf("run", f"./{path}", "-p", "Tabs or spaces?").lines[-1]["status"] == "completed"
+    uwf("thread", "step", uwf("thread", "start", path, "-p", "Again").json["thread"])
+    folder = Path(".workflows")
+    folder.mkdir()
+    (folder / "other.esm.js").write_text(DEBATE + "// fetched\n")
+    assert uwf("run", "other", "-p", "x", check=5).error["code"] == "untrusted"
+
+
 def test_the_file_is_shown_and_the_user_asked_on_a_terminal(ben: Machine) -> None:
     code, shown = on_terminal("workflow", "trust", "debate", typed=[("[y/N]", "n\n")], env=ben.environment)
     assert code == 2 and "was not confirmed" in shown

@@ -115,8 +115,9 @@ def _begin(
     max_rounds: int | None = None,
     to_run: bool = False,
 ) -> Begun:
-    """A new thread. One that is `to_run` at once isn't begun of code that may not run here."""
-    from uwf_git.bundles.trust import is_trusted, require_trusted
+    """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
+    path is trusted by that."""
+    from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
     instance = invocation.instance_for_writing()
     found = resolve.find_workflow(invocation, workflow)
@@ -124,8 +125,10 @@ def _begin(
         raise Usage(
             f"--max-rounds is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
         )
-    if found.compiled is None and found.workflow.code is not None:
-        if to_run:
+    if found.workflow.code is not None:
+        if found.compiled is not None and Path(workflow).is_file():
+            trust(instance, found.workflow)
+        elif to_run:
             require_trusted(instance, found.workflow)
         elif not is_trusted(instance, found.workflow):
             invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
