@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,10 @@ from uwf_git.store.opened import Instance
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
+
+# A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LOCALE = {"LC_ALL": "C.UTF-8"}
 _KEPT = ("PATH", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
