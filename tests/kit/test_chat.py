@@ -128,7 +128,7 @@ def test_retry_after_is_obeyed_within_limits(server: ModelServer) -> None:
 
 def test_a_server_that_hangs_is_left_at_the_deadline(server: ModelServer) -> None:
     with pytest.raises(AgentFailed, match=r"no answer within 0\.\d+ s") as caught:
-        ask(server, Hang(600), deadline=time.monotonic() + 0.2)
+        ask(server, Hang(600), deadline=time.monotonic() + 0.9)
     assert caught.value.hint == "raise the agent's timeout in config.yaml"
     assert len(server.asked) == 1
     with pytest.raises(AgentFailed, match="no time left to ask"):
@@ -142,7 +142,7 @@ def test_a_server_that_hangs_is_left_at_the_deadline(server: ModelServer) -> Non
 )
 def test_a_server_that_drips_is_left_at_the_deadline(server: ModelServer, head: bytes, piece: bytes) -> None:
     with pytest.raises(AgentFailed, match="still answering when the time was up"):
-        ask(server, dripping(head, piece), deadline=time.monotonic() + 0.3)
+        ask(server, dripping(head, piece), deadline=time.monotonic() + 1.5)
 
 
 def test_a_dropped_connection_is_tried_again(server: ModelServer) -> None:
