@@ -95,9 +95,11 @@ def test_each_thread_has_a_live_line_and_only_the_finished_ones_stay(
 ) -> None:
     Path("hold").touch()
     let_go: Callable[[int, int], object] = lambda _c, _t: Path("hold").unlink()  # noqa: E731
+    wait: Callable[[int, int], object] = lambda _c, _t: None  # noqa: E731
     # The last thread's turn comes after the others', so that it is announced until then.
     command = ("thread", "run", *threads, "-j", "2", "--agent", f"{meeting} 2")
-    status, shown = on_terminal(*command, typed=[("1 more to come", let_go)], columns=80)
+    each = [("1 more to come", wait), (threads[0][-6:], wait), (threads[1][-6:], let_go)]
+    status, shown = on_terminal(*command, typed=each, columns=80)
     screen = Screen(80, shown)
     assert (status, screen.wrapped) == (0, False)
     *lines, summary = screen.text.splitlines()
@@ -107,6 +109,7 @@ def test_each_thread_has_a_live_line_and_only_the_finished_ones_stay(
     )
     for thread in threads[:2]:
         assert any(line.startswith(f"{thread[-6:]}     1  worker (uwf-exec) · ") for line in screen.ever)
+    assert "1 more to come" in screen.ever
 
 
 def test_one_command_starts_a_thread_and_runs_it(uwf: Uwf, hermetic: Path) -> None:

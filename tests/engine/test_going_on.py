@@ -116,6 +116,13 @@ def test_a_thread_that_has_ended_is_gone_on_with_by_a_new_one_on_its_end(
     assert page.count('class="way was"') == 4, (
         "resume is taken too, and no way from an end that isn't in the graph"
     )
+    page = git("--git-dir", root / "store.git", "show", f"refs/uwf/archive/{new}:README.md")
+    assert page.startswith("# Now the cellar\n"), "what it is called since then, on its page too"
+    titles = {each["thread"]: each["title"] for each in uwf("thread", "list", "--all").json}
+    assert titles == {ended: "Tidy up", new: "Now the cellar"}
+    assert uwf("thread", "show", new).json["resumedFrom"] == {"thread": ended, "step": end["head"]}
+    shown = uwf("thread", "show", new, "--format", "text").out
+    assert f"from the end of thread {ended}, {end['head']}\n" in shown
     again = uwf("thread", "resume", new, "-m", "-", input="And the roof").json
     assert again["resumedFrom"]["thread"] == new and again["next"] == "worker"
     is_sound(uwf)
@@ -128,7 +135,9 @@ def test_a_thread_that_was_killed_is_gone_on_with_wherever_it_was(uwf: Uwf) -> N
         for _ in range(done):
             uwf("thread", "step", thread, "--agent", scripted(REPLIES))
         uwf("thread", "kill", thread)
-        assert uwf("thread", "resume", thread, "-m", "Go on").json["next"] == expected
+        resumed = uwf("thread", "resume", thread, "-m", "Go on").json
+        assert resumed["next"] == expected
+        assert uwf("thread", "show", resumed["thread"]).json["resumedFrom"]["thread"] == thread
     asking = uwf("thread", "start", "flow", "-p", "Tidy up").json["thread"]
     uwf("thread", "step", asking, "--agent", scripted(ASKS))
     uwf("thread", "kill", asking)

@@ -31,9 +31,8 @@ from uwf_git.errors import AgentFailed
 from uwf_git.text import one_line
 
 NOTE = "the bundle ran without a sandbox: it could reach whatever the user can"
-_MEMORY = (
-    1 << 30
-)  # bytes of data of one process, without what it maps shared; Node needs more addresses than memory
+# Bytes of data of one process, without what it maps shared: Node needs more addresses than memory.
+_MEMORY = 1 << 30
 _FILE = 1 << 28  # bytes of one file that it writes
 _TEMPORARY = 1 << 28  # bytes of /tmp, and of /dev/shm
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

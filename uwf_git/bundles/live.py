@@ -1,6 +1,6 @@
 """A bundle that runs: its process, and what is said to it and by it.
 
-The process is a harness for the bundle's language, `harness.mjs` for JavaScript. Both sides talk in lines of JSON over
+The process is a harness for the bundle's language, `harness.mjs` or `harness.py`. Both sides talk in lines of JSON over
 one socket, whose descriptor the harness finds in the environment as `UWF_CHANNEL`; what the bundle prints goes its own
 ways. Every line is an object with a `type`. To the harness:
 

@@ -16,6 +16,7 @@ from uwf_git.engine.status import (
     status_of,
     used_up,
 )
+from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, parted, parted_from
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import parse_detail, parse_step
@@ -64,14 +65,18 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
 
 
 def _sides(instance: Instance, head: Head) -> dict[str, Any]:
-    """How a thread is linked to others by a divergence: the one it is the other side of, with the step they
-    share last, and those that are the other side of it."""
+    """How a thread is linked to others: the one that it goes on from the end of, null where that isn't here; the one it
+    is the other side of after a divergence, with the step they share last; and those that are the other side of it."""
     value: dict[str, Any] = {}
     if link := parted_from(instance.store, head.thread):
         at = instance.store.take_in(link.base).node
         value["divergedFrom"] = {"thread": link.origin, "at": at}
     if others := parted(instance.store, head.thread):
         value["otherSides"] = [link.thread for link in others]
+    if head.row.resumed is not None:
+        end = Oid(raw=head.row.resumed)
+        step = instance.store.take_in(end).node
+        value["resumedFrom"] = {"thread": instance.threads.ending_with(end), "step": step}
     return value
 
 

@@ -300,9 +300,8 @@ class _Run:
         if self._pinned is not None:
             history = self._at.history
             past = {history.start_hash, *(each.hash for each in history.steps)}
-            with contextlib.suppress(
-                UwfError
-            ):  # what keeps a ref from being deleted is no fault of the step's
+            # What keeps a ref from being deleted is no fault of the step's.
+            with contextlib.suppress(UwfError):
                 unpin(self._instance.store, self._pinned, step, frozenset(past))
 
     def _left_behind(self) -> Made | None:

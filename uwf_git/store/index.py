@@ -28,8 +28,9 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
+from uwf_git.values.types import USER
 
-VERSION = 7
+VERSION = 8
 BUSY_SECONDS = 30
 _VARIABLES = 900  # what every SQLite takes in one statement
 
@@ -42,7 +43,8 @@ CREATE INDEX nodes_by_type ON nodes (type);
 CREATE TABLE commits (
     oid BLOB PRIMARY KEY, kind TEXT NOT NULL, node TEXT NOT NULL, parent BLOB, start TEXT, workflow TEXT,
     name TEXT, title TEXT, author TEXT, role TEXT, agent TEXT, number INTEGER NOT NULL,
-    rehearsed INTEGER NOT NULL, asks INTEGER NOT NULL, time INTEGER NOT NULL, merged BLOB, nested BLOB
+    rehearsed INTEGER NOT NULL, asks INTEGER NOT NULL, time INTEGER NOT NULL, merged BLOB, nested BLOB,
+    resumed BLOB
 ) WITHOUT ROWID;
 CREATE INDEX commits_by_node ON commits (node);
 CREATE TABLE archives (oid BLOB PRIMARY KEY, target BLOB, status TEXT, reason TEXT, time INTEGER) WITHOUT ROWID;
@@ -56,12 +58,13 @@ CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID
 
 
 class CommitRow(NamedTuple):
-    """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is
-    about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human;
-    `time` Unix seconds. `title` is the task's first line, `author` who started the thread, as a name and an
-    address, `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in part by a sub-workflow's;
-    `merged` a step's second parent: the last commit of the sub-workflow that did it; `nested` the last such step up
-    to here. For a workflow version only `node` and `name` are filled."""
+    """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is about; `number`
+    the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds. `title` is the
+    first line of the task, or of what the thread was last gone on with; `author` who started the thread, as a name and
+    an address; `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in part by a
+    sub-workflow's; `merged` a step's second parent: the last commit of the sub-workflow that did it; `nested` the last
+    such step up to here; `resumed` the commit of the end that the thread was last gone on from. For a workflow version
+    only `node` and `name` are filled."""
 
     oid: bytes
     kind: str
@@ -80,6 +83,7 @@ class CommitRow(NamedTuple):
     time: int
     merged: bytes | None = None
     nested: bytes | None = None
+    resumed: bytes | None = None
 
 
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
@@ -102,6 +106,16 @@ def is_made_up(agent: str, child: CommitRow | None) -> bool:
     return agent == REHEARSE or (child is not None and child.rehearsed > 0)
 
 
+def title_after(before: CommitRow, role: str, output: Any) -> str | None:
+    """What a thread is called after a step: `before` is the row of the commit before. Where somebody went on from an
+    end, as a human does who wasn't asked, it is called by what they said."""
+    return title_of(output.get("answer", "")) if _goes_on(before, role) else before.title
+
+
+def _goes_on(before: CommitRow, role: str) -> bool:
+    return role == USER and not before.asks
+
+
 def step_row(
     row: CommitRow, before: CommitRow, step: Step, output: Any, child: CommitRow | None = None
 ) -> CommitRow:
@@ -110,7 +124,7 @@ def step_row(
         start=step.start,
         workflow=before.workflow,
         name=before.name,
-        title=before.title,
+        title=title_after(before, step.role, output),
         author=before.author,
         role=step.role,
         agent=step.agent,
@@ -118,6 +132,7 @@ def step_row(
         rehearsed=before.rehearsed + is_made_up(step.agent, child),
         asks=asks_human(output),
         nested=row.oid if row.merged else before.nested,
+        resumed=before.oid if _goes_on(before, step.role) else before.resumed,
     )
 
 
@@ -342,7 +357,8 @@ class Index:
 
     def add_commit(self, row: CommitRow) -> None:
         """Takes in a commit."""
-        self._run("INSERT OR REPLACE INTO commits VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", row)
+        places = ",".join("?" * len(row))
+        self._run(f"INSERT OR REPLACE INTO commits VALUES ({places})", row)
 
     def archive(self, oid: bytes) -> ArchiveRow | None:
         """What an archive tag says, if it was taken in."""
@@ -379,14 +395,15 @@ class Index:
         )
         return {row[0]: CommitRow(*row[1:]) for row in rows}
 
-    def heads_at(self, node: str) -> list[str]:
-        """The refs of threads, active, archived and folded, whose last commit is about a node."""
+    def heads_at(self, last: Hash | bytes) -> list[str]:
+        """The refs of threads, active, archived and folded, whose last commit is this one, or is about this node."""
+        column = "node" if isinstance(last, str) else "oid"
         rows = self._run(
-            "SELECT tips.name FROM commits JOIN tips ON tips.tip = commits.oid WHERE commits.node = ?"
+            f"SELECT tips.name FROM commits JOIN tips ON tips.tip = commits.oid WHERE commits.{column} = ?"
             " UNION SELECT folded.ref || '/' || folded.thread FROM commits"
             " JOIN archives ON archives.target = commits.oid JOIN folded ON folded.tag = archives.oid"
-            " WHERE commits.node = ?",
-            (node, node),
+            f" WHERE commits.{column} = ?",
+            (last, last),
         )
         return [name for (name,) in rows]
 

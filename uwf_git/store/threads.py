@@ -24,7 +24,7 @@ from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.history import Head, Histories
-from uwf_git.store.index import is_made_up
+from uwf_git.store.index import is_made_up, title_after
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
@@ -210,13 +210,13 @@ class Threads(Histories):
     def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
         return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
 
-    def ending_with(self, step: Hash) -> ThreadId | None:
-        """The thread whose last step this is, as that of a sub-workflow is that did a step elsewhere; of several the
-        oldest, since the others are its forks."""
+    def ending_with(self, last: Hash | Oid) -> ThreadId | None:
+        """The thread whose last step this is, as that of a sub-workflow is that did a step elsewhere, or whose last
+        commit; of several the oldest, since the others are its forks."""
         self._store.sync()
         prefixes = (layout.THREADS, layout.ARCHIVE, layout.FOLDED)
-        names = (name for name in self._store.index.heads_at(step) if name.startswith(prefixes))
-        return min(map(layout.thread_of, names), default=None)
+        names = self._store.index.heads_at(last if isinstance(last, str) else last.raw)
+        return min((layout.thread_of(name) for name in names if name.startswith(prefixes)), default=None)
 
     def commit_of(self, step: Hash) -> Oid:
         """A commit that records a StepNode or StartNode. Raises NotFound."""
@@ -402,7 +402,8 @@ class Threads(Histories):
             steps = repository.with_entries(steps, *past)
         child = self._store.index.commit(merge.raw) if merge else None
         rehearsed = row.rehearsed + is_made_up(made.agent, child)
-        standing = pages.Standing(row.title or "", row.name or "", number, rehearsed, made, then)
+        title = title_after(row, made.role, made.output) or ""
+        standing = pages.Standing(title, row.name or "", number, rehearsed, made, then)
         page = repository.write_blob(pages.thread_page(standing, of(hundred)))
         return repository.with_entries(
             tree, Entry(BLOB_MODE, "README.md", page), Entry(TREE_MODE, "steps", steps)

@@ -1,4 +1,4 @@
-"""Questions to a human: `uwf inbox` and `uwf thread answer`."""
+"""What a person says to threads: `uwf inbox`, and `uwf thread` answer, pause and resume."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
+from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
 from uwf_git.errors import Usage
 from uwf_git.text import numbered, one_line
 
 if TYPE_CHECKING:
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import ThreadId
 
 
 @command(
@@ -127,3 +129,130 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
             if text in (option.strip() for option in asked.options):
                 sys.stderr.write(terminal.escape(f"{error.message} — {error.hint}") + "\n")
             sys.stderr.write("Please choose one of these, or its number; --other takes any answer.\n")
+
+
+@command(
+    "uwf thread pause 01JK7M",
+    'uwf thread pause 01JK7M -m "until the tests are mended"',
+    "uwf thread pause 01JK7M --now          ends the step in progress",
+    "uwf thread pause --workflow solve-issue",
+)
+@threads
+@click.option("--now", is_flag=True, help="End the step in progress; what its agent did is kept.")
+@click.option("-m", "--message", default="", metavar="TEXT", help="Why, for those who come to step it.")
+def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> None:
+    """Keep threads from being stepped, here and after a push elsewhere, until they are resumed.
+
+    A step in progress comes to its end first. They can still be read, forked, answered and killed.
+    """
+    from uwf_git.engine.hooks import tell
+    from uwf_git.engine.pause import is_paused
+    from uwf_git.engine.pause import pause as keep
+
+    instance = invocation.instance
+    why = instance.redactor.text(message)[0]
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        before = is_paused(instance, thread)
+        found = keep(instance, thread, why, now)
+        if not before:
+            instance.after(lambda: tell(instance, thread, "paused"))
+        status = "running" if instance.locks.is_held(thread) else "paused"
+        return {"thread": thread, "status": status, "paused": found.as_json()}
+
+    on_each(invocation, chosen, do, _paused_text, ACTIVE)
+
+
+def _paused_text(value: Any) -> str:
+    then = " once its step in progress has ended" if value["status"] == "running" else ""
+    return f"paused {value['thread']}{then}; uwf thread resume {value['thread']}"
+
+
+@command(
+    "uwf thread resume 01JK7M",
+    "uwf thread resume --status paused",
+    'uwf thread resume 01JK7M -m "Now the same for CSV"    of a thread that has ended',
+)
+@threads
+@click.option("-m", "--message", metavar="TEXT", help="What it goes on with; - reads standard input.")
+def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
+    """Let paused threads be stepped again, and go on from threads that have ended.
+
+    A thread that has ended stays as it is. A new one shares its past, and TEXT is what the role is told that the
+    workflow names for it, as `resume` under $START. Of a thread that asks, TEXT is the answer. It does no step: that
+    is for uwf thread run.
+    """
+    from uwf_git.config.secrets import told
+    from uwf_git.engine.budget import waiting as budget_reached
+    from uwf_git.engine.inbox import answer, go_on
+    from uwf_git.engine.pause import resume as let
+    from uwf_git.engine.status import outlook, status_of, used_up
+
+    if message is not None and not chosen.ids and chosen.filters != Filters():
+        raise Usage(
+            "a text is for threads that are named, and filters select the paused ones only",
+            "give the ids: uwf thread list --all, with the same filters, says which",
+        )
+    instance = invocation.instance
+    text = resolve.read_stdin("message") if message == resolve.STDIN else message
+
+    def do(thread: ThreadId) -> dict[str, Any]:
+        head = instance.threads.head(thread)
+        origin: dict[str, Any] = {}
+        if head.archive is not None:
+            outcome = go_on(instance, thread, text or "")
+            origin = {"resumedFrom": {"thread": thread, "step": head.node}}
+        elif text is None:
+            resumed = let(instance, thread)
+            return {"thread": thread, "status": status_of(instance, head), "resumed": resumed}
+        elif head.row.asks:
+            outcome = answer(instance, thread, text)
+        else:
+            raise Usage(f"thread {thread} asks nothing and has not ended", _onward(instance, head))
+        if redactions := told(outcome.redactions):
+            invocation.warn(redactions)
+        resumed = head.archive is not None or let(instance, thread)
+        now = instance.threads.head(outcome.thread)
+        if standing := used_up(instance, now):
+            origin |= {
+                "reason": standing.reason,
+                "command": budget_reached(now.thread, standing).hint,
+            }
+        return {
+            "thread": outcome.thread,
+            "status": status_of(instance, now),
+            "resumed": resumed,
+            "head": outcome.head,
+            "next": outlook(instance, now).next,
+            **origin,
+        }
+
+    on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
+
+
+def _onward(instance: Instance, head: Head) -> str:
+    """What lets a thread that nobody has to say anything to go on."""
+    from uwf_git.engine.budget import waiting as budget_reached
+    from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
+
+    status = status_of(instance, head)
+    if status == PAUSED:
+        return f"uwf thread resume {head.thread}"
+    if status == RUNNING:
+        return f"it is at work; uwf thread show {head.thread}"
+    if standing := used_up(instance, head):
+        return budget_reached(head.thread, standing).hint
+    return f"uwf thread run {head.thread}"
+
+
+def _resumed_text(value: Any) -> str:
+    waits = f"; it waits, {value['reason']}: {value['command']}" if "reason" in value else ""
+    if "resumedFrom" in value:
+        thread, end = terminal.style(value["thread"], "bold"), value["resumedFrom"]["thread"]
+        then = waits or f"; uwf thread run {value['thread']}"
+        return f"{thread} goes on from {end}, next is {value['next']}{then}"
+    if "next" in value:
+        return f"answered {value['thread']}, next is {value['next']}{waits}"
+    if not value["resumed"]:
+        return f"{value['thread']} is {terminal.status(value['status'])}, it was not paused"
+    return f"resumed {value['thread']}, which is {terminal.status(value['status'])}"

@@ -72,6 +72,9 @@ def _state_text(value: Any) -> str:
         ("options", options),
         ("reason", value.get("reason") or ""),
     ]
+    if origin := value.get("resumedFrom"):
+        whose = f"thread {origin['thread']}, " if origin["thread"] else ""
+        pairs.append(("goes on", f"from the end of {whose}{origin['step']}"))
     if origin := value.get("divergedFrom"):
         pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
     pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]

@@ -67,7 +67,7 @@ def init(invocation: Invocation, here: bool) -> None:
 
 
 @command(
-    "uwf import ~/.uncaged/workflow --dry-run    what would be taken, what not and why",
+    "uwf import ~/.uncaged/workflow --dry-run    what would be taken, what not",
     "uwf import ~/.uncaged/workflow",
     "uwf import ~/.uwf --nodes ~/.ocas           where the nodes are kept elsewhere",
 )
