@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cli_samples import PAIR, write
 from conftest import Uwf
 from spent_threads import assistant, attempt, detail, start, step, usage
 
@@ -74,6 +75,13 @@ def test_limits_are_read_as_people_write_them() -> None:
     assert [amount("maxTokens", 2_000_000), amount("maxSteps", 1)] == ["2,000,000 tokens", "1 step"]
     assert [amount("maxCost", 2.5), amount("maxWallTime", 5400)] == ["$2.50", "1h 30m"]
     assert more(Limit("maxTokens", 2_000_000, ""), 0) == "--max-tokens +2000000"
+
+
+def test_whatever_else_a_workflow_holds_its_budget_counts(uwf: Uwf) -> None:
+    told = PAIR.replace("    systemPrompt: Write.\n", "    systemPrompt: Write.\n    extractPrompt: The text.\n")
+    thread = uwf("thread", "start", write("pair.yaml", told + "budget: { maxSteps: 1 }\n"), "-p", "x").json
+    ran = uwf("thread", "run", thread["thread"], check=5)
+    assert "maxSteps is used up, 1 of 1 step (set by its workflow)" in ran.error["message"]
 
 
 def test_a_thread_that_used_up_its_budget_waits_until_somebody_raises_it(

@@ -373,7 +373,7 @@ _KINDS: dict[str, frozenset[Hash]] = {
 }
 
 
-MAY_LIMIT = (LIMITED_START, ROUNDS_START, LIMITED_WORKFLOW, CODE)
+MAY_LIMIT = (LIMITED_START, ROUNDS_START, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CODE)
 """The types of StartNodes and Workflow nodes that may have a budget."""
 
 
