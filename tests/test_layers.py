@@ -18,6 +18,7 @@ LAYERS = (
     "git",
     "config",
     "store",
+    "crews",
     "verify",
     "kit",
     "engine",

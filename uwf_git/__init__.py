@@ -8,6 +8,7 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
     git        a repository, and the git program
     config     config.yaml, .env, what tools may do
     store      nodes and threads in git
+    crews      personas, their menus and workflows
     verify     is it what it says it is?
     kit        what makes a command an agent
     engine     one step, and what it cost

@@ -98,7 +98,8 @@ def command(*examples: str) -> Callable[[Callable[..., None]], click.Command]:
 
 
 class Group(Command, click.Group):
-    """Commands by name, each as `module:attribute` below `commands`, imported when it is asked for."""
+    """Commands by name, each as `module:attribute`, imported when it is asked for: a module of `commands`, or one of
+    another room, as in `crews.session:chat`."""
 
     def __init__(
         self,
@@ -119,7 +120,8 @@ class Group(Command, click.Group):
         member = self.members.get(name)
         if isinstance(member, str):
             module, _, attribute = member.partition(":")
-            found = getattr(import_module(f"uwf_cli.commands.{module}"), attribute)
+            room = "uwf_cli" if "." in module else "uwf_cli.commands"
+            found = getattr(import_module(f"{room}.{module}"), attribute)
             assert isinstance(found, click.Command)
             return found
         return member

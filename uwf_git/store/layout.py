@@ -29,6 +29,7 @@ GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-genera
 
 NAMESPACE = "refs/uwf/"
 WORKFLOWS = "refs/uwf/workflows/"
+CREWS = "refs/uwf/crews/"
 THREADS = "refs/uwf/threads/"
 ARCHIVE = "refs/uwf/archive/"
 ATTEMPTS = "refs/uwf/attempts/"
@@ -42,12 +43,15 @@ REMOVED = "refs/uwf/removed/"
 MERGED = "refs/uwf/merged/"
 REMOTES = "refs/uwf/remotes/"
 
+# The folder of a crew's files in the tree of its version.
+PACKAGE = "package/"
+
 # What stays on this machine.
 LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
 # refs they end, pauses before the threads that nobody shall step, so that a transfer that is cut off leaves something
 # that makes sense.
-SHARED = (WORKFLOWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS)
+SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS)
 OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
 # Where a remote's published branches are, and where those of workflows are tracked.
 BRANCHES = "refs/heads/uwf/"
@@ -68,7 +72,7 @@ def is_shared_ref(name: str) -> bool:
     for prefix in SHARED:
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
-            if prefix == WORKFLOWS:
+            if prefix in (WORKFLOWS, CREWS):
                 return name_problem(rest) is None
             if prefix == FOLDED:
                 return _MONTH.fullmatch(rest) is not None
@@ -151,6 +155,7 @@ class Trailers(NamedTuple):
 
 _KIND_TRAILERS = {
     "Uwf-Workflow": "workflow",
+    "Uwf-Crew": "crew",
     "Uwf-Start": "start",
     "Uwf-Step": "step",
     "Uwf-Attempt": "attempt",
@@ -171,6 +176,11 @@ def message(subject: str, trailers: dict[str, str], body: str = "") -> str:
 def workflow_message(name: str, node: Hash) -> str:
     """The message of a workflow version."""
     return message(f"workflow {name} {node}", {"Uwf-Workflow": node})
+
+
+def crew_message(name: str, version: str, node: Hash) -> str:
+    """The message of a crew's version; `version` is what its makers call it."""
+    return message(f"crew {name} {version}", {"Uwf-Crew": node})
 
 
 def start_message(workflow: str, prompt: str, node: Hash) -> str:

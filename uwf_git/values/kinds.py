@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.types import DEFAULT_STATUS, DEFINITIONS, NEEDS_INPUT, RESUME, START, SUSPEND, is_kind
+from uwf_git.values.personas import Persona, parse_persona
+from uwf_git.values.types import (
+    CREW_DEFINITION,
+    DEFAULT_STATUS,
+    DEFINITIONS,
+    NEEDS_INPUT,
+    RESUME,
+    START,
+    SUSPEND,
+    is_kind,
+)
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
@@ -19,10 +29,33 @@ BODY = "_body"  # in a template: the text below the fields of the last answer
 CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a step, and when it was made
 
 
+class PackageNode(NamedTuple):
+    """A node of a package's graph, which a role was made of. `type` is step, decision, merge or end; `file` the path of
+    its document in the package; `inputs` and `outputs` are paths below the project."""
+
+    type: str
+    file: str
+    title: str = ""
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+class Origin(NamedTuple):
+    """The crew that a workflow is of: the name of the crew, the workflow's id in it, the form of its package, and the
+    paths in it of the document that the workflow begins with and of its graph, "" where there is none."""
+
+    name: str
+    workflow: str
+    format: str
+    entry: str = ""
+    graph: str = ""
+
+
 class Role(NamedTuple):
     """Who does a step. Either `system_prompt` or `goal` (with its companions) is filled. `tools` is what the
     workflow lets it use: it can only take away from what the user's configuration allows. `extract_prompt` is what a
-    model is told that reads the role's output out of an answer."""
+    model is told that reads the role's output out of an answer. `persona` is the id of who speaks, "" where the thread
+    says that, and `node` what the role was made of, in a crew's workflow."""
 
     name: str
     description: str
@@ -34,6 +67,8 @@ class Role(NamedTuple):
     output: str = ""
     tools: Mapping[str, Any] | None = None
     extract_prompt: str = ""
+    persona: str = ""
+    node: PackageNode | None = None
 
 
 class Condition(NamedTuple):
@@ -70,7 +105,8 @@ class Code(NamedTuple):
 class Workflow(NamedTuple):
     """A compiled workflow. `graph` maps a role or $START to its edges in the order they are tried. `budget`
     limits each of its threads: maxSteps, maxTokens, maxCost (US dollars), maxWallTime (seconds). Where there is `code`
-    that decides who goes next, and `graph` is only what the bundle says of itself: its conditions are no names."""
+    that decides who goes next, and `graph` is only what the bundle says of itself: its conditions are no names. `crew`
+    is where it comes from, and `personas` are those of that crew by their ids, in no order."""
 
     name: str
     description: str
@@ -79,6 +115,8 @@ class Workflow(NamedTuple):
     graph: Mapping[str, tuple[Transition, ...]]
     budget: Mapping[str, float] | None = None
     code: Code | None = None
+    crew: Origin | None = None
+    personas: Mapping[str, Persona] = {}
 
     @property
     def resume(self) -> int | None:
@@ -102,16 +140,23 @@ class Workflow(NamedTuple):
     @property
     def file(self) -> str:
         """What the definition, as its author wrote it, is called in a version's tree."""
+        if self.crew is not None:
+            return CREW_DEFINITION
         return DEFINITIONS[None if self.code is None else self.code.language]
 
 
 class Start(NamedTuple):
-    """A StartNode's payload. `budget` is this thread's own; `max_rounds` how many steps a bundle may take."""
+    """A StartNode's payload. `budget` is this thread's own; `max_rounds` how many steps a bundle may take. Of a crew's
+    workflow, `persona` is the id of who does what it leaves to nobody in particular, and `data` the file that the menu
+    brought along: its `path`, its `format` (json, yaml, csv, xml or text), the beginning of its `text`, and its `size`
+    in bytes."""
 
     workflow: Hash
     prompt: str
     budget: Mapping[str, float] | None = None
     max_rounds: int | None = None
+    persona: str = ""
+    data: Mapping[str, Any] | None = None
 
 
 class Step(NamedTuple):
@@ -268,6 +313,8 @@ def parse_workflow(payload: Any) -> Workflow:
             graph={source: _parse_edges(edges) for source, edges in payload["graph"].items()},
             budget=payload.get("budget"),
             code=_parse_code(payload) if "file" in payload else None,
+            crew=Origin(**payload["crew"]) if "crew" in payload else None,
+            personas={name: parse_persona(name, each) for name, each in payload.get("personas", {}).items()},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"a Workflow node lacks or garbles {error}") from None
@@ -281,16 +328,16 @@ def _parse_code(payload: Any) -> Code:
 
 
 def _parse_role(name: str, role: Any) -> Role:
-    extract_prompt = role.get("extractPrompt", "")
+    node = role.get("node")
+    besides = {
+        "tools": role.get("tools"),
+        "extract_prompt": role.get("extractPrompt", ""),
+        "persona": role.get("persona", ""),
+        "node": None if node is None else _parse_node(node),
+    }
     if "outputSchema" in role:
-        return Role(
-            name,
-            role["description"],
-            Hash(role["outputSchema"]),
-            system_prompt=role["systemPrompt"],
-            tools=role.get("tools"),
-            extract_prompt=extract_prompt,
-        )
+        schema = Hash(role["outputSchema"])
+        return Role(name, role["description"], schema, system_prompt=role["systemPrompt"], **besides)
     return Role(
         name,
         role["description"],
@@ -299,9 +346,13 @@ def _parse_role(name: str, role: Any) -> Role:
         capabilities=tuple(role.get("capabilities", ())),
         procedure=role.get("procedure", ""),
         output=role.get("output", ""),
-        tools=role.get("tools"),
-        extract_prompt=extract_prompt,
+        **besides,
     )
+
+
+def _parse_node(node: Any) -> PackageNode:
+    paths = (tuple(node.get(key, ())) for key in ("inputs", "outputs"))
+    return PackageNode(node["type"], node["file"], node.get("title", ""), *paths)
 
 
 def _parse_edges(edges: Any) -> tuple[Transition, ...]:
@@ -320,19 +371,27 @@ def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transit
 
 def parse_start(payload: Any) -> Start:
     """The value of a StartNode's payload. Raises Invalid."""
+    may_have = {"budget", "maxRounds", "persona", "data"}
     if (
         not isinstance(payload, dict)
-        or payload.keys() - {"budget", "maxRounds"} != {"workflow", "prompt"}
+        or payload.keys() - may_have != {"workflow", "prompt"}
         or not is_hash(payload["workflow"])
         or not isinstance(payload["prompt"], str)
         or not isinstance(payload.get("budget", {}), dict)
         or not isinstance(payload.get("maxRounds", 1), int)
+        or not isinstance(payload.get("persona", ""), str)
+        or not isinstance(payload.get("data", {}), dict)
     ):
         raise Invalid(
-            "not a StartNode: it has exactly workflow (a hash), prompt (text), and maybe a budget and maxRounds"
+            "not a StartNode: it has a workflow (a hash), a prompt (text), and maybe a budget, maxRounds, persona, data"
         )
     return Start(
-        Hash(payload["workflow"]), payload["prompt"], payload.get("budget"), payload.get("maxRounds")
+        Hash(payload["workflow"]),
+        payload["prompt"],
+        payload.get("budget"),
+        payload.get("maxRounds"),
+        payload.get("persona", ""),
+        payload.get("data"),
     )
 
 

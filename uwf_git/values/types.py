@@ -27,6 +27,10 @@ JAVASCRIPT, PYTHON = "javascript", "python"
 """What a bundle can be written in."""
 MOST_ROUNDS = 1_000_000
 """That a descriptor or a start may allow a thread of a bundle."""
+BMAD, OWN = "bmad", "crew"
+"""The forms of a crew's package: one made elsewhere, or one of `crew.yaml` with workflows in YAML beside it."""
+CREW_DEFINITION = "crew.json"
+"""What says in a version's tree which workflow of which crew it is; the package's files are what it includes."""
 DEFINITIONS = {None: "workflow.yaml", JAVASCRIPT: "workflow.esm.js", PYTHON: "workflow.py"}
 """What a definition is called in a version's tree, by the language of its code."""
 
@@ -171,6 +175,120 @@ EXTRACTING_WORKFLOW = _builtin(
     _workflow_schema("Workflow3", {"tools": _ROLE_TOOLS, "extractPrompt": _TEXT}, {"budget": _BUDGET})
 )
 
+_COUNT = {"type": "integer", "minimum": 0}
+_FLAG = {"type": "boolean"}
+_PERSONA = _object(
+    "Persona",
+    ["name"],
+    {
+        **dict.fromkeys(("name", "title", "icon", "description", "role", "identity", "style"), _TEXT),
+        "principles": _TEXTS,
+        "actions": {**_TEXTS, "description": "What it does whatever it is asked."},
+        "systemPrompt": {**_TEXT, "description": "Told instead of all that."},
+        "tools": _object(
+            "Tools",
+            [],
+            {
+                "allow": _TEXTS,
+                "deny": _TEXTS,
+                "files": _FLAG,
+                "maxReadBytes": _COUNT,
+                "maxWriteBytes": _COUNT,
+                "mcp": _FLAG,
+                "servers": _TEXTS,
+            },
+        ),
+    },
+)
+_NODE = _object(
+    "Node",
+    ["type", "file"],
+    {
+        "type": {"enum": ["step", "decision", "merge", "end"]},
+        **dict.fromkeys(("file", "title"), _TEXT),
+        "inputs": _TEXTS,
+        "outputs": _TEXTS,
+    },
+)
+CREW_WORKFLOW = _builtin(
+    _workflow_schema(
+        "Workflow4",
+        {"tools": _ROLE_TOOLS, "extractPrompt": _TEXT, "persona": _TEXT, "node": _NODE},
+        {
+            "budget": _BUDGET,
+            "crew": _object(
+                "Origin",
+                ["name", "workflow", "format"],
+                {
+                    **dict.fromkeys(("name", "workflow"), _TEXT),
+                    "format": {"enum": [BMAD, OWN]},
+                    "entry": {**_TEXT, "description": "The path of the document that it begins with."},
+                    "graph": {**_TEXT, "description": "The path of its graph in the package."},
+                },
+            ),
+            "personas": {"type": "object", "additionalProperties": _PERSONA},
+        },
+    )
+)
+
+_DOES = dict.fromkeys(("workflow", "exec", "action", "data"), _TEXT)
+CREW = _builtin(
+    _object(
+        "Crew",
+        ["name", "version", "description", "format", "personas", "workflows"],
+        {
+            "name": _TEXT,
+            "version": _TEXT,
+            "description": _TEXT,
+            "format": {"enum": [BMAD, OWN]},
+            "personas": {
+                "description": "The first is who speaks where nobody is named.",
+                "type": "array",
+                "minItems": 1,
+                "items": _object(
+                    "Member",
+                    ["id", "persona"],
+                    {
+                        "id": _TEXT,
+                        "persona": _PERSONA,
+                        "prompts": {"type": "object", "additionalProperties": _TEXT},
+                        "menu": {
+                            "type": "array",
+                            "items": _object(
+                                "Item",
+                                ["description"],
+                                {
+                                    **dict.fromkeys(("description", "trigger", "cmd"), _TEXT),
+                                    "aliases": _TEXTS,
+                                    "handlers": {
+                                        "type": "array",
+                                        "items": _object("Handler", ["match"], {"match": _TEXT, **_DOES}),
+                                    },
+                                    **_DOES,
+                                    "validate": _TEXT,
+                                    "surface": {"enum": ["ide", "web", "none"]},
+                                },
+                            ),
+                        },
+                    },
+                ),
+            },
+            "workflows": {
+                "type": "array",
+                "items": _object(
+                    "Offered",
+                    ["id", "workflow"],
+                    {
+                        **dict.fromkeys(("id", "title", "description", "entry"), _TEXT),
+                        "tags": _TEXTS,
+                        "workflow": _REF,
+                    },
+                ),
+            },
+        },
+    )
+)
+
 CODE = _builtin(
     _object(
         "Bundle",
@@ -231,11 +349,29 @@ ROUNDS_START = _builtin(
         {**_START_WITH_BUDGET, "maxRounds": {"type": "integer", "minimum": 1}},
     )
 )
+CREW_START = _builtin(
+    _object(
+        "StartNode4",
+        [*_START, "persona"],
+        {
+            **_START_WITH_BUDGET,
+            "persona": {**_TEXT, "description": "Who does what the workflow leaves to nobody in particular."},
+            "data": _object(
+                "Data",
+                ["path", "format", "text", "size"],
+                {
+                    **dict.fromkeys(("path", "format"), _TEXT),
+                    "text": {**_TEXT, "description": "Its beginning, as far as the policy lets it be read."},
+                    "size": {**_COUNT, "description": "Bytes."},
+                },
+            ),
+        },
+    )
+)
 
 _STEP = {"start": _REF, "prev": _NULLABLE_REF, "role": _TEXT, "output": _REF, "detail": _REF, "agent": _TEXT}
 STEPNODE = _builtin(_object("StepNode", list(_STEP), _STEP))
 
-_COUNT = {"type": "integer", "minimum": 0}
 _USAGE = {
     "anyOf": [
         _object("Usage", ["input", "output"], {"input": _COUNT, "output": _COUNT, "cached": _COUNT}),
@@ -363,8 +499,9 @@ SUSPEND_SCHEMA: dict[str, Any] = {
 QUESTION = _builtin(SUSPEND_SCHEMA)
 
 _KINDS: dict[str, frozenset[Hash]] = {
-    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CODE}),
-    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START}),
+    "workflow": frozenset({WORKFLOW, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CREW_WORKFLOW, CODE}),
+    "crew": frozenset({CREW}),
+    "start": frozenset({STARTNODE, LIMITED_START, ROUNDS_START, CREW_START}),
     "step": frozenset({STEPNODE}),
     "detail": frozenset({FIRST_DETAIL, DETAIL, IMPORTED_DETAIL}),
     "turn": frozenset({FIRST_TURN, TURN}),
@@ -373,7 +510,15 @@ _KINDS: dict[str, frozenset[Hash]] = {
 }
 
 
-MAY_LIMIT = (LIMITED_START, ROUNDS_START, LIMITED_WORKFLOW, EXTRACTING_WORKFLOW, CODE)
+MAY_LIMIT = (
+    LIMITED_START,
+    ROUNDS_START,
+    CREW_START,
+    LIMITED_WORKFLOW,
+    EXTRACTING_WORKFLOW,
+    CREW_WORKFLOW,
+    CODE,
+)
 """The types of StartNodes and Workflow nodes that may have a budget."""
 
 
@@ -392,6 +537,8 @@ def workflow_type(payload: Any) -> Hash:
     definition keeps its hash."""
     if "file" in payload:
         return CODE
+    if "crew" in payload:
+        return CREW_WORKFLOW
     in_roles = {key for role in payload["roles"].values() for key in role}
     if "extractPrompt" in in_roles:
         return EXTRACTING_WORKFLOW
@@ -399,12 +546,19 @@ def workflow_type(payload: Any) -> Hash:
 
 
 def start_node(
-    workflow: Hash, prompt: str, budget: Mapping[str, float] | None = None, max_rounds: int | None = None
+    workflow: Hash,
+    prompt: str,
+    budget: Mapping[str, float] | None = None,
+    max_rounds: int | None = None,
+    persona: str = "",
+    data: Mapping[str, Any] | None = None,
 ) -> tuple[Hash, Any]:
-    """The type and the payload of a StartNode."""
+    """The type and the payload of a StartNode. `persona` and `data` are of a crew's workflow."""
     payload: dict[str, Any] = {"workflow": workflow, "prompt": prompt}
     if budget:
         payload["budget"] = dict(budget)
+    if persona:
+        return CREW_START, {**payload, "persona": persona, **({"data": dict(data)} if data else {})}
     if max_rounds is not None:
         return ROUNDS_START, {**payload, "maxRounds": max_rounds}
     return LIMITED_START if budget else STARTNODE, payload

@@ -1,0 +1,1 @@
+"""Crews and conversations in the terminal."""
