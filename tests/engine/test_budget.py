@@ -78,7 +78,9 @@ def test_limits_are_read_as_people_write_them() -> None:
 
 
 def test_whatever_else_a_workflow_holds_its_budget_counts(uwf: Uwf) -> None:
-    told = PAIR.replace("    systemPrompt: Write.\n", "    systemPrompt: Write.\n    extractPrompt: The text.\n")
+    told = PAIR.replace(
+        "    systemPrompt: Write.\n", "    systemPrompt: Write.\n    extractPrompt: The text.\n"
+    )
     thread = uwf("thread", "start", write("pair.yaml", told + "budget: { maxSteps: 1 }\n"), "-p", "x").json
     ran = uwf("thread", "run", thread["thread"], check=5)
     assert "maxSteps is used up, 1 of 1 step (set by its workflow)" in ran.error["message"]
