@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
@@ -235,10 +235,12 @@ class Threads(Histories):
         prompt: str,
         budget: Mapping[str, float] | None = None,
         max_rounds: int | None = None,
+        persona: str = "",
+        data: Mapping[str, Any] | None = None,
     ) -> ThreadId:
-        """Starts a thread of a workflow version; `max_rounds` is for one that is a bundle. Makes
-        `refs/uwf/threads/<new ULID>`."""
-        node = self._store.put(*start_node(workflow, prompt, budget, max_rounds))
+        """Starts a thread of a workflow version; `max_rounds` is for one that is a bundle, `persona`, an id, and `data`
+        for one of a crew. Makes `refs/uwf/threads/<new ULID>`."""
+        node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
         return self.fork(self.begin(version, node))
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None) -> Oid:
