@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli import terminal
-from uwf_cli.output import iso
+from uwf_cli.output import iso, whose
 from uwf_git.attention import drawing
 from uwf_git.text import counted
 from uwf_git.values.types import role_name
@@ -106,7 +106,7 @@ def step_line(step: Progress) -> str:
     """What is going on in a step, in one line that begins as the line of a finished one does."""
     who, at = "", step
     while True:
-        who += f"{terminal.escape(role_name(at.role))} ({terminal.escape(at.agent)})"
+        who += terminal.escape(f"{role_name(at.role)} {whose(at._asdict())}")
         if at.child is None:
             break
         who, at = f"{who} → ", at.child
@@ -124,6 +124,7 @@ def step_value(step: Progress | None) -> dict[str, Any]:
         "step": step.number,
         "role": step.role,
         "agent": step.agent,
+        **({"persona": dict(step.persona)} if step.persona else {}),
         "since": iso(step.since),
         "seconds": max(0, int(time.time() - step.since)),
         "model": step.model or None,

@@ -76,6 +76,17 @@ def _field(value: Any) -> str:
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
+def credited(value: Mapping[str, Any]) -> str:
+    """Who did a step, by its JSON: the agent, or `Ada (uwf-exec)` where a persona spoke."""
+    persona = value.get("persona")
+    return f"{persona['name']} ({value['agent']})" if persona else str(value["agent"])
+
+
+def whose(value: Mapping[str, Any]) -> str:
+    """The same to stand behind a role: `(uwf-exec)`, or `by Ada (uwf-exec)`."""
+    return f"by {credited(value)}" if value.get("persona") else f"({value['agent']})"
+
+
 def dollars(cost: float | None, unpriced: int = 0) -> str:
     """US dollars; – where nothing is known of them, ≥ where there are tokens that they don't cover."""
     if cost is None:

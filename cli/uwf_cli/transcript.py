@@ -12,7 +12,7 @@ from uwf_git.store.layout import summary
 from uwf_git.store.pages import Told, attempt_page, child_of, section
 from uwf_git.text import counted
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step
+from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
 from uwf_git.values.types import is_kind
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def child_value(instance: Instance, detail: Hash) -> dict[str, Any]:
 
 def step_value(number: int, step: StepContext) -> dict[str, Any]:
     """Which step it is, as every list of steps says it in JSON."""
-    return {"step": step.hash, "number": number, "role": step.role, "agent": step.agent}
+    who = {"agent": step.agent, **persona_value(step.persona)}
+    return {"step": step.hash, "number": number, "role": step.role, **who}
 
 
 def details(instance: Instance, node: Hash) -> dict[str, Any]:
@@ -133,12 +134,15 @@ def details(instance: Instance, node: Hash) -> dict[str, Any]:
     if is_kind(content.type, "attempt"):
         detail = parse_attempt(content.payload).detail
         how = _detail(store, detail) if detail else None
-        return {"attempt": node, "time": iso(content.timestamp / 1000), **content.payload, "detail": how}
+        who = persona_value(instance.threads.speaker(content.payload["start"], content.payload["role"]))
+        time = iso(content.timestamp / 1000)
+        return {"attempt": node, "time": time, **content.payload, **who, "detail": how}
     step = parse_step(content.payload)
     return {
         "step": node,
         "role": step.role,
         "agent": step.agent,
+        **persona_value(instance.threads.speaker(step.start, step.role)),
         "time": iso(content.timestamp / 1000),
         "start": step.start,
         "prev": step.prev,
@@ -154,11 +158,14 @@ def step_page(instance: Instance, node: Hash) -> str:
     content = store.get(node)
     if is_kind(content.type, "attempt"):
         attempt = parse_attempt(content.payload)
-        return attempt_page(attempt, store.get(attempt.detail) if attempt.detail else None).decode("utf-8")
+        tried = store.get(attempt.detail) if attempt.detail else None
+        persona = instance.threads.speaker(attempt.start, attempt.role)
+        return attempt_page(attempt, tried, persona).decode("utf-8")
     step = parse_step(content.payload)
     detail = store.get(step.detail)
     number = instance.store.take_in(instance.threads.commit_of(node)).number
-    context = StepContext(node, step.role, store.get(step.output).payload, step.detail, step.agent)
+    output, persona = store.get(step.output).payload, instance.threads.speaker(step.start, step.role)
+    context = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
     return section(Told(number, context, detail, child_of(detail, store.get)), 1)
 
 

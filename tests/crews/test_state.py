@@ -6,10 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from doubles.crew_histories import ASKS, BEGAN, plan, run, told
+from conftest import Uwf
+from crew_histories import ASKS, BEGAN, begin, plan, run, told
+from forged import stepped
 
 from uwf_git.crews.state import Changes, Logged, Reached, reached, read_back, render, successors
 from uwf_git.errors import Invalid
+from uwf_git.store.opened import Instance
 from uwf_git.text import iso
 from uwf_git.values.yaml12 import load
 
@@ -181,3 +184,22 @@ def test_an_id_may_look_like_a_number() -> None:
     assert successors(flow, "1") == ("2",)
     text = "---\r\nstepsCompleted: [1]\r\ncurrentNodeId: 2\r\n---\r\n"
     assert read_back(text, Reached("1"), flow) == Changes(target="2")
+
+
+def test_thread_show_says_what_a_run_has_reached(instance: Instance, uwf: Uwf) -> None:
+    thread = begin(instance)
+    head = instance.threads.head(thread)
+    assert uwf("thread", "show", thread, "--format", "json").json["state"]["currentNodeId"] == "sketch"
+    for role, output in (SKETCH, GOOD):
+        head = stepped(instance, head, role, output)
+    shown = uwf("thread", "show", thread, "--format", "json").json["state"]
+    assert shown["currentNodeId"] == "write"
+    assert shown["stepsCompleted"] == ["sketch", "check"]
+    assert (shown["variables"], shown["artifacts"]) == ({"cost": 20}, ["artifacts/goal.md"])
+    assert [(each["from"], each["to"], each["label"]) for each in shown["decisionLog"]] == [
+        ("check", "write", "good")
+    ]
+    told = uwf("thread", "show", thread, "--format", "text").out
+    assert "check → write (good)" in told
+    uwf("thread", "kill", thread)
+    assert uwf("thread", "show", thread, "--format", "json").json["state"] == shown

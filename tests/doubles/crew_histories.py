@@ -1,15 +1,32 @@
-"""A crew's workflow as its compiler would make it, and histories in it, without a store: a goal is sketched, checked,
-and either sketched again or written down."""
+"""A crew's workflow as its compiler would make it, histories in it without a store, and threads of it: a goal is
+sketched, checked, and either sketched again or written down."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from uwf_git.store.history import History
+from uwf_git.store.opened import Instance
+from uwf_git.values.documents import Document
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Start, StepContext, Workflow, parse_workflow
+from uwf_git.values.node import hash_of
+from uwf_git.values.types import META, start_node, workflow_type
+from uwf_git.workflow.compile import Compiled
+from uwf_git.workflow.source import Source
 
-HASH = Hash("0000000000000")
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "summary": {"type": "string"},
+        "artifacts": {"type": "array", "items": {"type": "string"}},
+        "variables": {"type": "object"},
+        "next": {"enum": ["good", "again"]},
+    },
+    "required": ["summary"],
+    "additionalProperties": False,
+}
+HASH = hash_of(META, SCHEMA)
 THREAD = ThreadId("01M7YG2438K76ZWHSVX4QBSC2S")
 BEGAN = 1_790_000_000_000
 
@@ -83,3 +100,16 @@ ASKS = {"$status": "$SUSPEND", "question": "When?"}
 def told(text: str) -> tuple[str, dict[str, str]]:
     """What the user said."""
     return "$USER", {"answer": text}
+
+
+def begin(instance: Instance, persona: str = "ada", **changes: Any) -> ThreadId:
+    """A thread of the workflow, with other parts of its payload."""
+    payload = PAYLOAD | changes
+    text = b'{"crew":"trip","workflow":"plan"}\n'
+    source = Source("crew.json", text, {}, Document("crew.json", {}, {}, {}, {}), {})
+    node = hash_of(workflow_type(payload), payload)
+    compiled = Compiled(payload, node, {HASH: SCHEMA}, parse_workflow(payload), source)
+    version = instance.registry.commit_unregistered(compiled)
+    threads = instance.threads
+    start = instance.store.put(*start_node(node, "A week by the sea", persona=persona))
+    return threads.fork(threads.begin(version, start))

@@ -22,7 +22,8 @@ _DEEPEST = 8  # workflows within each other
 class Progress(NamedTuple):
     """A step that is being made, the `number`th of its thread. `since` is when it began, in Unix seconds; `model` is ""
     where nobody has said so yet; `turns` are those of the model so far, `tokens` theirs, both ways; `last` is one line.
-    A sub-workflow's step has the step of its thread as `child`."""
+    A sub-workflow's step has the step of its thread as `child`. `persona` is the id and the name of who speaks, in a
+    crew's workflow."""
 
     thread: ThreadId
     number: int
@@ -34,6 +35,7 @@ class Progress(NamedTuple):
     tokens: int
     last: str
     child: Progress | None
+    persona: Mapping[str, str] | None = None
 
 
 class _Heard(NamedTuple):
@@ -83,6 +85,7 @@ class Watch:
             heard.tokens,
             next((line for _, line in reversed(lines) if line), ""),
             self.step(heard.child, depth + 1) if heard.child and depth < _DEEPEST else None,
+            order.persona,
         )
 
     def _logged(self, thread: ThreadId) -> tuple[float, str]:

@@ -19,14 +19,24 @@ from uwf_git.engine.status import (
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, parted, parted_from
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import parse_detail, parse_step
+from uwf_git.values.kinds import parse_detail, parse_step, persona_value
 from uwf_git.values.types import is_kind
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:
     """The thread's workflow, id and head, its status and what belongs to that: the question it asks, why it failed or
-    was killed, who is next; `rehearsed` of its steps were made up. Raises what reading its history raises."""
-    return {**_standing(instance, head), **_sides(instance, head)}
+    was killed, who is next; `rehearsed` of its steps were made up; of a crew's workflow what the run has reached, as
+    `state`. Raises what reading its history raises."""
+    return {**_standing(instance, head), **_reached(instance, head), **_sides(instance, head)}
+
+
+def _reached(instance: Instance, head: Head) -> dict[str, Any]:
+    if head.row.workflow is None or not instance.threads.is_of_crew(head.row.workflow):
+        return {}
+    from uwf_git.crews.state import reached
+
+    history = instance.threads.history(head)
+    return {"state": reached(history, outlook(instance, head, history).next or "").as_json()}
 
 
 def _standing(instance: Instance, head: Head) -> dict[str, Any]:
@@ -86,7 +96,8 @@ def _made(instance: Instance, head: Head) -> dict[str, Any]:
         return {"agent": None}
     step = parse_step(instance.store.get(head.node).payload)
     detail = instance.store.get(step.detail)
-    value: dict[str, Any] = {"agent": step.agent}
+    persona = instance.threads.speaker(step.start, step.role)
+    value: dict[str, Any] = {"agent": step.agent, **persona_value(persona)}
     if is_kind(detail.type, "detail") and (extraction := parse_detail(detail.payload).extraction):
         value["extraction"] = extraction
     elif is_kind(detail.type, "step") and (child := instance.threads.ending_with(step.detail)):

@@ -59,6 +59,7 @@ from uwf_git.values.kinds import (
     Attempt,
     Step,
     parse_step,
+    persona_value,
 )
 from uwf_git.values.types import END, USER
 
@@ -338,6 +339,7 @@ class _Run:
             budget.pending(instance, self._thread) or None,
             name,
             len(history.steps) + 1,
+            persona_value(history.workflow.speaker(self._role, history.start.persona)).get("persona"),
         )
         instance.runs.order(self._thread, order)
         self._order = order

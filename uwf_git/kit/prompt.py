@@ -281,7 +281,7 @@ def _of_user(number: int, step: StepContext, asked: bool, room: int | None) -> s
 
 def _step(number: int, step: StepContext, role: str, answer: str, room: int | None) -> str:
     """A step in words; `room` is None for the one that is told whole."""
-    who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.agent}"
+    who = (f"{step.role} (you)" if step.role == role else step.role) + f", by {step.by}"
     output = json.dumps(step.output, ensure_ascii=False, indent=2)
     if room is not None:
         output = _cut(output, min(_OUTPUT_QUOTA, max(room, _LEAST)))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid
 from uwf_git.store import layout, pages
-from uwf_git.store.history import Head, ancestry
+from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
@@ -148,14 +148,15 @@ class Attempts:
                 tree = self._repository.graft(tree, ["attempts"], before)
         stop = frozenset(h for h in (attempt.start, attempt.prev) if h)
         files = self._store.files(node, stop)
-        files["README.md"] = pages.attempt_page(attempt, detail)
+        persona = Histories(self._store).speaker(attempt.start, attempt.role)
+        files["README.md"] = pages.attempt_page(attempt, detail, persona)
         folder = self._repository.write_folder(files)
         tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
         text = layout.attempt_message(number, node, attempt)
         parents = [tip] if tip is not None else []
         if tip is None or self.head_of(tip) != head.commit:
             parents.append(head.commit)
-        author = layout.agent_author(one_line(attempt.agent, 60))
+        author = layout.agent_author(one_line(attempt.agent, 60), persona)
         try:
             return self._repository.write_commit(tree, parents, author, text)
         except SigningFailed:  # what failed is kept all the same, and says itself who has not signed it

@@ -27,7 +27,8 @@ from uwf_git.values.kinds import (
     parse_step,
     parse_workflow,
 )
-from uwf_git.values.types import is_kind
+from uwf_git.values.personas import Persona
+from uwf_git.values.types import CREW_WORKFLOW, is_kind
 
 
 class Head(NamedTuple):
@@ -110,24 +111,37 @@ class Histories:
         start_hash = past[-1].step.start if past else node
         start = parse_start(self._store.get(start_hash).payload)
         workflow = parse_workflow(self._store.get(start.workflow).payload)
-        reads = workflow.needs_answers
-        steps = tuple(self._context(each, reads) for each in reversed(past))
+        steps = tuple(self._context(each, workflow, start) for each in reversed(past))
         return History(thread, node, start_hash, start, start.workflow, workflow, steps)
 
     def context(self, node: Hash, workflow: Workflow) -> StepContext:
         """A StepNode as the moderator of a workflow sees it, whether or not any thread has it yet."""
         content = self._store.get(node)
         past = PastStep(node, parse_step(content.payload), content.timestamp)
-        return self._context(past, workflow.needs_answers)
+        return self._context(past, workflow, parse_start(self._store.get(past.step.start).payload))
 
-    def _context(self, past: PastStep, reads: bool) -> StepContext:
+    def _context(self, past: PastStep, workflow: Workflow, start: Start) -> StepContext:
         node, step, time = past
         answer = None
-        if reads:
+        if workflow.needs_answers:
             detail = self._store.get(step.detail)
             answer = answer_in(detail.type, detail.payload)
         output = self._store.get(step.output).payload
-        return StepContext(node, step.role, output, step.detail, step.agent, answer or "", time)
+        persona = workflow.speaker(step.role, start.persona)
+        return StepContext(node, step.role, output, step.detail, step.agent, answer or "", time, persona)
+
+    def speaker(self, start: Hash, role: str) -> Persona | None:
+        """Who speaks for a role in a thread with that StartNode; None where it is no run of a crew's workflow. Raises
+        as the store does."""
+        began = parse_start(self._store.get(start).payload)
+        if not self.is_of_crew(began.workflow):
+            return None
+        return parse_workflow(self._store.get(began.workflow).payload).speaker(role, began.persona)
+
+    def is_of_crew(self, workflow: Hash) -> bool:
+        """Whether a workflow is a crew's, without reading it."""
+        known = self._store.index.node(workflow)
+        return known is not None and known[0] == CREW_WORKFLOW
 
     def past(self, node: Hash) -> Iterator[PastStep]:
         """The StepNodes from one back along `prev` to the first, newest first; none for a StartNode. Raises

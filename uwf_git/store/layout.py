@@ -23,7 +23,8 @@ from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import Attempt, status_of
+from uwf_git.values.kinds import Attempt, credited, status_of
+from uwf_git.values.personas import Persona
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 
@@ -198,9 +199,10 @@ def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, e
     )
 
 
-def agent_author(agent: str) -> Person:
-    """The author of the commit of an agent's step."""
-    return Person(one_line(agent, 60), f"{slug(agent)}@agents.invalid")
+def agent_author(agent: str, persona: Persona | None = None) -> Person:
+    """The author of the commit of an agent's step, for which a persona spoke: `Ada (uwf-claude-code)`."""
+    spoke = persona and persona._replace(name=one_line(persona.name, 60))
+    return Person(credited(one_line(agent, 60), spoke), f"{slug(agent)}@agents.invalid")
 
 
 def attempt_message(number: int, node: Hash, attempt: Attempt) -> str:

@@ -34,6 +34,7 @@ from uwf_git.values.kinds import (
     status_of,
 )
 from uwf_git.values.node import Node
+from uwf_git.values.personas import Persona
 from uwf_git.values.types import END, USER, is_kind, next_name, role_name
 
 HUNDRED = 100
@@ -275,9 +276,10 @@ def step_page(told: Told) -> bytes:
     return f"{page}\n".encode("utf-8", "replace")
 
 
-def attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
-    """The page of a failed attempt: what went wrong, what the agent said, what its command printed."""
-    parts = [f"# {_name(attempt.role)}: failed", f"by {code(attempt.agent)}: {inline(attempt.error)}"]
+def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None = None) -> bytes:
+    """The page of a failed attempt: who spoke, what went wrong, what the agent said, what its command printed."""
+    by = _credited(attempt.agent, persona)
+    parts = [f"# {_name(attempt.role)}: failed", f"by {by}: {inline(attempt.error)}"]
     said = report_of(None, detail) if detail is not None else ""
     if said:
         parts.append(below(said, 1))
@@ -320,7 +322,7 @@ def line_of(number: int, step: StepContext) -> str:
     """A step's line on the page of its thread, without a line end."""
     page = "/".join((*step_folder(number, step.role), "README.md"))
     made_up = ", made up" if step.agent == REHEARSE else ""
-    by = f"{code(step.agent)}{made_up}"
+    by = f"{_credited(step.agent, step.persona)}{made_up}"
     return f"| [{number} {_name(step.role)}]({page}) | {inline(verdict(step.output))} | {by} |"
 
 
@@ -407,12 +409,18 @@ def _name(role: str) -> str:
     return "answer" if role == USER else inline(role_name(role))
 
 
+def _credited(agent: str, persona: Persona | None) -> str:
+    """Who did a step, as `kinds.credited` has it, in Markdown."""
+    return f"{inline(persona.name)} ({code(agent)})" if persona is not None else code(agent)
+
+
 def _by(told: Told) -> str:
     if told.child:
         return f"by a run of the workflow {code(told.child)}"
     model = parse_detail(told.detail.payload).model if is_kind(told.detail.type, "detail") else None
     made_up = ", made up" if told.step.agent == REHEARSE else ""
-    return f"by {code(told.step.agent)}" + (f", model {code(model)}" if model else "") + made_up
+    by = _credited(told.step.agent, told.step.persona)
+    return f"by {by}" + (f", model {code(model)}" if model else "") + made_up
 
 
 def _plain(text: str) -> str:

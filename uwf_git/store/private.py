@@ -73,7 +73,7 @@ class Order(NamedTuple):
     """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
     it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
     which this step records; `name` is the agent's own, as steps bear it, as far as the engine knows it; `number` is the
-    step's, from 1."""
+    step's, from 1; `persona` is the id and the name of who speaks, in a crew's workflow."""
 
     head: Hash
     role: str
@@ -83,6 +83,7 @@ class Order(NamedTuple):
     budget: Mapping[str, float] | None = None
     name: str = ""
     number: int = 0
+    persona: Mapping[str, str] | None = None
 
 
 class Now(NamedTuple):

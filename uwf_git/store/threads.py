@@ -356,7 +356,8 @@ class Threads(Histories):
         number = head.row.number + 1
         tree = self._repository.root(head.commit)
         detail = self._store.get(step.detail)
-        made = StepContext(node, step.role, output, step.detail, step.agent)
+        persona = self.speaker(step.start, step.role)
+        made = StepContext(node, step.role, output, step.detail, step.agent, persona=persona)
         child = pages.child_of(detail, self._store.get)
         page = pages.step_page(pages.Told(number, made, detail, child))
         folder = self._repository.write_folder({**files, "README.md": page})
@@ -364,7 +365,7 @@ class Threads(Histories):
         verdict = layout.summary(output)
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
-        author = by if step.role == USER else layout.agent_author(step.agent)
+        author = by if step.role == USER else layout.agent_author(step.agent, persona)
         parents = (head.commit, merge) if merge else (head.commit,)
         commit = self._repository.write_commit(tree, parents, author, text, when, committer=stamp and by)
         return Made(commit, text, parents, when)

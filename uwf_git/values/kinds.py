@@ -130,6 +130,12 @@ class Workflow(NamedTuple):
         """What its conditions may look for in a step besides its role, output, detail and agent."""
         return step_fields(" ".join(condition.expression for condition in self.conditions.values()))
 
+    def speaker(self, role: str, persona: str) -> Persona | None:
+        """Who speaks where a role does a step, if `persona` is the id of who does what is left to nobody in particular.
+        None where nobody does, as in a workflow of no crew."""
+        found = self.roles.get(role)
+        return self.personas.get(found.persona or persona) if found is not None else None
+
     @property
     def needs_answers(self) -> bool:
         """Whether who is next, and with which instruction, follows also from what agents said besides their outputs."""
@@ -177,7 +183,7 @@ class Step(NamedTuple):
 class StepContext(NamedTuple):
     """A step as a moderator and an agent see it: `output` is the payload itself, not its hash. `answer` is what the
     agent said, verbatim, read only for a workflow that asks for it and "" where the detail has none; `time` is when
-    the step was made, in Unix milliseconds, 0 where nobody knows."""
+    the step was made, in Unix milliseconds, 0 where nobody knows. `persona` is who spoke, in a crew's workflow."""
 
     hash: Hash
     role: str
@@ -186,6 +192,12 @@ class StepContext(NamedTuple):
     agent: str
     answer: str = ""
     time: int = 0
+    persona: Persona | None = None
+
+    @property
+    def by(self) -> str:
+        """Who did it, for people."""
+        return credited(self.agent, self.persona)
 
 
 class Usage(NamedTuple):
@@ -478,6 +490,16 @@ def answer_in(detail_type: str, detail: Any) -> str | None:
     if is_kind(detail_type, "detail"):
         return parse_detail(detail).answer
     return detail if is_kind(detail_type, "text") and isinstance(detail, str) else None
+
+
+def credited(agent: str, persona: Persona | None) -> str:
+    """Who did a step, for people: the agent, and in a crew's workflow the persona, as in `Ada (uwf-claude-code)`."""
+    return f"{persona.name} ({agent})" if persona is not None else agent
+
+
+def persona_value(persona: Persona | None) -> dict[str, Any]:
+    """Who spoke in a step, as JSON has it beside its agent: `persona`; nothing where nobody in particular did."""
+    return {"persona": {"id": persona.id, "name": persona.name}} if persona is not None else {}
 
 
 def asks_human(output: Any) -> bool:

@@ -26,6 +26,7 @@ from uwf_git.values.kinds import (
     parse_workflow,
 )
 from uwf_git.values.node import Node
+from uwf_git.values.personas import Persona
 from uwf_git.values.types import is_kind
 from uwf_git.verify.definition import Definition, read_all
 from uwf_git.verify.findings import Bad, Report
@@ -215,6 +216,11 @@ class Known:
             known = self.starts[start] = parse_start(self.nodes.get(start).payload)
         return known
 
+    def speaker(self, head: Record, role: str) -> Persona | None:
+        """Who speaks for a role in the thread of a start or step. Raises Bad."""
+        assert head.row.start is not None
+        return self.definition(head).workflow.speaker(role, self.start_of(head.row.start).persona)
+
     def decision(self, head: Record, aside: bool = False) -> Decision | str:
         """Who is next at a start or step, or why nobody can be. `aside` keeps `past` where it is, for a
         head of another thread. Raises Bad."""
@@ -343,10 +349,10 @@ class Known:
             subject = one_line(commit.message.split("\n", 1)[0], 80)
             report("wrong-message", f"the message is not what the nodes say: {subject!r}")
 
-    def author(self, commit: CommitObject, agent: str, report: Report) -> None:
-        """Reports a commit that somebody else than the agent of its record is the author of."""
+    def author(self, commit: CommitObject, agent: str, persona: Persona | None, report: Report) -> None:
+        """Reports a commit of which somebody else is the author than the agent of its record, and the persona."""
         name = one_line(agent, 60)
-        if commit.author not in {layout.agent_author(each).ident for each in (agent, name)}:
-            report(
-                "wrong-author", f"the author is {one_line(commit.author, 120)!r}, the agent {clean(name)!r}"
-            )
+        expected = [layout.agent_author(each, persona) for each in (agent, name)]
+        if commit.author not in {each.ident for each in expected}:
+            by = clean(expected[1].name)
+            report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, the agent {by!r}")

@@ -149,12 +149,20 @@ class Records:
         )
         plain = layout.step_message(number, node, made.role, made.agent, "", extraction)
         self._known.message(commit, next(texts, plain), report, *texts)
+        persona = self._known.speaker(before, made.role)
         if made.role != USER:
-            self._known.author(commit, made.agent, report)
+            self._known.author(commit, made.agent, persona, report)
         self._check_merge(commit, made, detail, report)
         answer = answer_in(detail.type, detail.payload) if definition.workflow.needs_answers else None
         context = StepContext(
-            node, made.role, output.payload, made.detail, made.agent, answer or "", content.timestamp
+            node,
+            made.role,
+            output.payload,
+            made.detail,
+            made.agent,
+            answer or "",
+            content.timestamp,
+            persona,
         )
         last = self._known.records.get(commit.parents[1].raw) if len(commit.parents) == 2 else None
         of_child = last.row if last is not None else None
@@ -310,10 +318,14 @@ class Records:
             elif detail is not None:
                 expected = decision.instruction if isinstance(decision, Next) else None
                 self._known.check_detail(detail, here, expected, head, report)
-        both = (lambda: pages.attempt_page(made, detail), lambda: pages.first_attempt_page(made, detail))
+        persona = self._known.speaker(head, made.role)
+        both = (
+            lambda: pages.attempt_page(made, detail, persona),
+            lambda: pages.first_attempt_page(made, detail),
+        )
         self._known.page(files, name.path, report, *both)
         self._known.message(commit, layout.attempt_message(number, node, made), report)
-        self._known.author(commit, made.agent, report)
+        self._known.author(commit, made.agent, persona, report)
         row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
         return Record(row, commit.tree, head=head.row.oid, attempts=number)
 

@@ -12,7 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_cli.output import as_yaml, iso
+from uwf_cli.output import as_json, as_yaml, credited, iso, whose
 from uwf_git.text import counted, one_line
 from uwf_git.values.types import next_name, role_name
 
@@ -52,7 +52,7 @@ def _running(instance: Instance, thread: ThreadId) -> dict[str, Any]:
 
 def _state_text(value: Any) -> str:
     step = (
-        f"step {value['number']}, {role_name(value['role'])} ({value['agent']})"
+        f"step {value['number']}, {role_name(value['role'])} {whose(value)}"
         if value["number"]
         else "not stepped yet"
     )
@@ -71,16 +71,34 @@ def _state_text(value: Any) -> str:
         *((name, value.get(name) or "") for name in ("error", "problem", "asks", "question")),
         ("options", options),
         ("reason", value.get("reason") or ""),
+        *_reached(value.get("state")),
     ]
     if origin := value.get("resumedFrom"):
-        whose = f"thread {origin['thread']}, " if origin["thread"] else ""
-        pairs.append(("goes on", f"from the end of {whose}{origin['step']}"))
+        ended = f"thread {origin['thread']}, " if origin["thread"] else ""
+        pairs.append(("goes on", f"from the end of {ended}{origin['step']}"))
     if origin := value.get("divergedFrom"):
         pairs.append(("diverged", f"from thread {origin['thread']} after {origin['at']}"))
     pairs += [("other side", f"thread {each}") for each in value.get("otherSides", ())]
     if not value["done"]:
         pairs.append(("next", next_name(value["next"] or "")))
     return terminal.fields(pairs)
+
+
+def _reached(state: Any) -> list[tuple[str, str]]:
+    """What a run of a crew's workflow has come to."""
+    if state is None:
+        return []
+    variables = (
+        f"{name}: {one_line(as_json(each, compact=True))}" for name, each in state["variables"].items()
+    )
+    decided = (f"{each['from']} → {each['to']} ({each['label']})" for each in state["decisionLog"])
+    return [
+        ("at node", state["currentNodeId"]),
+        ("completed", ", ".join(state["stepsCompleted"])),
+        ("decided", "\n".join(decided)),
+        ("variables", "\n".join(variables)),
+        ("artifacts", "\n".join(state["artifacts"])),
+    ]
 
 
 def _paused(found: Any) -> str:
@@ -97,7 +115,7 @@ def _running_text(running: Any) -> list[tuple[str, str]]:
         return []
     from uwf_cli.live import lasted, spent
 
-    who = f"{role_name(running['role'])} ({running['agent']}), since {lasted(running['seconds'])}"
+    who = f"{role_name(running['role'])} {whose(running)}, since {lasted(running['seconds'])}"
     known = spent({**running, "last": ""})
     child = f"thread {running['child']['thread']}" if "child" in running else ""
     return [("at work", " · ".join([who, *known])), ("last", running["last"]), ("child", child)]
@@ -143,7 +161,7 @@ def steps(invocation: Invocation, thread: str) -> None:
                 each["step"],
                 each["time"],
                 terminal.style(role_name(each["role"]), "bold"),
-                each["agent"],
+                credited(each),
                 summary(each["output"]),
             )
             for each in value
@@ -221,6 +239,7 @@ def _details_text(instance: Instance, node: Hash, value: Any) -> str:
         ("attempt", value.get("attempt") or ""),
         ("time", value["time"]),
         ("role", role_name(value["role"])),
+        ("persona", value.get("persona", {}).get("name", "")),
         ("agent", value["agent"]),
         ("model", how.get("model") or ""),
         ("took", f"{took / 1000:.1f} s" if took and took >= 50 else ""),

@@ -20,6 +20,7 @@ from uwf_cli.completers import complete_agent, complete_remote, complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
+from uwf_cli.output import whose
 from uwf_cli.selection import Chosen, chosen_threads, threads
 from uwf_git.errors import Invalid, NotFound, OutOfRounds, Waiting
 from uwf_git.text import counted, numbered
@@ -210,6 +211,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
     Then the hooks are run."""
     from uwf_git.config.secrets import told
     from uwf_git.store.layout import summary
+    from uwf_git.values.kinds import persona_value
 
     following = outcome.outlook
     steps = outcome.position.history.steps
@@ -221,6 +223,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
         "status": outcome.status,
         "role": outcome.role,
         "agent": steps[-1].agent if outcome.role is not None else None,
+        **(persona_value(steps[-1].persona) if outcome.role is not None else {}),
     }
     if following.problem is not None:
         value["problem"] = following.problem
@@ -250,7 +253,7 @@ def _line(value: dict[str, Any]) -> str:
         end = arrow + str(value["next"] and next_name(value["next"]))
     if value["role"] is None:
         return f"{'no round is left' if value['status'] == 'killed' else 'nothing left to do'}{end}"
-    agent = terminal.style(f"({value['agent']})", "dim")
+    agent = terminal.style(whose(value), "dim")
     begin = f"{value['number']:4d}  {terminal.style(role_name(value['role']), 'bold')} {agent}"
     verdict = value["verdict"]
     if verdict and (width := terminal.width()) is not None:
@@ -346,7 +349,7 @@ def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
         depth = depths[each["thread"]] = depths.get(each["parent"], -1) + 1
         since = "" if each["role"] is None else f"  step {each['step']}  {lasted(each['seconds'])}"
         head = f"{terminal.style(each['thread'], 'bold')}  {each['name'] or ''}{since}"
-        who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} ({each['agent']})"
+        who = "between two steps" if each["role"] is None else f"{role_name(each['role'])} {whose(each)}"
         lines += [f"{'  ' * depth}{head}", f"{'  ' * depth}  {' · '.join([who, *spent(each)])}"]
     lines = lines or ["nothing runs here"]
     return [line if room is None else terminal.cut(line, room) for line in lines]

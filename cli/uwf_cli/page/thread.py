@@ -235,7 +235,7 @@ class _Page:
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)
         made = self._commits.get(step.hash)
-        parts = [text(step.agent)]
+        parts = [text(step.by)]
         if detail is not None and detail.model:
             parts.append(text(detail.model))
         parts += map(text, self._amounts(spent))

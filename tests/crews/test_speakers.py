@@ -1,0 +1,57 @@
+"""Who speaks in a step of a crew's workflow, beside the agent that does it: in commits, on pages, in lines and JSON."""
+
+from __future__ import annotations
+
+from commands import git
+from conftest import Uwf
+from crew_histories import begin, plan
+
+from uwf_git.store.opened import Instance
+
+ADA, TOM = {"id": "ada", "name": "Ada"}, {"id": "tom", "name": "Tom"}
+
+
+def says(output: str) -> str:
+    """An agent that answers with some fields."""
+    return f"uwf-exec --stdin none printf '%s' '{output}'"
+
+
+def test_a_node_speaks_as_its_own_persona_else_as_the_threads() -> None:
+    flow = plan()
+    said = [flow.speaker(role, "ada") for role in ("sketch", "check", "$USER")]
+    assert [who and who.name for who in said] == ["Ada", "Tom", None]
+    assert flow.speaker("sketch", "nobody") is None
+
+
+def test_a_step_is_by_the_persona_and_the_agent_wherever_it_is_named(instance: Instance, uwf: Uwf) -> None:
+    thread = begin(instance)
+    store = str(instance.location.git_dir)
+    first = uwf("thread", "step", thread, "--agent", says('{"summary": "A week"}'), "--format", "text")
+    assert first.out == "   1  sketch by Ada (uwf-exec): A week  → check\n"
+    made = uwf("thread", "step", thread, "--agent", says('{"summary": "Fine"}'), "--format", "json").json
+    assert (made["role"], made["agent"], made["persona"]) == ("check", "uwf-exec", TOM)
+
+    authors = git("--git-dir", store, "log", "--format=%an <%ae>", "-2", f"refs/uwf/threads/{thread}")
+    assert authors.splitlines() == [
+        "Tom (uwf-exec) <uwf-exec@agents.invalid>",
+        "Ada (uwf-exec) <uwf-exec@agents.invalid>",
+    ]
+    page = git("--git-dir", store, "show", f"refs/uwf/threads/{thread}:README.md")
+    assert "| Tom (`uwf-exec`) |" in page
+    assert "by Tom (`uwf-exec`)" in uwf("thread", "read", thread).out
+    assert "step 2, check by Tom (uwf-exec)" in uwf("thread", "show", thread, "--format", "text").out
+    assert uwf("thread", "show", thread, "--format", "json").json["persona"] == TOM
+    assert [each["persona"] for each in uwf("thread", "steps", thread, "--format", "json").json] == [ADA, TOM]
+    assert "Tom (uwf-exec)" in uwf("thread", "steps", thread, "--format", "text").out
+    assert uwf("thread", "step-details", made["head"], "--format", "json").json["persona"] == TOM
+    assert instance.store.get(made["head"]).payload["agent"] == "uwf-exec", "the node names the program"
+
+
+def test_a_failed_attempt_is_the_personas_too(instance: Instance, uwf: Uwf) -> None:
+    thread = begin(instance, "tom")
+    uwf("thread", "step", thread, "--agent", says('{"summary": "x", "next": "never"}'), check=6)
+    ref = f"refs/uwf/attempts/{thread}"
+    store = str(instance.location.git_dir)
+    assert git("--git-dir", store, "log", "--format=%an", "-1", ref) == "Tom (uwf-exec)"
+    page = git("--git-dir", store, "show", f"{ref}:attempts/0001-sketch/README.md")
+    assert "by Tom (`uwf-exec`): " in page
