@@ -19,6 +19,7 @@ from commands import alive, wait_until_gone
 pytest.importorskip("mcp", reason="pip install 'uwf-git[mcp]'")
 from uwf_git.agents.builtin.tools.files import FILES
 from uwf_git.agents.builtin.tools.mcp_client import McpServers, could_permit, wire_names
+from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.agents.builtin.tools.results import Outputs
 from uwf_git.agents.builtin.tools.tool import Toolbox, ToolContext, ToolResult
 from uwf_git.agents.builtin.tools.workspace import Workspace
@@ -133,7 +134,7 @@ def policy(**said: Any) -> ToolPolicy:
 
 def boxed(servers: McpServers, allowed: ToolPolicy, deadline: float | None = None) -> Toolbox:
     outputs = Outputs()
-    context = ToolContext(Workspace(Path.cwd(), output=outputs.path), allowed, outputs, deadline)
+    context = ToolContext(Workspace(Path.cwd(), [Mount("@output", outputs.path)]), allowed, outputs, deadline)
     return Toolbox((*FILES, *servers.tools()), context)
 
 

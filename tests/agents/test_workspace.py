@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.agents.builtin.tools.results import ToolFailure
 from uwf_git.agents.builtin.tools.workspace import Change, Workspace
 
@@ -65,7 +66,7 @@ def test_links_are_followed_inside_and_refused_where_they_lead_out(project: Path
     workflow = tmp_path / "workflow"
     workflow.mkdir()
     (workflow / "notes").write_text("n")
-    workspace = Workspace(project, workflow)
+    workspace = Workspace(project, [Mount("@workflow", workflow)])
     expected = {
         "src/a.py": "ok",
         "@project/./src//deep/../a.py": "ok",
@@ -106,7 +107,9 @@ def test_writing_stays_inside_out_of_git_and_off_read_only_mounts(
     (bare / "HEAD").write_text("ref: refs/heads/main\n")
     (project / "locked").write_text("l")
     (project / "locked").chmod(0o444)
-    workspace = Workspace(project, tmp_path / "outside", hidden=[project / "src" / "deep"])
+    workspace = Workspace(
+        project, [Mount("@workflow", tmp_path / "outside")], hidden=[project / "src" / "deep"]
+    )
     expected = {
         "in/b.py": "ok",
         "new/folder/c.py": "ok",

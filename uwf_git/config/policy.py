@@ -7,10 +7,14 @@
     allowUnconfined: true         run_command where there is no sandbox
     allowHosts: [docs.python.org] hosts of fetch_url; absent: every public one
     permissions: [read, edit]     kinds of requests that agents with tools of their own are granted unasked
+    maxReadBytes: 65536           of a file, in the result of one call
+    maxWriteBytes: 1048576        of a file that is written
 
-The machine's configuration says it for all agents and for each; a workflow's role may narrow that and
-nothing else. The merged value decides what a model is told (`describe`), which tools it sees and what is
-enforced (`permits`, `reaches`, `grants`), so these three can't differ.
+The machine's configuration says it for all agents and for each; a workflow's role and a crew's persona may narrow
+that and nothing else. A persona says it in words of its own besides: `files: false` takes all tools away that reach
+files, commands too; `mcp: false` those of MCP servers, and `servers` names the ones that are left. The merged value
+decides what a model is told (`describe`), which tools it sees and what is enforced (`permits`, `reaches`, `grants`), so
+these three can't differ.
 """
 
 from __future__ import annotations
@@ -31,8 +35,11 @@ EXTRACT = "extract"
 
 _LISTS = ("allow", "deny", "allowHosts", "permissions")
 _SWITCHES = ("runCommand", "network", "allowUnconfined")
-KEYS = (*_LISTS[:2], *_SWITCHES, *_LISTS[2:])
+_SIZES = ("maxReadBytes", "maxWriteBytes")
+KEYS = (*_LISTS[:2], *_SWITCHES, *_LISTS[2:], *_SIZES)
 ROLE_KEYS = ("allow", "deny", "runCommand", "network")
+PERSONA_KEYS = ("allow", "deny", "files", *_SIZES, "mcp", "servers")
+_MCP = "mcp/"
 _MOST = 200  # entries of a list, and characters of an entry
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.*?_-]+)(:[0-9]{1,5})?", re.ASCII)
 
@@ -40,9 +47,9 @@ Globs = tuple[str, ...]
 
 
 class ToolPolicy(NamedTuple):
-    """What is allowed. `allow`, `allow_hosts` and `permissions` hold one list of globs for each place that
+    """What is allowed. `allow`, `allow_hosts`, `permissions` and `servers` hold one list of globs for each place that
     gave one, and a name has to match in every list; `()` is no list at all, `((),)` one that matches
-    nothing. A switch is None where no place sets it."""
+    nothing. A switch is None where no place sets it. `max_read` and `max_write` are in bytes, None without a limit."""
 
     allow: tuple[Globs, ...] = ()
     deny: Globs = ()
@@ -51,12 +58,21 @@ class ToolPolicy(NamedTuple):
     allow_unconfined: bool | None = None
     allow_hosts: tuple[Globs, ...] = ()
     permissions: tuple[Globs, ...] = ()
+    servers: tuple[Globs, ...] = ()
+    max_read: int | None = None
+    max_write: int | None = None
 
     def permits(self, tool: str) -> bool:
         """Whether the tool of this name may be seen and called."""
         if tool == RUN and not self.run_command:
             return False
+        if tool.startswith(_MCP) and not self.serves(tool.split("/")[1]):
+            return False
         return _in_all(tool, self.allow) and not _matches(tool, self.deny)
+
+    def serves(self, server: str) -> bool:
+        """Whether tools of the MCP server of this name may be used at all."""
+        return _in_all(server, self.servers)
 
     @property
     def forbids_commands(self) -> bool:
@@ -77,18 +93,22 @@ class ToolPolicy(NamedTuple):
         return bool(self.permissions) and _in_all(kind, self.permissions)
 
     def describe(
-        self, tools: Iterable[str] = STANDARD, confined: bool | None = None, workflow: bool = True
+        self,
+        tools: Iterable[str] = STANDARD,
+        confined: bool | None = None,
+        further: Sequence[str] = ("@workflow/… (read only)",),
     ) -> str:
         """The policy for a prompt: the tools among `tools` that are permitted, where files are, what
         commands can reach. `confined` is whether there is a sandbox, None where that isn't known;
-        `workflow` whether @workflow is there. "" for an agent without tools."""
+        `further` the folders besides @project, and what may be done in them. "" for an agent without tools."""
         names = [name for name in tools if self.permits(name)]
         if not names:
             return ""
         lines = ["Your tools: " + ", ".join(names) + "."]
         files = [name for name in names if name in STANDARD and name != FETCH]
         if files:
-            lines.append(_mounts(any(name in WRITING for name in files), workflow))
+            lines.append(_mounts(any(name in WRITING for name in files), further))
+            lines += self._sizes(files)
         if RUN in names:
             lines.append(self._commands(confined))
         if FETCH in names:
@@ -97,6 +117,15 @@ class ToolPolicy(NamedTuple):
             where = "public hosts" if not self.allow_hosts else ", ".join(hosts[:20]) or "no host at all"
             lines.append(f"{FETCH} reaches {where}.")
         return "\n".join(lines)
+
+    def _sizes(self, files: Sequence[str]) -> list[str]:
+        limits = []
+        if self.max_read is not None and any(name in READING for name in files):
+            limits.append(f"a call gives at most {self.max_read} bytes of a file")
+        if self.max_write is not None and any(name in WRITING for name in files):
+            limits.append(f"a file that you write may hold at most {self.max_write} bytes")
+        said = ", and ".join(limits)
+        return [f"{said[0].upper()}{said[1:]}."] if said else []
 
     def _commands(self, confined: bool | None) -> str:
         if confined is False:
@@ -109,24 +138,35 @@ class ToolPolicy(NamedTuple):
         return f"Commands run in a sandbox, {net} network; only @project can be written."
 
 
-def _mounts(writable: bool, workflow: bool) -> str:
+def reading_only() -> dict[str, Any]:
+    """What `tools` of a role say that may look at files and change nothing."""
+    return {"allow": [*READING], "runCommand": False}
+
+
+def _mounts(writable: bool, further: Sequence[str]) -> str:
     access = "read and write" if writable else "read only"
-    further = " and @workflow/… (read only)" if workflow else ""
-    return f"Files are named @project/… ({access}; the folder you work in, also meant by a relative path){further}."
+    first = f"@project/… ({access}; the folder you work in, also meant by a relative path)"
+    *others, last = [first, *further]
+    return f"Files are named {' and '.join(filter(None, (', '.join(others), last)))}."
 
 
-def parse_policy(value: Any, *, of_role: bool = False) -> tuple[ToolPolicy, list[str]]:
+def parse_policy(
+    value: Any, *, of_role: bool = False, of_persona: bool = False
+) -> tuple[ToolPolicy, list[str]]:
     """The policy that a `tools` mapping says, and what is wrong with it, a line each. A wrong value counts as the
-    strictest one that may have been meant. With `of_role` the mapping is a workflow's, which can only tighten."""
+    strictest one that may have been meant. `of_role` and `of_persona` say that the mapping is a workflow's or a
+    persona's, which can only tighten."""
     if value is None:
         return ToolPolicy(), []
     if not isinstance(value, Mapping):
         return ToolPolicy(allow=((),), run_command=False), ["tools must be a mapping"]
     problems: list[str] = []
-    known = ROLE_KEYS if of_role else KEYS
+    known = ROLE_KEYS if of_role else PERSONA_KEYS if of_persona else KEYS
     for key in value:
         if key not in known:
-            problems.append(_unknown(key, known, of_role))
+            problems.append(_unknown(key, known))
+    if of_persona:
+        return _of_persona(value, problems), problems
     lists = {key: _globs(value[key], key, problems) for key in _LISTS if key in known and key in value}
     switches = {
         key: _switch(value[key], key, of_role, problems) for key in _SWITCHES if key in known and key in value
@@ -142,35 +182,64 @@ def parse_policy(value: Any, *, of_role: bool = False) -> tuple[ToolPolicy, list
             switches.get("allowUnconfined"),
             _layer(lists, "allowHosts"),
             _layer(lists, "permissions"),
+            max_read=_size(value, "maxReadBytes", problems) if "maxReadBytes" in known else None,
+            max_write=_size(value, "maxWriteBytes", problems) if "maxWriteBytes" in known else None,
         ),
         problems,
     )
 
 
-def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, role: ToolPolicy | None = None) -> ToolPolicy:
-    """What all of them allow: the configuration's policy for every agent, its policy for this agent, and the
-    role's. A switch is on where the configuration switches it on and none of them off; a role can only switch off."""
-    given = [policy for policy in (local, agent) if policy is not None]
-    narrowing = [*given, role] if role is not None else given
+def _of_persona(value: Mapping[str, Any], problems: list[str]) -> ToolPolicy:
+    lists = {key: _globs(value[key], key, problems) for key in ("allow", "deny", "servers") if key in value}
+    deny = lists.get("deny", ())
+    denied = ["*"] if deny is None else [*deny]
+    for key, tools in (("files", (*READING, *WRITING, RUN)), ("mcp", (f"{_MCP}*",))):
+        if not _switch(value.get(key, True), key, False, problems):
+            denied += tools
     return ToolPolicy(
-        tuple(dict.fromkeys(globs for policy in narrowing for globs in policy.allow)),
-        tuple(dict.fromkeys(name for policy in narrowing for name in policy.deny)),
-        _switched([p.run_command for p in given], role and role.run_command),
-        _switched([p.network for p in given], role and role.network),
-        _switched([p.allow_unconfined for p in given], role and role.allow_unconfined),
-        tuple(dict.fromkeys(globs for policy in narrowing for globs in policy.allow_hosts)),
-        _permissions(given, role),
+        _layer(lists, "allow"),
+        tuple(denied),
+        servers=_layer(lists, "servers"),
+        max_read=_size(value, "maxReadBytes", problems),
+        max_write=_size(value, "maxWriteBytes", problems),
     )
 
 
-def _permissions(given: Sequence[ToolPolicy], role: ToolPolicy | None) -> tuple[Globs, ...]:
-    layers = tuple(dict.fromkeys(globs for policy in given for globs in policy.permissions))
-    # Without a list of the configuration nothing is granted, and a role's must not change that.
-    return tuple(dict.fromkeys((*layers, *role.permissions))) if layers and role is not None else layers
+def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolPolicy | None) -> ToolPolicy:
+    """What all of them allow: the configuration's policy for every agent, its policy for this agent, and those of the
+    role and the persona. A switch is on where the configuration switches it on and none of them off; what is narrower
+    can only switch off."""
+    given = [policy for policy in (local, agent) if policy is not None]
+    added = [policy for policy in narrower if policy is not None]
+    every = [*given, *added]
+    permissions = _layers(policy.permissions for policy in given)
+    if permissions:
+        # Without a list of the configuration nothing is granted, and another's must not change that.
+        permissions = _layers((permissions, *(policy.permissions for policy in added)))
+    return ToolPolicy(
+        _layers(policy.allow for policy in every),
+        tuple(dict.fromkeys(name for policy in every for name in policy.deny)),
+        _switched([p.run_command for p in given], [p.run_command for p in added]),
+        _switched([p.network for p in given], [p.network for p in added]),
+        _switched([p.allow_unconfined for p in given], [p.allow_unconfined for p in added]),
+        _layers(policy.allow_hosts for policy in every),
+        permissions,
+        _layers(policy.servers for policy in every),
+        _least(policy.max_read for policy in every),
+        _least(policy.max_write for policy in every),
+    )
 
 
-def _switched(given: Sequence[bool | None], role: bool | None) -> bool | None:
-    if role is False or False in given:
+def _layers(lists: Iterable[tuple[Globs, ...]]) -> tuple[Globs, ...]:
+    return tuple(dict.fromkeys(globs for layers in lists for globs in layers))
+
+
+def _least(sizes: Iterable[int | None]) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def _switched(given: Sequence[bool | None], narrower: Sequence[bool | None]) -> bool | None:
+    if False in narrower or False in given:
         return False
     return True if True in given else None
 
@@ -229,9 +298,20 @@ def _switch(value: Any, key: str, of_role: bool, problems: list[str]) -> bool:
     return value
 
 
-def _unknown(key: Any, known: Sequence[str], of_role: bool) -> str:
-    if of_role and key in KEYS:
-        return f"{key} belongs into config.yaml: a workflow can only tighten ({', '.join(known)})"
+def _size(value: Mapping[str, Any], key: str, problems: list[str]) -> int | None:
+    size = value.get(key)
+    if size is None:
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        problems.append(f"{key} must be a number of bytes")
+        return 0
+    return size
+
+
+def _unknown(key: Any, known: Sequence[str]) -> str:
+    if key in KEYS:
+        who = "a persona" if known is PERSONA_KEYS else "a workflow"
+        return f"{key} belongs into config.yaml: {who} can only tighten ({', '.join(known)})"
     return f"unknown key {_shown(key)} in tools ({nearest(str(key), known) or 'known: ' + ', '.join(known)})"
 
 

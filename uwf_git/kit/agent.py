@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,8 @@ from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
+    from uwf_git.crews.mounts import Mounts
+    from uwf_git.kit.candidate import Verdict
     from uwf_git.kit.extract import Extraction
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
@@ -257,7 +259,10 @@ class Agent:
             said = said._replace(budget=order.budget, usage=usage)
             return recorder.detail(said, [*read, *turns], order, head.node)
 
-        with closing(self.converse(context)) as conversation:
+        with ExitStack() as stack:
+            if context.mounts is not None:
+                stack.enter_context(closing(context.mounts))
+            conversation = stack.enter_context(closing(self.converse(context)))
             try:
                 extraction = read_output(context, conversation.begin(), conversation)
             except ExtractionFailed as failure:
@@ -322,6 +327,7 @@ class Agent:
             extract=lambda schema, prompt="", text=None: _extract(context, schema, prompt, text),
             secrets=instance.secrets,
             instance=instance,
+            mounts=_mounts(instance, at, role, cwd),
         )
         return context
 
@@ -359,13 +365,20 @@ def create_agent(
     return agent
 
 
+def judged(ctx: Context, reply: Reply) -> Verdict:
+    """Whether a reply holds a valid output of the step. Raises Invalid when the role's schema can't be applied."""
+    from uwf_git.kit.extract import judge
+
+    return judge(reply, ctx.role, ctx.schema, ctx.reads, ctx.written)
+
+
 def read_output(
     ctx: Context, reply: Reply, conversation: Conversation | None = None, schema: Schema | None = None
 ) -> Extraction:
     """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
     needed. It obeys the `schema`, the role's own if none is given. Raises ExtractionFailed."""
     from uwf_git.kit.candidate import reads_all
-    from uwf_git.kit.extract import extract
+    from uwf_git.kit.extract import extract, nothing_written
     from uwf_git.kit.reading import reader
 
     wanted = schema or ctx.schema
@@ -378,6 +391,7 @@ def read_output(
         model=reader(ctx.config, ctx.secrets, wanted.payload, ctx.deadline),
         clean=lambda value: ctx.instance.redactor.value(value)[0],
         reads=ctx.reads if schema is None else reads_all,
+        written=ctx.written if schema is None else nothing_written,
     )
 
 
@@ -394,6 +408,14 @@ def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, h
         cost=sum(costs) if costs else None,
         notes=tuple(note for reply in replies for note in reply.notes),
     )
+
+
+def _mounts(instance: Instance, at: Position, role: Role, cwd: Path) -> Mounts | None:
+    if at.history.workflow.crew is None:
+        return None
+    from uwf_git.crews.mounts import Mounts
+
+    return Mounts(instance.store.repository, at.head, at.history, role, cwd)
 
 
 def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:

@@ -10,6 +10,8 @@ from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
+    from uwf_git.crews.mounts import Mounts
+    from uwf_git.crews.state import Changes
     from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
     from uwf_git.store.taking_in import Store
@@ -81,6 +83,7 @@ class Context(NamedTuple):
     alias, config, secrets  the agent's name in the configuration, the configuration, the values of `.env` by name
     options                 what the agent's `parse_args` made of its arguments
     store, instance         the nodes; and the whole store, for agents that work on it
+    mounts                  the folders of a step of a crew's workflow, None for others
 
     `record(turn)` stores a turn at once, for those who watch the step; the same object may stand in `Reply.turns` too,
     and is not stored twice. `in_session(id)` notes the session as soon as it is known, so that a run which is broken
@@ -115,6 +118,7 @@ class Context(NamedTuple):
     extract: Callable[..., Any]
     secrets: Mapping[str, str]
     instance: Instance
+    mounts: Mounts | None = None
 
     @property
     def previous_session(self) -> str | None:
@@ -136,6 +140,11 @@ class Context(NamedTuple):
     def prompt_for_resumed_session(self) -> str:
         """The prompt for a session that remembers this role's earlier turns: it tells only what happened since."""
         return self.build_prompt(True)
+
+    def written(self) -> Changes | None:
+        """What was changed in the document of a crew's run, which is a part of the answer. Raises Invalid for what is
+        wrong with it."""
+        return self.mounts.written() if self.mounts is not None else None
 
     def reads(self, name: str) -> bool:
         """Whether the workflow may look at a field of that name in this role's output, be it in the schema or not."""

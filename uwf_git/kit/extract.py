@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import AgentFailed, Invalid, UwfError
@@ -25,6 +25,9 @@ from uwf_git.values.schema import Schema
 from uwf_git.values.shape import named
 from uwf_git.values.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA
 
+if TYPE_CHECKING:
+    from uwf_git.crews.state import Changes
+
 CORRECTIONS = 2
 STATUS = ("$status", "status")
 """The names of a status, in whatever schema."""
@@ -34,6 +37,13 @@ Continue = Callable[[str, str], Reply]
 
 Clean = Callable[[Any], Any]
 """Takes the secrets out of a JSON value."""
+
+Written = Callable[[], "Changes | None"]
+"""What an agent wrote into the document of its run, as a part of its answer. Raises Invalid for what is wrong there."""
+
+
+def nothing_written() -> None:
+    """Of an agent that has no such document."""
 
 
 class Extraction(NamedTuple):
@@ -100,11 +110,13 @@ def extract(
     model: Ask | None = None,
     clean: Clean | None = None,
     reads: Reads = reads_all,
+    written: Written = nothing_written,
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
     Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
-    too. `reads` is for judge. Raises ExtractionFailed where none of these gave a valid output, or failed itself.
+    too. `reads` and `written` are for judge. Raises ExtractionFailed where none of these gave a valid output, or failed
+    itself.
     """
     said = _Said()
     said.add(reply)
@@ -113,7 +125,7 @@ def extract(
     bodies: list[str] = []
     for tries_left in range(CORRECTIONS, -1, -1):
         try:
-            verdict = _storable(judge(reply, role, schema, reads), schema, clean)
+            verdict = _storable(judge(reply, role, schema, reads, written), schema, clean)
         except Invalid as error:  # the schema can't be applied: no other answer would help
             raise _failed(role, said, [error.message], error.hint) from None
         log.debug(
@@ -151,19 +163,34 @@ def extract(
         how = "correction"
     if model is None:
         raise _failed(role, said, verdict.problems)
-    return _by_model(said, role, schema, model, verdict.problems, clean, reads)
+    return _by_model(said, role, schema, model, verdict.problems, clean, reads, written)
 
 
-def judge(reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all) -> Verdict:
+def judge(
+    reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all, written: Written = nothing_written
+) -> Verdict:
     """Whether a reply holds a valid output: one that obeys the role's schema, or the reserved question's
     where it asks a human. Fields that an open schema doesn't have are in it where `reads` says that the workflow may
-    look at them. Raises Invalid when the role's schema itself can't be applied."""
+    look at them. What was `written` elsewhere counts with it. Raises Invalid when the role's schema itself can't be
+    applied."""
+    try:
+        changes = written()
+    except Invalid as error:
+        problem = " — ".join(filter(None, (error.message, error.hint)))
+        return Verdict(None, role.schema, (problem,), parse_answer(reply.text, lambda _: True).body)
+
+    def whole(fields: Any) -> Any:
+        alone = changes is None or not isinstance(fields, dict) or asks_human(natural(fields))
+        return fields if alone or changes is None else changes.added_to(fields)
+
     if reply.output is not None:
-        return _check(reply.output, role, schema, reply.text, None)
-    answer = parse_answer(reply.text, lambda fields: not _check(fields, role, schema, "", reads).problems)
+        return _check(whole(reply.output), role, schema, reply.text, None)
+    answer = parse_answer(
+        reply.text, lambda fields: not _check(whole(fields), role, schema, "", reads).problems
+    )
     if answer.fields is None:
         return Verdict(None, role.schema, (answer.problem,), answer.body)
-    return _check(answer.fields, role, schema, answer.body, reads)
+    return _check(whole(answer.fields), role, schema, answer.body, reads)
 
 
 def judge_printed(text: str, role: Role, schema: Schema, reads: Reads = reads_all) -> Verdict | None:
@@ -318,12 +345,13 @@ def _by_model(
     problems: Sequence[str],
     clean: Clean | None,
     reads: Reads,
+    written: Written,
 ) -> Extraction:
     """The output as a model reads it out of all that the agent said, with one chance to correct itself."""
     texts = [reply.text for reply in said.replies]
 
     def verdict_on(reply: Reply) -> Verdict:
-        return _storable(judge(reply._replace(output=None), role, schema, reads), schema, clean)
+        return _storable(judge(reply._replace(output=None), role, schema, reads, written), schema, clean)
 
     try:
         reply, verdict = read_by(

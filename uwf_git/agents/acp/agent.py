@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git.errors import AgentFailed, Usage
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.kit.agent import Conversation
+from uwf_git.kit.agent import Conversation, judged
 from uwf_git.kit.arguments import read_options
-from uwf_git.kit.extract import failed_with, judge
+from uwf_git.kit.extract import failed_with
 
 if TYPE_CHECKING:
     from uwf_git.agents.acp.session import Said, Session, Settings
@@ -167,7 +167,7 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
     if said.stop in ("refusal", "cancelled"):
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", "see what it said: uwf thread attempts ID")
-    if said.failure and judge(reply, ctx.role, ctx.schema).problems:
+    if said.failure and judged(ctx, reply).problems:
         raise failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
     if not reply.text.strip():
         why = _UNFINISHED.get(said.stop, session.complaint() or "it printed no error either")
@@ -203,7 +203,7 @@ def _reply(ctx: Context, session: Session, said: Said, notes: Sequence[str]) -> 
 def _deliverable(ctx: Context, texts: Sequence[str]) -> str:
     """The last message that holds a valid output: some say a word more after it. Else the last one."""
     for text in reversed(texts):
-        if not judge(Reply(text), ctx.role, ctx.schema).problems:
+        if not judged(ctx, Reply(text)).problems:
             return text
     return texts[-1] if texts else ""
 

@@ -13,8 +13,9 @@ from typing import Any
 from uwf_git.agents.acp import permissions
 from uwf_git.agents.acp.conversation import Conversation
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
-from uwf_git.agents.builtin.tools.workspace import PROJECT, Change, Workspace
+from uwf_git.agents.builtin.tools.workspace import Change, Workspace
 from uwf_git.config.policy import ToolPolicy
+from uwf_git.crews.mounts import PROJECT
 from uwf_git.values.kinds import TurnRecord
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Usage
 from uwf_git.kit import Agent, Context, Reply
-from uwf_git.kit.agent import Conversation
+from uwf_git.kit.agent import Conversation, judged
 from uwf_git.kit.arguments import read_asking
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
     """The loop over what was said so far, and `said`."""
     from uwf_git.agents.builtin.conversation import Conversation as Messages
     from uwf_git.agents.builtin.loop import Loop
-    from uwf_git.kit.extract import judge
 
     messages = Messages(_system(ctx, options, tools))
     if ctx.previous is not None:
@@ -94,7 +93,7 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
     messages.tell(said)
 
     def missing(text: str) -> Sequence[str]:
-        return judge(Reply(text), ctx.role, ctx.schema).problems
+        return judged(ctx, Reply(text)).problems
 
     return Loop(messages, missing, ctx.record, options.turns)
 

@@ -18,17 +18,20 @@ from uwf_git.agents.builtin.tools.extract import extract_tool
 from uwf_git.agents.builtin.tools.fetch import FETCH
 from uwf_git.agents.builtin.tools.files import FILES
 from uwf_git.agents.builtin.tools.patch import PATCH
-from uwf_git.agents.builtin.tools.path import places
-from uwf_git.agents.builtin.tools.results import Outputs
+from uwf_git.agents.builtin.tools.path import Mount, places
+from uwf_git.agents.builtin.tools.results import Outputs, ToolFailure
 from uwf_git.agents.builtin.tools.sandbox import Visible, visible
 from uwf_git.agents.builtin.tools.search import SEARCH
 from uwf_git.agents.builtin.tools.tool import Tool, Toolbox, ToolContext
-from uwf_git.agents.builtin.tools.workspace import Workspace
-from uwf_git.config.policy import EXTRACT, ToolPolicy, parse_policy, tighten
+from uwf_git.agents.builtin.tools.workspace import OUTPUT, WORKFLOW, Limits, Workspace
+from uwf_git.config.policy import EXTRACT, RUN, WRITING, ToolPolicy, parse_policy, tighten
 from uwf_git.config.resolve import resolve_model
+from uwf_git.crews.mounts import DOCUMENT, PACKAGE, PROJECT, STATE
+from uwf_git.errors import Invalid
 from uwf_git.values.types import DEFINITIONS
 
 if TYPE_CHECKING:
+    from uwf_git.crews.mounts import Mounts
     from uwf_git.kit.context import Context
     from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import ThreadId
@@ -45,7 +48,8 @@ def standard_tools(
     project: Path,
     policy: ToolPolicy,
     *,
-    workflow: Path | None = None,
+    others: Sequence[Mount] = (),
+    crew: bool = False,
     hidden: Sequence[Path] = (),
     root: Path | None = None,
     store: Path | None = None,
@@ -55,15 +59,20 @@ def standard_tools(
     show: Callable[[bytes], object] = bytes,
 ) -> Toolbox:
     """A toolbox of the standard tools, for one step in one folder; the caller closes it.
-    `hidden` are folders and files in the project that no tool may touch. Neither may a tool touch `root` and `store`,
-    uwf's own; where one of these is in the project and isn't the project's own repository, no command runs.
+    `others` are the folders besides @project; in the step of a `crew` they are all that the tools know, and long
+    results are kept in @state. `hidden` are folders and files in the project that no tool may touch. Neither may a tool
+    touch `root` and `store`, uwf's own; where one of these is in the project and isn't the project's own repository, no
+    command runs.
     `deadline` is on time.monotonic()'s clock; `clean` takes secrets out of a text before it is cut;
     `show` is handed what commands print, as it comes."""
-    outputs = Outputs(clean)
+    kept = next((each.path / "output" for each in others if crew and each.name == STATE), None)
+    outputs = Outputs(clean, kept, f"{STATE}/output") if kept is not None else Outputs(clean)
     try:
         real = project.resolve(strict=True)
         own = _own(real, root, store)
-        workspace = Workspace(project, workflow, outputs.path, (*hidden, *_untouched(real, own, root)))
+        mounts = others if kept is not None else (*others, Mount(OUTPUT, outputs.path))
+        limits = Limits(policy.max_read, policy.max_write)
+        workspace = Workspace(project, mounts, (*hidden, *_untouched(real, own, root)), limits, crew)
         given = os.environ if environ is None else environ
         seen = visible(real, given.get("PATH") or os.defpath) if policy.run_command else Visible()
     except BaseException:
@@ -94,10 +103,15 @@ def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterabl
 
 
 def effective_policy(ctx: Context) -> ToolPolicy:
-    """The policy for this agent at this step."""
+    """The policy for this agent at this step: the strictest of the configuration's, the role's and the persona's."""
     configured = ctx.config.agents.get(ctx.alias)
-    role = parse_policy(ctx.workflow_policy, of_role=True)[0] if ctx.workflow_policy is not None else None
-    return tighten(ctx.config.tools, configured.tools if configured is not None else None, role)
+    persona = ctx.history.workflow.personas.get(ctx.role.persona or ctx.history.start.persona)
+    return tighten(
+        ctx.config.tools,
+        configured.tools if configured is not None else None,
+        parse_policy(ctx.workflow_policy, of_role=True)[0],
+        parse_policy(persona.tools if persona is not None else None, of_persona=True)[0],
+    )
 
 
 @contextlib.contextmanager
@@ -109,13 +123,18 @@ def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
     policy = effective_policy(ctx)
     environ = {**ctx.secrets, **os.environ}
     with contextlib.ExitStack() as stack:
-        folder = TemporaryDirectory(prefix="uwf-workflow-", ignore_cleanup_errors=True)
-        workflow = Path(stack.enter_context(folder))
-        write_workflow(ctx.store, ctx.thread, workflow)
+        if ctx.mounts is not None:
+            others = crew_mounts(ctx.mounts, policy)
+        else:
+            folder = TemporaryDirectory(prefix="uwf-workflow-", ignore_cleanup_errors=True)
+            workflow = Path(stack.enter_context(folder))
+            write_workflow(ctx.store, ctx.thread, workflow)
+            others = [Mount(WORKFLOW, workflow, told="read only")]
         toolbox = standard_tools(
             ctx.cwd,
             policy,
-            workflow=workflow,
+            others=others,
+            crew=ctx.mounts is not None,
             root=ctx.config.path.parent,
             store=ctx.store.repository.path,
             deadline=ctx.deadline,
@@ -135,6 +154,37 @@ def surroundings(ctx: Context) -> Iterator[tuple[Toolbox, Sequence[str]]]:
             toolbox.add(servers.tools())
             notes = servers.notes
         yield toolbox, notes
+
+
+def crew_mounts(mounts: Mounts, policy: ToolPolicy) -> list[Mount]:
+    """The folders of a crew's step besides @project. Of @state the document alone can be written, and only as what the
+    run may come to. Raises StoreUnwritable, StoreDamaged."""
+
+    def check(names: tuple[str, ...], data: bytes | None) -> None:
+        if names != (DOCUMENT,):
+            raise ToolFailure("read_only", f"in {STATE} only {DOCUMENT} can be written; write to {PROJECT}")
+        if data is None:
+            raise ToolFailure("read_only", f"{STATE}/{DOCUMENT} can be written, but not deleted")
+        try:
+            mounts.check(data.decode("utf-8"))
+        except UnicodeDecodeError:
+            raise ToolFailure("binary", f"{STATE}/{DOCUMENT} is UTF-8 text") from None
+        except Invalid as error:
+            said = " — ".join(filter(None, (error.message, error.hint)))
+            raise ToolFailure("invalid_arguments", f"{said}; nothing was written") from None
+
+    where = mounts.prepare()
+    access = f"this run: {DOCUMENT} says how far it is, "
+    access += "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
+    commands = policy.permits(RUN)
+    return [
+        Mount(PACKAGE, where.package, told="the package, read only" + ("; $UWF_PKG in commands" * commands)),
+        Mount(STATE, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
+    ]
+
+
+def _writes(policy: ToolPolicy) -> bool:
+    return any(policy.permits(tool) for tool in WRITING)
 
 
 def write_workflow(store: Store, thread: ThreadId, folder: Path) -> None:

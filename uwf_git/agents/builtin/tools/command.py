@@ -21,7 +21,7 @@ from uwf_git.agents.builtin.tools.sandbox import (
     without_git,
 )
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.agents.builtin.tools.workspace import PROJECT
+from uwf_git.crews.mounts import PROJECT
 from uwf_git.processes import Finished
 from uwf_git.processes import run_command as run_process
 
@@ -43,6 +43,11 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
     taken: list[str] = []
     file, name = context.outputs.new_file()
     began = time.monotonic()
+    told = context.workspace.told
+
+    def clean(text: str) -> str:
+        return context.outputs.clean(told(text))
+
     with file:
         output = _Output(file, context.show)
         if program is None:
@@ -51,11 +56,13 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
             done = _confined(program, command, folder, seconds, output, context, taken)
     result: dict[str, Any] = {
         "exitCode": None if done.timed_out else done.returncode,
-        "output": output.text(done.stderr_tail, context.outputs.clean),
+        "output": told(output.text(done.stderr_tail, clean)),
         "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
     }
     if output.size > SHOWN:
+        if context.workspace.by_name:
+            context.outputs.retell(name, told)
         result |= kept_in(name, output.size)
     if program is None:
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
@@ -87,7 +94,7 @@ class _Output:
         """The whole output, or its two ends, which are cut after the secrets are taken out. `tail` is its end."""
         if self.size <= SHOWN:
             return self._head.decode("utf-8", "replace")
-        # A secret that the outer edge of the margin halves isn't recognised, so that edge is dropped.
+        # A secret, or a path, that the outer edge of the margin halves isn't recognised, so that edge is dropped.
         edge = _MARGIN // 2
         head = clean(self._head[: _HEAD + _MARGIN].decode("utf-8", "replace"))[:-edge][:_HEAD]
         last = clean(tail.decode("utf-8", "replace"))[edge:][-_TAIL:]
@@ -111,9 +118,10 @@ def _checked(command: str, context: ToolContext) -> str | None:
             "too_large", f"the command has over {_LONGEST} bytes: write it to a file and run that"
         )
     if context.own:
+        where = "the place" if context.workspace.by_name else shown(str(context.own))
         raise ToolFailure(
             "denied",
-            f"{shown(str(context.own))}, where uwf keeps its configuration or its store, is in {PROJECT}, and a "
+            f"{where}, where uwf keeps its configuration or its store, is in {PROJECT}, and a "
             "command could put another in its place: it must be moved out of there, see UWF_STORAGE_ROOT",
         )
     project = context.workspace.project.path
@@ -136,6 +144,7 @@ def _unconfined(
     env = clean_environment(
         context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
     )
+    env |= context.workspace.variables
     return _run(shell(env["PATH"], command), folder, env, seconds, output)
 
 
@@ -150,7 +159,7 @@ def _confined(
 ) -> Finished:
     """Runs a command in the sandbox; appends to `taken` what became of the repositories that it made."""
     project, network = context.workspace.project.path, bool(context.policy.network)
-    env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network)
+    env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
     with Before(project) as before, without_git(project, context.outputs.nothing) as no_git:
         try:
             with Lifetime() as lifetime:

@@ -44,10 +44,14 @@ def extract_tool(read: Read) -> Tool:
 
 
 def _file(path: str, context: ToolContext) -> str:
+    if not context.policy.permits("read_file"):
+        raise ToolFailure("denied", "read_file is not allowed here, and so no path: give the text")
+    limit = context.workspace.limits.read
+    most = READ if limit is None else min(READ, limit)
     with context.workspace.open_file(path) as (file, spot):
-        data = file.read(READ + 1)
-    if len(data) > READ:
+        data = file.read(most + 1)
+    if len(data) > most:
         raise ToolFailure(
-            "too_large", f"{shown(spot.shown)} has over {READ} bytes: give the part that matters as text"
+            "too_large", f"{shown(spot.shown)} has over {most} bytes: give the part that matters as text"
         )
     return text_of(data, spot.shown)

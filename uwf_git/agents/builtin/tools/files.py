@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+from uwf_git.agents.builtin.tools.path import Spot
 from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, page, shown, truncated
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.agents.builtin.tools.workspace import Change
@@ -18,7 +19,7 @@ ENTRIES = 500
 _PATH = {
     "type": "string",
     "minLength": 1,
-    "description": "as in src/a.py, @project/src/a.py or @workflow/notes.md",
+    "description": "as in src/a.py or @project/src/a.py",
 }
 
 
@@ -48,14 +49,52 @@ def read_file(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]
         if is_binary(file.read(8192)):
             raise ToolFailure("binary", f"{shown(spot.shown)} is a binary file of {size} bytes")
         file.seek(0)
-        return {"path": spot.shown, "bytes": size, **_range(file, first, column, most, context.outputs.clean)}
+        room = Room(context.workspace.limits.read)
+        found = _range(file, first, column, most, room, context.outputs.clean)
+        return {"path": spot.shown, "bytes": size, **found}
 
 
-def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[str], str]) -> dict[str, Any]:
+class Room:
+    """What a result has room for: so many characters, and no more bytes of files than the policy allows, None for any
+    number."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._characters = SHOWN
+        self._bytes = most
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more fits."""
+        return self._characters == 0 or self._bytes == 0
+
+    def fitting(self, text: str) -> str:
+        """The beginning of a text that there is still room for."""
+        return _beginning(text[: self._characters], self._bytes)
+
+    def could_hold(self, text: str) -> bool:
+        """Whether it has room for a text when it is empty."""
+        return len(text) <= SHOWN and _beginning(text, self._most) == text
+
+    def take(self, text: str) -> None:
+        """Counts a text that was put into the result."""
+        self._characters -= len(text)
+        if self._bytes is not None:
+            self._bytes -= len(text.encode("utf-8", "replace"))
+
+
+def _beginning(text: str, most: int | None) -> str:
+    if most is None:
+        return text
+    return text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+
+def _range(
+    file: BinaryIO, first: int, column: int, most: int, room: Room, clean: Callable[[str], str]
+) -> dict[str, Any]:
     """The lines of a file from line `first` on, and of that line the text from `column` on, both counted from 1: as
     many as fit into a result, at most `most`."""
     taken: list[str] = []
-    room = SHOWN
     total = 0
     lossy = False
     rest = ""
@@ -72,16 +111,18 @@ def _range(file: BinaryIO, first: int, column: int, most: int, clean: Callable[[
             text, lossy = line.decode("utf-8", "replace"), True
         begin = column - 1 if total == first else 0
         text = clean(text)[begin:] if begin or len(text) > SHOWN else text
-        if len(text) > room:
+        if (fitting := room.fitting(text)) != text:
             # A line that fits into a result of its own is left to the next one; a longer line is cut.
-            if taken and len(text) <= SHOWN:
+            if taken and room.could_hold(text):
                 rest = f"use offset={total}"
                 continue
-            rest = f"use offset={total} column={begin + room + 1}"
-            text = text[:room]
+            if not taken and not fitting:
+                raise ToolFailure("too_large", "not a character of a file may be given here")
+            rest = f"use offset={total} column={begin + len(fitting) + 1}"
+            text = fitting
         taken.append(text)
-        room -= len(text)
-        if not room and not rest:
+        room.take(text)
+        if room.full and not rest:
             rest = f"use offset={total + 1}"
     if first > max(total, 1):
         raise ToolFailure("invalid_arguments", f"offset {first} is after the last line, {total}")
@@ -154,15 +195,16 @@ def list_dir(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     with context.workspace.open_folder(arguments.get("path", "@project")) as (folder, spot):
         names = sorted(os.listdir(folder))  # noqa: PTH208 -- of a descriptor
         wanted, more = page(len(names), arguments.get("offset", 1), ENTRIES)
-        entries = [_entry(folder, name) for name in names[wanted]]
+        entries = [_entry(folder, name, spot, context) for name in names[wanted]]
     return {"path": spot.shown, "entries": entries, "total": len(names), **more}
 
 
-def _entry(folder: int, name: str) -> dict[str, Any]:
+def _entry(folder: int, name: str, inside: Spot, context: ToolContext) -> dict[str, Any]:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
-            return {"name": name, "type": "link", "target": os.readlink(name, dir_fd=folder)}
+            target = context.workspace.told_link(f"{inside.shown}/{name}", os.readlink(name, dir_fd=folder))
+            return {"name": name, "type": "link", "target": target}
     except OSError:
         return {"name": name, "type": "gone"}
     if stat.S_ISDIR(found.st_mode):

@@ -349,6 +349,8 @@ def could_permit(policy: ToolPolicy, prefix: str) -> bool:
     """Whether a policy may permit some tool whose name begins with `prefix`."""
     if any(glob.endswith("*") and fnmatchcase(prefix, glob) for glob in policy.deny):
         return False
+    if not policy.serves(prefix.split("/")[1]):
+        return False
     return all(any(_could_match(glob, prefix) for glob in globs) for globs in policy.allow)
 
 

@@ -11,7 +11,8 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +47,15 @@ def opened(path: str | Path, inside: int | None = None) -> Iterator[int]:
 
 
 class Mount(NamedTuple):
-    """A folder that the tools see, under a name. `path` is free of symbolic links."""
+    """A folder that the tools see, under a name. `path` is free of symbolic links. `told` is what a prompt says of it,
+    "" for nothing. `check` is asked before a file in it changes, by the file's names from the mount on and what it is
+    to hold, None where it is to go; it raises ToolFailure."""
 
     name: str
     path: Path
-    writable: bool
+    writable: bool = False
+    told: str = ""
+    check: Callable[[tuple[str, ...], bytes | None], None] | None = None
 
 
 class Spot(NamedTuple):
@@ -264,6 +269,12 @@ def is_git_name(name: str) -> bool:
     names."""
     plain = name.translate(_UNSEEN).casefold().split(":")[0].rstrip(". ")
     return plain in (".git", "git~1")
+
+
+def looked_like(name: str) -> str:
+    """A name as a reader sees it: without what can't be seen, in small letters, and in the usual form of each."""
+    plain = unicodedata.normalize("NFKC", name)
+    return "".join(sign for sign in plain if sign.isprintable() and not sign.isspace()).casefold()
 
 
 def folded(names: Iterable[str]) -> tuple[str, ...]:

@@ -73,17 +73,21 @@ def page(count: int, first: int, most: int) -> tuple[slice, dict[str, Any]]:
 
 class Outputs:
     """A folder for what doesn't fit into results, removed by `close`. The model reads what is kept there as
-    @output/NAME. `clean` takes secrets out of a text before it is cut, since half of one would not be recognised."""
+    @output/NAME, or where it is kept in a folder that it sees, by the name of that. `clean` takes secrets out of a text
+    before it is cut, since half of one would not be recognised."""
 
-    def __init__(self, clean: Callable[[str], str] = str) -> None:
+    def __init__(
+        self, clean: Callable[[str], str] = str, path: Path | None = None, called: str = "@output"
+    ) -> None:
         self.clean = clean
+        self._called = called
         self._folder = tempfile.TemporaryDirectory(prefix="uwf-tools-", ignore_cleanup_errors=True)
         self._numbers = itertools.count(1)
         base = Path(self._folder.name).resolve()
-        self.path = base / "output"
+        self.path = path or base / "output"
         self.scratch = base / "tmp"  # the /tmp of commands, and their HOME
         self.nothing = base / "nothing"  # an empty folder, to be mounted
-        self.path.mkdir()
+        self.path.mkdir(exist_ok=True)
         self.nothing.mkdir()
         (self.scratch / "home").mkdir(parents=True)
 
@@ -93,8 +97,14 @@ class Outputs:
 
     def new_file(self) -> tuple[BinaryIO, str]:
         """A new file to keep something in, and its name for the model."""
-        name = f"{next(self._numbers)}.txt"
-        return (self.path / name).open("xb"), f"@output/{name}"
+        while (self.path / (name := f"{next(self._numbers)}.txt")).exists():
+            pass
+        return (self.path / name).open("xb"), f"{self._called}/{name}"
+
+    def retell(self, name: str, change: Callable[[str], str]) -> None:
+        """Changes a text that is kept, by what `new_file` called it."""
+        path = self.path / name.rpartition("/")[2]
+        path.write_text(change(path.read_text("utf-8", "replace")), encoding="utf-8", newline="")
 
     def shorten(self, text: str, most: int = SHOWN) -> tuple[str, dict[str, Any]]:
         """The text and nothing to add; or, where it is longer than `most` characters, its beginning and end, and

@@ -29,7 +29,8 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.agents.builtin.tools.results import ToolFailure
-from uwf_git.agents.builtin.tools.workspace import PROJECT, WORKFLOW, Workspace
+from uwf_git.agents.builtin.tools.workspace import Workspace
+from uwf_git.crews.mounts import PROJECT
 from uwf_git.errors import AgentFailed
 from uwf_git.processes import run_command
 
@@ -288,11 +289,7 @@ def confined(
         argv += ["--ro-bind-try", str(tools), str(tools)]
     argv += ["--bind", str(project), str(project)]
     for mount in workspace.mounts:
-        if (
-            mount.name == WORKFLOW
-            and not mount.path.is_relative_to(project)
-            and not project.is_relative_to(mount.path)
-        ):
+        if mount.told and not mount.path.is_relative_to(project) and not project.is_relative_to(mount.path):
             argv += ["--ro-bind", str(mount.path), str(mount.path)]
     for git in view.visible.git:
         argv += ["--ro-bind", str(git), str(git)]

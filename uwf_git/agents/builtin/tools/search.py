@@ -11,11 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.agents.builtin.tools.files import is_binary
+from uwf_git.agents.builtin.tools.files import Room, is_binary
 from uwf_git.agents.builtin.tools.path import DEEPEST, FILE, FOLDER, Spot, is_git_name
 from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, page, shown, truncated
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.agents.builtin.tools.workspace import open_regular
+from uwf_git.crews.mounts import PROJECT
 from uwf_git.timelimit import TimeExceeded, time_limit
 
 SECONDS = 20.0  # of one search; like every `time_limit`, it holds in the main thread alone
@@ -34,10 +35,11 @@ class _Found(NamedTuple):
 
 
 def glob(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-    fits = _matcher(arguments["pattern"])
+    mount, pattern = context.workspace.split_pattern(arguments["pattern"])
+    fits = _matcher(pattern)
     paths: list[str] = []
     first = arguments.get("offset", 1)
-    with _below(arguments, context) as (files, spot), _limited(context):
+    with _below({"path": mount, **arguments}, context) as (files, spot), _limited(context):
         for found in files:
             if fits(found.path):
                 paths.append(f"{spot.shown}/{found.path}")
@@ -52,6 +54,7 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
     fits = _matcher(arguments.get("glob", "**"))
     first = arguments.get("offset", 1)
     seen, size, skipped = 0, 0, 0
+    room = Room(context.workspace.limits.read)
     lines: list[str] = []
     with _files(arguments, context) as (files, spot), _limited(context):
         for found in files:
@@ -73,11 +76,18 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 if len(line) > _LINE:
                     line = context.outputs.clean(line)
                     at = found_at.start() if (found_at := pattern.search(line)) else min(at, len(line))
-                lines.append(f"{name}:{number}: {_around(line.rstrip(), at)}")
+                part = _around(line.rstrip(), at)
+                fitting = part if room.could_hold(part) else room.fitting(part)
+                lines.append(f"{name}:{number}: {fitting}")
                 size += len(lines[-1])
-                if len(lines) > FOUND or size > SHOWN:
+                if (
+                    len(lines) > FOUND
+                    or size > SHOWN
+                    or (room.fitting(fitting) != fitting and len(lines) > 1)
+                ):
                     lines.pop()
                     return {"matches": lines, **truncated(f"use offset={first + len(lines)}")}
+                room.take(fitting)
     result: dict[str, Any] = {"matches": lines}
     if skipped:
         result["skipped"] = f"{skipped} files that are no text or over {SEARCHED} bytes"
@@ -170,6 +180,8 @@ def _ignores_nothing(_path: str) -> bool:
 def _ignored(spot: Spot) -> Callable[[str], bool]:
     """A function that says whether git ignores a path below the spot; that of a folder ends in a slash. Where no
     repository can be read, nothing is ignored."""
+    if spot.mount.name != PROJECT:
+        return _ignores_nothing
     # The library, not the program: a project's git configuration can name commands to run.
     import pygit2
 
@@ -239,7 +251,7 @@ def _around(line: str, position: int) -> str:
 def _matcher(pattern: str) -> Callable[[str], bool]:
     """A function that says whether a path fits a glob: `*` and `?` within a name, `**` over folders, `[…]`,
     `{a,b}`. A glob without a slash is compared with the name alone."""
-    for mount in ("@project/", "./"):
+    for mount in (f"{PROJECT}/", "./"):
         pattern = pattern.removeprefix(mount)
     try:
         compiled = _compiled(_translated(pattern), re.DOTALL)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.agents.builtin.tools.results import SHOWN, Outputs, ToolFailure, shown
 from uwf_git.agents.builtin.tools.sandbox import Visible, find_sandbox
-from uwf_git.agents.builtin.tools.workspace import WORKFLOW, Workspace
+from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import UwfError
 from uwf_git.text import encodable, nearest
@@ -131,8 +131,8 @@ class Toolbox:
             project = self.context.workspace.project.path
             found = find_sandbox(self.context.environ, network=bool(policy.network), project=project)
             confined = found.program is not None
-        mounts = {mount.name for mount in self.context.workspace.mounts}
-        return policy.describe(self.names, confined, WORKFLOW in mounts)
+        further = [f"{each.name}/… ({each.told})" for each in self.context.workspace.mounts if each.told]
+        return policy.describe(self.names, confined, further)
 
     def call(self, name: str, arguments: str | Mapping[str, Any] | None) -> ToolResult:
         """Carries out one call. `arguments` is the text that the model gave, or a value. A fault of the model or
@@ -153,6 +153,7 @@ class Toolbox:
         except Exception as error:  # a tool's own fault must not cost the work of a whole step
             said = f"{shown(name)} broke: {type(error).__name__}: {shown(str(error))}"
             failure = ToolFailure("internal", said)
+        failure = ToolFailure(failure.code, self.context.workspace.told(failure.message))
         return ToolResult(False, failure.value, given)
 
     def _tool(self, name: str) -> Tool:

@@ -4,6 +4,9 @@
     @workflow/notes.md            the workflow's folder: read only
     @output/3.txt                 a text that was too long for a result: read only, gone with the step
 
+In a step of a crew's workflow there are `@pkg` and `@state` besides @project, and no others. There paths are given and
+told by these names alone, and by what stands for them in packages; where the machine keeps them stays untold.
+
 A file is written beside its target, synced, and renamed over it. Nothing is written into a git repository's own
 folder, since git runs what is there.
 """
@@ -14,7 +17,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -27,6 +30,7 @@ from uwf_git.agents.builtin.tools.path import (
     Spot,
     folded,
     identity,
+    looked_like,
     makes_git_folder,
     missing,
     opened,
@@ -35,8 +39,10 @@ from uwf_git.agents.builtin.tools.path import (
     walk,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
+from uwf_git.crews.mounts import PACKAGE, PROJECT, STATE, in_words
 
-PROJECT, WORKFLOW, OUTPUT = "@project", "@workflow", "@output"
+WORKFLOW, OUTPUT = "@workflow", "@output"
+NAMES = (PROJECT, WORKFLOW, OUTPUT, PACKAGE, STATE)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _RESTORED = 64_000_000  # bytes of a file that one of several changes may replace
 
@@ -64,22 +70,34 @@ class _Before(NamedTuple):
     data: bytes | None
 
 
+class Limits(NamedTuple):
+    """How many bytes of a file a call may give, and how many a file may hold that is written; None for any number."""
+
+    read: int | None = None
+    write: int | None = None
+
+
 class Workspace:
-    """The mounts. `hidden` are folders and files that no tool may touch although they are inside, nor create where
-    they don't exist. Raises OSError where a folder is missing."""
+    """The mounts: @project and `others`. `hidden` are folders and files that no tool may touch although they are
+    inside, nor create where they don't exist. With `by_name`, nothing says where the machine keeps them. Raises OSError
+    where a folder is missing."""
 
     def __init__(
         self,
         project: Path,
-        workflow: Path | None = None,
-        output: Path | None = None,
+        others: Iterable[Mount] = (),
         hidden: Sequence[Path] = (),
+        limits: Limits = Limits(),  # noqa: B008
+        by_name: bool = False,
     ) -> None:
         self.project = Mount(PROJECT, project.resolve(strict=True), True)
-        self._mounts = {PROJECT: self.project}
-        for name, path in ((WORKFLOW, workflow), (OUTPUT, output)):
-            if path is not None:
-                self._mounts[name] = Mount(name, path.resolve(strict=True), False)
+        real = (each._replace(path=each.path.resolve(strict=True)) for each in others)
+        self._mounts = {each.name: each for each in (self.project, *real)}
+        self._told_paths = {str(project.absolute()): PROJECT} if by_name else {}
+        if by_name:
+            self._told_paths |= {str(each.path): each.name for each in self.mounts}
+        self.limits = limits
+        self.by_name = by_name
         self.hidden = tuple(path.resolve() for path in hidden if path.exists())
         self._identities = frozenset(identity(path.stat()) for path in self.hidden)
         self._closed = frozenset(
@@ -93,6 +111,12 @@ class Workspace:
     def mounts(self) -> tuple[Mount, ...]:
         """All mounts, @project first."""
         return tuple(self._mounts.values())
+
+    def split_pattern(self, pattern: str) -> tuple[str, str]:
+        """The mount that a glob begins with, @project where it names none, and what of it is left."""
+        pattern = in_words(pattern) if self.by_name else pattern
+        first, slash, rest = pattern.partition("/")
+        return (first, rest) if slash and first in self._mounts else (PROJECT, pattern)
 
     def is_hidden(self, found: os.stat_result) -> bool:
         """Whether this is one of the hidden folders or files."""
@@ -140,12 +164,46 @@ class Workspace:
         try:
             with contextlib.ExitStack() as stack:
                 spots = [stack.enter_context(self._target(change, folders)) for change in changes]
+                for change, spot in zip(changes, spots, strict=True):
+                    self._allow(change, spot)
                 _refuse_twins(spots)
                 _refuse_repositories(changes, spots)
                 return _carry_out(changes, spots)
         except BaseException:
             self._remove_folders(folders)
             raise
+
+    def _allow(self, change: Change, spot: Spot) -> None:
+        most, size = self.limits.write, 0 if change.data is None else len(change.data)
+        if most is not None and size > most:
+            raise ToolFailure(
+                "too_large",
+                f"{shown(spot.shown)} would hold {size} bytes, and what is written here may hold {most} at most",
+            )
+        if spot.mount.check is not None:
+            spot.mount.check(spot.parts, change.data)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which commands find the mounts that have no path that is told: UWF_PROJECT and so on."""
+        told = [each for each in self.mounts if each.told or each == self.project] if self.by_name else []
+        return {f"UWF_{each.name.removeprefix('@').upper()}": str(each.path) for each in told}
+
+    def told(self, text: str) -> str:
+        """A text for a model: with the names of the mounts in the place of where the machine keeps them."""
+        for path in sorted(self._told_paths, key=len, reverse=True):
+            text = text.replace(path, self._told_paths[path])
+        return text
+
+    def told_link(self, path: str, target: str) -> str:
+        """What is said of where a link leads."""
+        if not self.by_name:
+            return target
+        try:
+            with self.locate(path) as spot:
+                return spot.shown
+        except ToolFailure:
+            return "nowhere that a tool can go"
 
     def _target(self, change: Change, made: list[str]) -> contextlib.AbstractContextManager[Spot]:
         deleted = change.data is None
@@ -168,11 +226,13 @@ class Workspace:
             raise ToolFailure("invalid_arguments", "a path holds half a character") from None
         if size > LONGEST:
             raise ToolFailure("invalid_arguments", f"a path has more than {LONGEST} bytes")
-        first, *rest = path.split("/")
-        if first in (PROJECT, WORKFLOW, OUTPUT):
-            if first not in self._mounts:
-                raise ToolFailure("not_found", f"there is no {first} here")
+        first, *rest = (in_words(path) if self.by_name else path).split("/")
+        if first in self._mounts:
             return self._mounts[first], rest
+        if (plain := looked_like(first)) in NAMES:
+            if plain in self._mounts:
+                raise ToolFailure("invalid_arguments", f"{shown(first)} is no mount: write it {plain}")
+            raise ToolFailure("not_found", f"there is no {plain} here, but {', '.join(self._mounts)}")
         if first == "~":
             raise ToolFailure("outside_workspace", f"the home folder is outside of {PROJECT}")
         if first == "":
@@ -180,6 +240,10 @@ class Workspace:
         return self.project, [first, *rest]
 
     def _absolute(self, path: str) -> tuple[Mount, list[str]]:
+        if self.by_name:
+            raise ToolFailure(
+                "outside_workspace", f"paths begin with {', '.join(self._mounts)}, not with a /"
+            )
         for mount in self._mounts.values():
             root = str(mount.path).rstrip("/") + "/"
             if (path + "/").startswith(root):
