@@ -67,7 +67,8 @@ class EdgeDraft(NamedTuple):
 
 
 class GraphDraft(NamedTuple):
-    """A workflow of a package made elsewhere. `entry` and `graph` are the paths of its document and its graph."""
+    """A workflow of a package made elsewhere. `entry` and `graph` are the paths of its document and its graph;
+    `variables` those that a run begins with."""
 
     id: str
     title: str
@@ -78,6 +79,7 @@ class GraphDraft(NamedTuple):
     first: str
     nodes: Mapping[str, NodeDraft]
     edges: tuple[EdgeDraft, ...]
+    variables: Mapping[str, Any] = {}
 
 
 class YamlDraft(NamedTuple):

@@ -51,6 +51,10 @@ class Findings:
         """Adds what is probably a slip but can run, at the key of path."""
         self._add(self._document.key_mark(self._place(path)), "warning", code, message, hint)
 
+    def at(self, mark: Mark, code: str, message: str, hint: str = "") -> None:
+        """Adds an error at a place that is no value's, such as that of a key that stands twice."""
+        self._add(mark, "error", code, message, hint)
+
     def nearest(self, name: str, known: Iterable[str]) -> str:
         """A hint for a name that isn't known. Only the first findings get one: comparing thousands of
         names with thousands would take minutes."""
