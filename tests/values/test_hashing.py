@@ -158,7 +158,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Workflow": "5N0WD6B3F85DE",
         "Workflow2": "DFGC74BXXJBJ1",
         "Workflow3": "92B2C05ZB76R7",
-        "Workflow4": "9T1HRTXKSRGXM",
+        "Workflow4": "DTMTA9WSDV6NZ",
         "Crew": "CRD5B6KSPJS8K",
         "StartNode4": "00MN8SZB9SACN",
         "StartNode": "22GWWJB6PPWS6",

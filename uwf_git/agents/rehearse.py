@@ -108,7 +108,8 @@ def choose_output(history: History, role: Role, schema: Schema) -> Any:
     edges = workflow.graph.get(role.name, ())
     worn = _worn(history, role.name)
     back = _returning(workflow, role.name)
-    new = {position for position in range(len(edges)) if not worn[position]}
+    # That a package's run may end anywhere would cut every rehearsal short.
+    new = {position for position, edge in enumerate(edges) if not worn[position] and not workflow.stops(edge)}
     wanted = {position for position in new if edges[position].role in back}
     wanted = wanted or {position for position in new if edges[position].role != END} or new
     best: tuple[_Rank, Any] | None = None

@@ -29,10 +29,10 @@ from uwf_git.store.index import CommitRow, Overlay
 from uwf_git.store.remotes import Remote, check_url, without_password
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.store.versions import Registry
+from uwf_git.store.versions import INCLUDED, Registry, walk_tree
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_detail, parse_start, parse_step
-from uwf_git.values.types import CODE, is_kind
+from uwf_git.values.types import CODE, CREW_DEFINITION, CREW_WORKFLOW, is_kind
 from uwf_git.verify.damage import problem_with
 
 MANY = 100  # ids above which all is fetched at once
@@ -278,6 +278,7 @@ def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> N
     """A workflow version from its definition, whose tree it is in; its nodes and pages follow from that. The nodes of a
     bundle follow from its code alone, which isn't run for that: they have to be there."""
     from uwf_git.bundles.contract import kept_bundle
+    from uwf_git.crews.compile import compile_version
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 
@@ -296,9 +297,13 @@ def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> N
         schemas = {role.schema: store.get(role.schema).payload for role in workflow.roles.values()}
         registry.write(kept_bundle(content.payload, schemas, file(workflow.file)), parents)
         return
-    source = parse_source(
-        file("workflow.yaml"), "workflow.yaml", lambda path: file(f"workflow/include/{path}")
-    )
+    if content.type == CREW_WORKFLOW:
+        included = repository.file(tree, INCLUDED.rstrip("/"))
+        below = walk_tree(repository, included) if included is not None else ()
+        package = {path: repository.blob(entry.oid) for path, entry in below}
+        registry.write(compile_version(file(CREW_DEFINITION), package), parents)
+        return
+    source = parse_source(file("workflow.yaml"), "workflow.yaml", lambda path: file(f"{INCLUDED}{path}"))
     registry.write(compile_source(source), parents)
 
 

@@ -103,6 +103,8 @@ class _Edge(NamedTuple):
     source: str
     prompt: str | None
     location: str | None
+    label: str
+    text: str
 
 
 def _edges(workflow: Workflow) -> dict[str, _Edge]:
@@ -112,7 +114,7 @@ def _edges(workflow: Workflow) -> dict[str, _Edge]:
         for edge in edges:
             ground = edge.status or edge.condition
             name = f"{source} → {edge.role}" + (f" on {ground}" if ground else "")
-            found.setdefault(name, _Edge(source, edge.prompt, edge.location))
+            found.setdefault(name, _Edge(source, edge.prompt, edge.location, edge.label, edge.text))
     return found
 
 

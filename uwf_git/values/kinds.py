@@ -10,6 +10,7 @@ from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
 from uwf_git.values.personas import Persona, parse_persona
 from uwf_git.values.types import (
+    BMAD,
     CREW_DEFINITION,
     DEFAULT_STATUS,
     DEFINITIONS,
@@ -26,6 +27,7 @@ ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW})  # errors of attempts that 
 EXTRACT = "extract"  # the tool whose turns hold what a model read out of a text
 SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
 BODY = "_body"  # in a template: the text below the fields of the last answer
+COMPLETE = "workflow is complete"  # the condition of a package's nodes that ends a run whose variables say so
 CONTENT, TIMESTAMP = "content", "timestamp"  # in an expression: the answer of a step, and when it was made
 
 
@@ -41,14 +43,16 @@ class PackageNode(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The crew that a workflow is of: the name of the crew, the workflow's id in it, the form of its package, and the
-    paths in it of the document that the workflow begins with and of its graph, "" where there is none."""
+    """The crew that a workflow is of: the name of the crew, the workflow's id in it, the form of its package, the
+    paths in it of the document that the workflow begins with and of its graph, "" where there is none, and the
+    variables that a run has at its start."""
 
     name: str
     workflow: str
     format: str
     entry: str = ""
     graph: str = ""
+    variables: Mapping[str, Any] = {}
 
 
 class Role(NamedTuple):
@@ -81,13 +85,16 @@ class Condition(NamedTuple):
 
 class Transition(NamedTuple):
     """An edge. With a `status` it is taken when the last output has it; with a `condition` when that
-    holds; with neither it is the fallback. `prompt` and `location` are Liquid templates."""
+    holds; with neither it is the fallback. `prompt` and `location` are Liquid templates. In a crew's package it has a
+    `label`, and maybe a `text` that says when to take it."""
 
     role: str
     condition: str | None = None
     status: str | None = None
     prompt: str | None = None
     location: str | None = None
+    label: str = ""
+    text: str = ""
 
 
 class Code(NamedTuple):
@@ -124,6 +131,11 @@ class Workflow(NamedTuple):
         is said of that."""
         edges = enumerate(self.graph.get(START, ()))
         return next((place for place, edge in edges if edge.status == RESUME), None)
+
+    def stops(self, edge: Transition) -> bool:
+        """Whether an edge is no way of the graph: of a package made elsewhere, the one from every node to $END that is
+        taken where the run's variables say that it is complete."""
+        return self.crew is not None and self.crew.format == BMAD and edge.condition == COMPLETE
 
     @property
     def step_fields(self) -> tuple[str, ...]:
@@ -378,7 +390,15 @@ def _parse_edges(edges: Any) -> tuple[Transition, ...]:
 
 
 def _parse_edge(edge: Any, condition: str | None, status: str | None) -> Transition:
-    return Transition(edge["role"], condition, status, edge.get("prompt"), edge.get("location"))
+    return Transition(
+        edge["role"],
+        condition,
+        status,
+        edge.get("prompt"),
+        edge.get("location"),
+        edge.get("label", ""),
+        edge.get("text", ""),
+    )
 
 
 def parse_start(payload: Any) -> Start:

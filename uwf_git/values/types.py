@@ -104,8 +104,11 @@ _ROLE_TOOLS = _object(
 )
 
 
-def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any]) -> dict[str, Any]:
-    """`in_role` and `besides` are what a role and the workflow may hold beyond the first version."""
+def _workflow_schema(
+    title: str, in_role: dict[str, Any], besides: dict[str, Any], in_edge: Mapping[str, Any] = {}
+) -> dict[str, Any]:
+    """`in_role`, `besides` and `in_edge` are what a role, the workflow and an edge with a condition may hold beyond the
+    first version."""
     return _object(
         title,
         ["name", "description", "roles", "conditions", "graph"],
@@ -157,6 +160,7 @@ def _workflow_schema(title: str, in_role: dict[str, Any], besides: dict[str, Any
                                     "condition": {"type": ["string", "null"]},
                                     "prompt": _TEXT,
                                     "location": _TEXT,
+                                    **in_edge,
                                 },
                             ),
                         },
@@ -224,9 +228,14 @@ CREW_WORKFLOW = _builtin(
                     "format": {"enum": [BMAD, OWN]},
                     "entry": {**_TEXT, "description": "The path of the document that it begins with."},
                     "graph": {**_TEXT, "description": "The path of its graph in the package."},
+                    "variables": {"type": "object", "description": "What a run knows at its start."},
                 },
             ),
             "personas": {"type": "object", "additionalProperties": _PERSONA},
+        },
+        {
+            "label": {**_TEXT, "description": "What the package calls the edge."},
+            "text": {**_TEXT, "description": "When to take it, for whoever decides."},
         },
     )
 )

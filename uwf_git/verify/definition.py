@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.repository import Oid
@@ -14,13 +14,17 @@ from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
 from uwf_git.values.node import Node, file_id
-from uwf_git.values.types import BUILTIN, is_kind
+from uwf_git.values.types import BUILTIN, CREW_DEFINITION, DEFINITIONS, is_kind
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
 from uwf_git.verify.objects import Objects
 
+if TYPE_CHECKING:
+    from uwf_git.workflow.compile import Compiled
+
 SECONDS = 30.0
 INCLUDES = "workflow/include/"
+_INCLUDING = (DEFINITIONS[None], CREW_DEFINITION)
 
 
 class Definition(NamedTuple):
@@ -57,7 +61,7 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     definition = workflow.file
     _check_files(objects, files, definition, blobs, report)
     if workflow.code is None:
-        _check_source(objects, files, name, report)
+        _check_source(objects, files, definition, name, report)
     else:
         for role in workflow.roles:
             if role.startswith("$") or name_problem(role):
@@ -89,7 +93,7 @@ def _check_files(
     node_paths = (f"workflow/{layout.node_file(node)}" for node in nodes)
     plain = {".gitattributes", definition, "workflow/README.md", *node_paths}
     for path in files:
-        if path not in plain and (definition != "workflow.yaml" or not path.startswith(INCLUDES)):
+        if path not in plain and (definition not in _INCLUDING or not path.startswith(INCLUDES)):
             report("extra-file", f"{path} does not belong to a workflow version")
     for path in (definition, "workflow/README.md"):
         if path not in files:
@@ -116,33 +120,49 @@ def _check_code(objects: Objects, blob: bytes, path: str, code: Code, report: Re
         report("other-source", f"{path} has the id {file_id(content)}, not {code.id}", Oid(raw=blob))
 
 
-def _check_source(objects: Objects, files: Mapping[str, bytes], name: Hash, report: Report) -> None:
+def _check_source(
+    objects: Objects, files: Mapping[str, bytes], definition: str, name: Hash, report: Report
+) -> None:
+    """The definition, with the files that it includes, compiles to the node."""
+    if definition not in files:
+        return
+    source = Oid(raw=files[definition])
+    included = {
+        path.removeprefix(INCLUDES): blob for path, blob in files.items() if path.startswith(INCLUDES)
+    }
+    try:
+        with time_limit(SECONDS):
+            compiled = _compiled(objects, definition, files[definition], included)
+    except TimeExceeded:
+        report("bad-source", f"{definition} takes over {SECONDS:g} s to compile", source)
+    except UwfError as error:
+        report("bad-source", f"{definition} does not compile: {error.message}", source)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+        report("bad-source", f"{definition} does not compile: {type(error).__name__}", source)
+    else:
+        if compiled.hash != name:
+            report("other-source", f"{definition} compiles to {compiled.hash}, not to {name}", source)
+        for path in included.keys() - compiled.source.includes.keys():
+            report("extra-file", f"{INCLUDES}{path} is not included by {definition}")
+
+
+def _compiled(objects: Objects, definition: str, text: bytes, included: Mapping[str, bytes]) -> Compiled:
+    """What a definition compiles to with the files that lie beside it."""
+    if definition == CREW_DEFINITION:
+        from uwf_git.crews.compile import compile_version
+
+        return compile_version(
+            objects.blob(text), {path: objects.blob(blob) for path, blob in included.items()}
+        )
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 
     def include(path: str) -> bytes:
-        if INCLUDES + path not in files:
+        if path not in included:
             raise NotFound(f"{INCLUDES}{path} is not there")
-        return objects.blob(files[INCLUDES + path])
+        return objects.blob(included[path])
 
-    if "workflow.yaml" in files:
-        source = Oid(raw=files["workflow.yaml"])
-        text = objects.blob(files["workflow.yaml"])
-        try:
-            with time_limit(SECONDS):
-                compiled = compile_source(parse_source(text, "workflow.yaml", include))
-        except TimeExceeded:
-            report("bad-source", f"workflow.yaml takes over {SECONDS:g} s to compile", source)
-        except UwfError as error:
-            report("bad-source", f"workflow.yaml does not compile: {error.message}", source)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-            report("bad-source", f"workflow.yaml does not compile: {type(error).__name__}", source)
-        else:
-            if compiled.hash != name:
-                report("other-source", f"workflow.yaml compiles to {compiled.hash}, not to {name}", source)
-            used = {INCLUDES + path for path in compiled.source.includes}
-            for path in {path for path in files if path.startswith(INCLUDES)} - used:
-                report("extra-file", f"{path} is not included by workflow.yaml")
+    return compile_source(parse_source(objects.blob(text), definition, include))
 
 
 def _check_page(

@@ -16,11 +16,13 @@ from typing import Any
 from uwf_git.markdown import code, inline, paragraphs, table
 from uwf_git.text import counted, printable, shortened
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Code, Role, Transition, Workflow
+from uwf_git.values.kinds import COMPLETE, Code, Origin, Role, Transition, Workflow
 from uwf_git.values.types import END, NEW, START
 
 OTHERWISE = "otherwise"
 
+_SHAPES = {"decision": ("{", "}"), "merge": ("{{", "}}"), "end": ("([", "])")}
+_DOT_SHAPES = {"decision": ", shape=diamond", "merge": ", shape=hexagon", "end": ", shape=oval"}
 _LONGEST_LABEL = 80
 _MOST_SHOWN = 12
 # Mermaid gives meaning to most punctuation, also inside quotes; a number entity is always text.
@@ -35,7 +37,8 @@ def mermaid(workflow: Workflow) -> str:
         if name in (START, END):
             lines.append(f'    {id_}(["{name}"])')
         else:
-            lines.append(f'    {id_}["{_mermaid(name)}"]')
+            before, after = _SHAPES.get(_kind(workflow, name), ("[", "]"))
+            lines.append(f'    {id_}{before}"{_mermaid(name)}"{after}')
     for source, edge, label in edges(workflow):
         arrow = f'-->|"{_mermaid(label)}"|' if label else "-->"
         lines.append(f"    {ids[source]} {arrow} {ids[edge.role]}")
@@ -47,7 +50,7 @@ def dot(workflow: Workflow) -> str:
     ids = _ids(workflow)
     lines = [f"digraph {_dot(workflow.name)} {{", "    node [shape=box, style=rounded];"]
     for name, id_ in ids.items():
-        shape = ", shape=oval" if name in (START, END) else ""
+        shape = _DOT_SHAPES.get("end" if name in (START, END) else _kind(workflow, name), "")
         lines.append(f"    {id_} [label={_dot(name)}{shape}];")
     for source, edge, label in edges(workflow):
         lines.append(
@@ -65,12 +68,15 @@ def readme(workflow: Workflow, schemas: Mapping[Hash, Any]) -> str:
     parts.append(f"```mermaid\n{mermaid(workflow)}```")
     if workflow.code is not None:
         parts.append(_of_code(workflow, workflow.code))
+    if workflow.crew is not None:
+        parts.append(_of_crew(workflow, workflow.crew))
+    roles = [role for name in order(workflow) if (role := workflow.roles.get(name)) is not None]
     rows = [
-        (code(role.name), inline(_purpose(role)), _answer(schemas.get(role.schema)))
-        for name in order(workflow)
-        if (role := workflow.roles.get(name)) is not None
+        (code(role.name), *_spoken(workflow, role), inline(_purpose(role)), _answer(schemas.get(role.schema)))
+        for role in roles
     ]
-    parts.append("## Roles\n\n" + table(("role", "what it does", "answers"), rows))
+    spoken = () if workflow.crew is None else ("kind", "who")
+    parts.append("## Roles\n\n" + table(("role", *spoken, "what it does", "answers"), rows))
     if workflow.conditions:
         rows = [
             (code(condition.name), inline(condition.description), code(condition.expression))
@@ -87,6 +93,28 @@ def _of_code(workflow: Workflow, code: Code) -> str:
     if code.max_rounds is not None:
         said += f" A thread has at most {counted(code.max_rounds, 'step')}."
     return said
+
+
+def _of_crew(workflow: Workflow, crew: Origin) -> str:
+    said = f"It is the workflow {code(crew.workflow)} of the crew {code(crew.name)}."
+    if any(workflow.stops(edge) for edges in workflow.graph.values() for edge in edges):
+        said += f" Not drawn: it ends wherever {code(COMPLETE)}."
+    return said
+
+
+def _kind(workflow: Workflow, name: str) -> str:
+    """What kind of node a role was made of; "" of one that wasn't."""
+    role = workflow.roles.get(name)
+    return role.node.type if role is not None and role.node is not None else ""
+
+
+def _spoken(workflow: Workflow, role: Role) -> tuple[str, ...]:
+    """In a crew's workflow: the kind of node that a role was made of, and who speaks for it."""
+    if workflow.crew is None:
+        return ()
+    persona = workflow.personas.get(role.persona)
+    who = inline(f"{persona.icon} {persona.name}".strip()) if persona is not None else "whom its thread names"
+    return _kind(workflow, role.name) or "role", who
 
 
 def _ids(workflow: Workflow) -> dict[str, str]:
@@ -126,10 +154,15 @@ def _leaving(workflow: Workflow, source: str) -> tuple[Transition, ...]:
 def edges(workflow: Workflow) -> Iterable[tuple[str, Transition, str]]:
     """The edges of the graph, each with the name it leaves and its label."""
     for source in order(workflow):
-        leaving = _leaving(workflow, source)
+        ways = _leaving(workflow, source)
+        leaving = [edge for edge in ways if not workflow.stops(edge)] or ways
         for edge in leaving:
             fallback = NEW if source == START and any(each.status for each in leaving) else OTHERWISE
-            yield source, edge, edge.status or edge.condition or (fallback if len(leaving) > 1 else "")
+            yield (
+                source,
+                edge,
+                edge.status or edge.label or edge.condition or (fallback if len(leaving) > 1 else ""),
+            )
 
 
 def _purpose(role: Role) -> str:

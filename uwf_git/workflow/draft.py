@@ -9,12 +9,13 @@ for anchors and notes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from uwf_git.text import one_line
 from uwf_git.values.amounts import parse_budget
 from uwf_git.values.documents import ValuePath
+from uwf_git.values.fields import Fields, kind_of, own_items
 from uwf_git.values.findings import Findings
 from uwf_git.values.ids import name_problem
 from uwf_git.values.types import DEFAULT_STATUS, END, NEW, START
@@ -103,29 +104,27 @@ def read_draft(data: Any, findings: Findings) -> Draft:
     return _Reader(findings).draft(data)
 
 
-def kind_of(value: Any) -> str:
-    """The kind of a value in words of YAML: "nothing", "a mapping", …"""
-    if value is None:
-        return "nothing"
-    for kind, word in ((bool, "a boolean"), (str, "text"), (dict, "a mapping"), (list, "a list")):
-        if isinstance(value, kind):
-            return word
-    return "a number"
-
-
-class _Reader:
+class _Reader(Fields):
     """Reads the data of one workflow; what is wrong goes to the findings."""
 
     def __init__(self, findings: Findings) -> None:
-        self._findings = findings
+        super().__init__(findings)
         self._sentinels: dict[str, str] = {}
 
+    def meant(self, kind: str, key: str, given: Collection[str]) -> str | None:
+        return meant_key(kind, key, given)
+
+    def hint(self, kind: str, key: str, meant: str | None, known: Collection[str]) -> str:
+        if kind == "edge" and "condition" in (key, meant) and "condition" not in known:
+            return "an edge by status has no condition: write the edges of its role as a list"
+        return key_hint(key)
+
     def draft(self, data: Any) -> Draft:
-        top = self._mapping(data, (), "a workflow", _TOP, "workflow")
+        top = self.mapping(data, (), "a workflow", _TOP, "workflow")
         if top is None:
             return Draft("", "", {}, {}, {}, frozenset())
         self._version(top)
-        name = self._text(top, (), "name", "the workflow") or ""
+        name = self.text(top, (), "name", "the workflow") or ""
         if name and (problem := name_problem(name)):
             self._findings.error(("name",), "bad-name", f'workflow name "{name}" {problem}')
         roles_data = self._section(top, "roles")
@@ -167,7 +166,7 @@ class _Reader:
         section = top[key]
         if not isinstance(section, dict):
             hint = _UNDER_ITS_NAME[key] if isinstance(section, list) else ""
-            self._wrong_type((key,), key, "a mapping", section, hint)
+            self.wrong_type((key,), key, "a mapping", section, hint)
             return {}
         if not section and required:
             self._findings.key_error((key,), "missing-key", f"{key} is empty")
@@ -175,7 +174,7 @@ class _Reader:
 
     def _roles(self, section: dict[str, Any]) -> dict[str, DraftRole]:
         roles: dict[str, DraftRole] = {}
-        for name, value in _own(section):
+        for name, value in own_items(section):
             path: ValuePath = ("roles", name)
             if name.startswith("$"):
                 self._findings.key_error(
@@ -191,7 +190,7 @@ class _Reader:
 
     def _role(self, name: str, value: Any, path: ValuePath) -> DraftRole | None:
         what = f'role "{name}"'
-        role = self._mapping(value, path, what, _ROLE, "role")
+        role = self.mapping(value, path, what, _ROLE, "role")
         if role is None:
             return None
         by_goal = "goal" in role or (
@@ -206,14 +205,14 @@ class _Reader:
                 "keep one of them",
             )
         if by_goal:
-            fields["goal"] = self._text(role, path, "goal", what) or ""
+            fields["goal"] = self.text(role, path, "goal", what) or ""
             for key in ("procedure", "output"):
                 if key in role:
-                    fields[key] = self._text(role, path, key, what) or ""
+                    fields[key] = self.text(role, path, key, what) or ""
             if "capabilities" in role:
-                fields["capabilities"] = self._texts(role, path, "capabilities", what)
+                fields["capabilities"] = self.texts(role, path, "capabilities", what)
         else:
-            prompt = self._text(
+            prompt = self.text(
                 role, path, "systemPrompt", what, "a role has systemPrompt, or goal with procedure and output"
             )
             fields["systemPrompt"] = prompt or ""
@@ -228,18 +227,18 @@ class _Reader:
         if role.get("tools") is not None:
             fields["tools"] = self._tools(role["tools"], (*path, "tools"), f"{what}: tools")
         if role.get("extractPrompt") is not None:
-            told = self._text(role, path, "extractPrompt", what, may_be_empty=True) or ""
+            told = self.text(role, path, "extractPrompt", what, may_be_empty=True) or ""
             fields |= {"extractPrompt": told} if told.strip() else {}
         return self._with_schema(name, role, path, fields, "frontmatter" if by_goal else "outputSchema")
 
     def _tools(self, value: Any, path: ValuePath, what: str) -> dict[str, Any]:
         """The tools of a role. A role can only narrow what the user's own configuration allows, so it can't switch
         anything on."""
-        tools = self._mapping(value, path, what, _TOOLS)
+        tools = self.mapping(value, path, what, _TOOLS)
         found: dict[str, Any] = {}
-        for key, item in _own(tools or {}):
+        for key, item in own_items(tools or {}):
             if key in ("allow", "deny"):
-                found[key] = self._texts(tools or {}, path, key, what)
+                found[key] = self.texts(tools or {}, path, key, what)
             elif key in _TOOLS and item is not False:
                 self._findings.error(
                     (*path, key),
@@ -270,23 +269,23 @@ class _Reader:
             )
         schema_path = (*path, given[0])
         if not isinstance(role[given[0]], dict):
-            self._wrong_type(schema_path, f"{what}: {given[0]}", "an inline JSON Schema", role[given[0]])
+            self.wrong_type(schema_path, f"{what}: {given[0]}", "an inline JSON Schema", role[given[0]])
             return None
         return DraftRole(name, path, fields, role[given[0]], schema_key, schema_path)
 
     def _conditions(self, section: dict[str, Any]) -> dict[str, DraftCondition]:
         conditions: dict[str, DraftCondition] = {}
-        for name, value in _own(section):
+        for name, value in own_items(section):
             path: ValuePath = ("conditions", name)
             what = f'condition "{name}"'
             if not name.strip() or not name.isprintable():
                 self._findings.key_error(path, "bad-name", f"{what} has no readable name")
             hint = f"write {name}: {{expression: …}}" if isinstance(value, str) else ""
-            condition = self._mapping(value, path, what, _CONDITION, "condition", hint=hint)
-            expression = self._text(condition, path, "expression", what) if condition is not None else None
+            condition = self.mapping(value, path, what, _CONDITION, "condition", hint=hint)
+            expression = self.text(condition, path, "expression", what) if condition is not None else None
             description = ""
             if condition is not None and "description" in condition:
-                description = self._text(condition, path, "description", what, may_be_empty=True) or ""
+                description = self.text(condition, path, "description", what, may_be_empty=True) or ""
             # Kept without an expression: an edge that names it is not the mistake.
             conditions[name] = DraftCondition(name, path, description, expression or "")
         return conditions
@@ -294,7 +293,7 @@ class _Reader:
     def _graph(self, section: dict[str, Any], declared: frozenset[str]) -> dict[str, DraftEdges]:
         graph: dict[str, DraftEdges] = {}
         self._sentinels = {name: meant for name, meant in _SENTINELS.items() if name not in declared}
-        for written, value in _own(section):
+        for written, value in own_items(section):
             path: ValuePath = ("graph", written)
             meant = self._sentinels.get(written, written)
             source = written if meant in section else meant
@@ -306,10 +305,12 @@ class _Reader:
                     self._findings.key_error(
                         (*path, DEFAULT_STATUS), "two-forms", message, "keep one of them"
                     )
-                made = [self._target(item, (*path, status), source, status) for status, item in _own(value)]
+                made = [
+                    self._target(item, (*path, status), source, status) for status, item in own_items(value)
+                ]
             else:
                 named = START if means_start(source) else source
-                self._wrong_type(
+                self.wrong_type(
                     path,
                     f'graph: "{source}"',
                     "a list of transitions or a mapping of statuses",
@@ -329,12 +330,12 @@ class _Reader:
             else f"graph: a transition of {START}"
         )
         hint = f"write {{role: {one_line(value, 40)}}}" if isinstance(value, str) else ""
-        edge = self._mapping(value, path, what, _TRANSITION, "edge", hint=hint)
+        edge = self.mapping(value, path, what, _TRANSITION, "edge", hint=hint)
         if edge is None:
             return None
         condition = edge.get("condition")
         if condition is not None and not isinstance(condition, str):
-            self._wrong_type(
+            self.wrong_type(
                 (*path, "condition"), f"{what}: condition", "the name of a condition, or null", condition
             )
             return None
@@ -346,7 +347,7 @@ class _Reader:
         if isinstance(value, str):
             return DraftEdge(path, self._sentinels.get(value, value), path, status=named)
         hint = f"write {one_line(status, 40)}: {END}" if value is None else ""
-        edge = self._mapping(value, path, what, _TARGET, "edge", "a role's name or a mapping", hint)
+        edge = self.mapping(value, path, what, _TARGET, "edge", "a role's name or a mapping", hint)
         return None if edge is None else self._edge(edge, path, what, status=named)
 
     def _edge(
@@ -357,9 +358,9 @@ class _Reader:
         condition: str | None = None,
         status: str | None = None,
     ) -> DraftEdge | None:
-        role = self._text(edge, path, "role", what)
+        role = self.text(edge, path, "role", what)
         texts = {
-            key: self._text(edge, path, key, what)
+            key: self.text(edge, path, key, what)
             for key in ("prompt", "location")
             if edge.get(key) is not None
         }
@@ -370,93 +371,10 @@ class _Reader:
             path, role, (*path, "role"), condition, status, texts.get("prompt"), texts.get("location")
         )
 
-    def _mapping(
-        self,
-        value: Any,
-        path: ValuePath,
-        what: str,
-        known: tuple[str, ...],
-        kind: str = "",
-        wanted: str = "a mapping",
-        hint: str = "",
-    ) -> dict[str, Any] | None:
-        """The mapping at path. What stands under a key that isn't known, and probably means one that is missing, is
-        read as that: one slip is one finding."""
-        if not isinstance(value, dict):
-            self._wrong_type(path, what, wanted, value, hint)
-            return None
-        read = dict(value)
-        for key, item in _own(value):
-            if key in known:
-                continue
-            habit = meant_key(kind, key, read)
-            left = [name for name in known if name not in read]
-            meant = habit if habit in known else self._findings.closest(key, left) if habit is None else None
-            if meant is not None and meant not in read:
-                read[meant] = item
-                self._findings.reads((*path, meant), (*path, key))
-            if kind == "edge" and "condition" in (key, habit) and "condition" not in known:
-                known_hint = "an edge by status has no condition: write the edges of its role as a list"
-            else:
-                known_hint = f"here it is {meant}:" if meant is not None and meant == habit else key_hint(key)
-            self._findings.key_error(
-                (*path, key),
-                "unknown-key",
-                f'{what} has no key "{key}"',
-                known_hint or self._findings.nearest(key, known) or "known: " + ", ".join(known),
-            )
-        return read
-
-    def _text(
-        self,
-        data: dict[str, Any],
-        path: ValuePath,
-        key: str,
-        what: str,
-        hint: str = "",
-        may_be_empty: bool = False,
-    ) -> str | None:
-        """The text under key, which must be there. None, and a finding, where it isn't."""
-        if key not in data:
-            self._findings.key_error(path, "missing-key", f"{what} has no {key}", hint or f"add {key}:")
-            return None
-        value = data[key]
-        if not isinstance(value, str):
-            self._wrong_type((*path, key), f"{what}: {key}", "text", value)
-            return None
-        if not value.strip() and not may_be_empty:
-            self._findings.error((*path, key), "empty-text", f"{what}: {key} is empty", hint)
-            return None
-        return value
-
-    def _texts(self, data: dict[str, Any], path: ValuePath, key: str, what: str) -> list[str]:
-        value = data[key]
-        if not isinstance(value, list):
-            self._wrong_type((*path, key), f"{what}: {key}", "a list of texts", value)
-            return []
-        for number, item in enumerate(value):
-            if not isinstance(item, str):
-                self._wrong_type((*path, key, number), f"{what}: an item of {key}", "text", item)
-        return value
-
     def _description(self, data: dict[str, Any], path: ValuePath, what: str) -> str:
         if "description" not in data:
             self._findings.warning(
                 path, "missing-description", f"{what} has no description", "say in a line what it is for"
             )
             return ""
-        return self._text(data, path, "description", what, may_be_empty=True) or ""
-
-    def _wrong_type(self, path: ValuePath, what: str, wanted: str, value: Any, hint: str = "") -> None:
-        raw = self._findings.raw(path)
-        if wanted == "text" and raw:
-            hint = hint or f'quote it: "{one_line(raw, 60)}"'
-        message = f"{what} must be {wanted}, not {kind_of(value)}"
-        # Of nothing there is no position of its own worth pointing at: the key says more.
-        (self._findings.key_error if value is None else self._findings.error)(
-            path, "wrong-type", message, hint
-        )
-
-
-def _own(mapping: dict[str, Any]) -> Iterable[tuple[str, Any]]:
-    return [(key, value) for key, value in mapping.items() if not key.startswith("x-")]
+        return self.text(data, path, "description", what, may_be_empty=True) or ""

@@ -1,0 +1,371 @@
+"""A crew's package made into nodes: a Crew node, and a Workflow node for each of its workflows. A pure function: the
+same files give the same hashes anywhere.
+
+A graph of a package that was made elsewhere becomes a workflow so:
+
+- Each node is a role of that name. Its text is the node's document. It answers with a `summary`, and maybe `artifacts`
+  (paths) and `variables` (an object); where several edges without expressions leave the node, `next` is one of their
+  labels.
+- The edges of a role are tried in this order: to $END where its answer sets the variable `workflowStatus` to
+  "complete", under the condition COMPLETE; those with expressions, which decide alone; those that `next` names; the
+  default. The last of those without an expression has no condition. After an `end` node comes $END. An edge keeps its
+  `label` and `text`, which is told to whoever decides, also with `next`.
+- An expression is evaluated over what the run has reached, folded out of `{start, steps}`: `$variables`, those that a
+  run begins with and the answers' `variables` merged over them in their order; `$currentNodeId`, the node that was done
+  last, whose edges these are; `$stepsCompleted`, the nodes that were done, and `$artifacts`, each once and by their
+  first time; and `$decisionLog`, as `{from, to, label}` the ways that were taken before where there were several.
+  Questions to a human, and what the human said, are none of it: they have no `summary`.
+
+A workflow of a crew of one's own is what its YAML compiles to, and who speaks for its roles.
+
+In a version's tree the definition of such a workflow is a file that says which workflow of which crew it is, and the
+package's files are what it includes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.crews.draft import (
+    CrewDraft,
+    EdgeDraft,
+    GraphDraft,
+    NodeDraft,
+    PackageFinding,
+    YamlDraft,
+)
+from uwf_git.crews.package import Package
+from uwf_git.errors import Invalid
+from uwf_git.text import nearest, one_line
+from uwf_git.values import cbor
+from uwf_git.values.documents import Document
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import COMPLETE, parse_workflow
+from uwf_git.values.node import hash_of
+from uwf_git.values.personas import Crew, Offered
+from uwf_git.values.types import CREW, CREW_DEFINITION, END, META, OWN, START, workflow_type
+from uwf_git.workflow.compile import Compiled
+from uwf_git.workflow.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STATUS = "workflowStatus"
+"""The variable by which a run says that it is complete."""
+
+_DONE = "steps[$exists(output.summary)]"
+_FOLDED = {
+    "currentNodeId": "steps[-1].role",
+    "stepsCompleted": f"[$distinct({_DONE}.role)]",
+    "artifacts": "[$distinct(steps.output.artifacts)]",
+}
+_STATE = frozenset((*_FOLDED, "variables", "decisionLog"))
+_DECISIONS = (
+    "($labels := {labels}; $done := {done}; [[0..$count($done) - 2].($at := $; $from := $done[$at].role;"
+    ' $to := $done[$at + 1].role; $ways := $lookup($labels, $from); $ways ? {{"from": $from, "to": $to,'
+    ' "label": $exists($done[$at].output.next) ? $done[$at].output.next : $lookup($ways, $to)}})])'
+)
+_COMPARED = {"==": 1, "===": 1, "!=": 1, "!==": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "in": 1}
+
+
+class CompiledCrew(NamedTuple):
+    """A compiled crew: its value, the payload and the hash of its Crew node, and its workflows by their ids, in the
+    package's order. `schemas` are the payloads of all schema nodes that those refer to."""
+
+    crew: Crew
+    payload: dict[str, Any]
+    hash: Hash
+    workflows: Mapping[str, Compiled]
+    schemas: Mapping[Hash, Any]
+    warnings: tuple[PackageFinding, ...] = ()
+
+
+def compile_crew(package: Package) -> CompiledCrew:
+    """The nodes of a package; nothing is stored. Raises InvalidPackage with every finding."""
+    draft, written = _read(package)
+    workflows = {each.id: _compiled(draft, each, written.get(each.id), package) for each in draft.workflows}
+    offered = (
+        Offered(each.id, workflows[each.id].hash, each.title, each.description, each.entry, each.tags)
+        for each in draft.workflows
+    )
+    crew = Crew(draft.name, draft.version, draft.description, draft.format, draft.members, tuple(offered))
+    payload = cbor.normalise(crew.payload())
+    schemas = {name: schema for each in workflows.values() for name, schema in each.schemas.items()}
+    return CompiledCrew(crew, payload, hash_of(CREW, payload), workflows, schemas, draft.warnings)
+
+
+def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
+    """The workflow that a version's definition names, compiled from the package's files. Raises Invalid, and
+    InvalidPackage with every finding."""
+    name, workflow = _named(text)
+    package = Package(name, files, None)
+    draft, written = _read(package)
+    found = next((each for each in draft.workflows if each.id == workflow), None)
+    if draft.name != name or found is None:
+        raise Invalid(
+            f"{CREW_DEFINITION} names {one_line(f'{name}/{workflow}', 80)}, which its package doesn't have",
+            nearest(f"{name}/{workflow}", [f"{draft.name}/{each.id}" for each in draft.workflows]),
+        )
+    compiled = _compiled(draft, found, written.get(workflow), package)
+    if compiled.source.text != text:
+        raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
+    return compiled
+
+
+def definition_text(crew: str, workflow: str) -> bytes:
+    """The file that says which workflow of which crew a version is of."""
+    said = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
+    return f"{said}\n".encode()
+
+
+def _named(text: bytes) -> tuple[str, str]:
+    try:
+        said = json.loads(text)
+        if not all(isinstance(said[key], str) for key in ("crew", "workflow")):
+            raise TypeError
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise Invalid(f"{CREW_DEFINITION} doesn't say a crew and a workflow") from None
+    return said["crew"], said["workflow"]
+
+
+def _read(package: Package) -> tuple[CrewDraft, Mapping[str, Compiled]]:
+    """What a package says, and what those of its workflows compile to that are YAML."""
+    if package.form() == OWN:
+        from uwf_git.crews.own import read_own
+
+        return read_own(package)
+    from uwf_git.crews.bmad import read_bmad
+
+    return read_bmad(package), {}
+
+
+def _compiled(
+    draft: CrewDraft, workflow: GraphDraft | YamlDraft, written: Compiled | None, package: Package
+) -> Compiled:
+    """A workflow of a crew. `written` is what its YAML compiles to."""
+    origin = {"name": draft.name, "workflow": workflow.id, "format": draft.format}
+    schemas: dict[Hash, Any] = {}
+    if isinstance(workflow, GraphDraft):
+        payload = _Graph(workflow, package, schemas).payload()
+        besides = {"entry": workflow.entry, "graph": workflow.graph, "variables": dict(workflow.variables)}
+    else:
+        assert written is not None
+        roles = {
+            name: {**role, "persona": workflow.personas[name]} if name in workflow.personas else role
+            for name, role in written.payload["roles"].items()
+        }
+        payload = {**written.payload, "roles": roles}
+        schemas.update(written.schemas)
+        besides = {"entry": workflow.entry}
+    payload["name"] = f"{draft.name}/{workflow.id}"
+    payload["crew"] = origin | {key: value for key, value in besides.items() if value}
+    payload["personas"] = {member.persona.id: member.persona.payload() for member in draft.members}
+    payload = cbor.normalise(payload)
+    text = definition_text(draft.name, workflow.id)
+    data = json.loads(text)
+    source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
+    return Compiled(
+        payload, hash_of(workflow_type(payload), payload), schemas, parse_workflow(payload), source
+    )
+
+
+class _Graph:
+    """A graph on its way to a Workflow node. What it needs of schemas goes to `schemas`."""
+
+    def __init__(self, graph: GraphDraft, package: Package, schemas: dict[Hash, Any]) -> None:
+        self._graph = graph
+        self._package = package
+        self._schemas = schemas
+        self._leaving: dict[str, list[EdgeDraft]] = {name: [] for name in graph.nodes}
+        for edge in graph.edges:
+            self._leaving[edge.source].append(edge)
+        self._conditions: dict[str, tuple[str, str]] = {
+            COMPLETE: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
+        }
+        self._variables = _variables(edge.expression for edge in graph.edges)
+
+    def payload(self) -> dict[str, Any]:
+        """The Workflow node's payload, without what it has of its crew. Raises InvalidPackage for expressions that
+        can't be translated."""
+        graph: dict[str, Any] = {START: [{"role": self._graph.first, "condition": None}]}
+        for name, node in self._graph.nodes.items():
+            graph[name] = self._edges(node)
+        return {
+            "description": self._graph.description or self._graph.title,
+            "roles": {name: self._role(node) for name, node in self._graph.nodes.items()},
+            "conditions": {
+                name: {"description": description, "expression": expression}
+                for name, (description, expression) in self._conditions.items()
+            },
+            "graph": graph,
+        }
+
+    def _role(self, node: NodeDraft) -> dict[str, Any]:
+        made_of = {"title": node.title, "inputs": list(node.inputs), "outputs": list(node.outputs)}
+        schema = cbor.normalise(self._schema(node))
+        name = hash_of(META, schema)
+        self._schemas[name] = schema
+        return {
+            "description": node.description or node.title,
+            "systemPrompt": node.text,
+            "outputSchema": name,
+            **({"persona": node.agent} if node.agent else {}),
+            "node": {
+                "type": node.type,
+                "file": node.file,
+                **{key: each for key, each in made_of.items() if each},
+            },
+        }
+
+    def _choices(self, node: NodeDraft) -> list[EdgeDraft]:
+        """The edges of a node that have no expression, the default last."""
+        if node.type == "end":
+            return []
+        without = [edge for edge in self._leaving[node.id] if edge.expression is None]
+        return sorted(without, key=lambda edge: edge.is_default)
+
+    def _schema(self, node: NodeDraft) -> dict[str, Any]:
+        properties: dict[str, Any] = {
+            "summary": {"type": "string", "description": "What was done, in short."}
+        }
+        choices = self._choices(node)
+        if len(choices) > 1:
+            told = "; ".join(edge.label + (f": {edge.text}" if edge.text else "") for edge in choices)
+            labels = list(dict.fromkeys(edge.label for edge in choices))
+            properties["next"] = {"description": f"The way on. {told}", "enum": labels}
+        properties["artifacts"] = {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The files that were written, by their paths in the project.",
+        }
+        properties["variables"] = {
+            "type": "object",
+            "description": "What was found out or decided and matters later, by name. It replaces what had that name.",
+            "properties": self._variables,
+        }
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": ["summary", *(["next"] if len(choices) > 1 else [])],
+            "additionalProperties": False,
+        }
+
+    def _edges(self, node: NodeDraft) -> list[dict[str, Any]]:
+        if node.type == "end":
+            return [{"role": END, "condition": None}]
+        choices = self._choices(node)
+        edges: list[dict[str, Any]] = [{"role": END, "condition": COMPLETE}]
+        for edge in self._leaving[node.id]:
+            if edge.expression is not None:
+                edges.append(_edge(edge, self._condition(edge, self._expression(edge))))
+        for edge in choices[:-1]:
+            edges.append(_edge(edge, self._condition(edge, f"steps[-1].output.next = {_quoted(edge.label)}")))
+        # What is left needs no condition: a default is taken anyway, and an answer names one of the labels.
+        last = choices[-1:] or [edge for edge in self._leaving[node.id] if edge.is_default]
+        return [*edges, *(_edge(edge, None) for edge in last)]
+
+    def _condition(self, edge: EdgeDraft, expression: str) -> str:
+        """The name of a condition: the edge's label, and where another one has that, its node besides."""
+        told = edge.text or ("" if edge.expression is None else _quoted(edge.expression))
+        meant = (told, expression)
+        label = one_line(edge.label) or edge.target
+        names = (label, f"{edge.source}: {label}", f"{edge.source}: {label} → {edge.target}")
+        for name in (*names, *(f"{names[-1]} ({number})" for number in range(2, len(self._graph.edges) + 2))):
+            if self._conditions.setdefault(name, meant) == meant:
+                return name
+        raise AssertionError("there are more names than edges")
+
+    def _expression(self, edge: EdgeDraft) -> str:
+        from uwf_git.crews.jsonlogic import translated
+
+        found = translated(edge.expression)
+        begun = _quoted(dict(self._graph.variables))
+        folded = {"variables": f"$merge([{begun}, steps.output.variables])", **_FOLDED}
+        if "$decisionLog" in found:
+            folded["decisionLog"] = self._decisions()
+        set_before = "".join(f"${name} := {value}; " for name, value in folded.items() if f"${name}" in found)
+        return f"({set_before}{found})" if set_before else found
+
+    def _decisions(self) -> str:
+        """The decisions that were taken, for which the labels of nodes with several ways on are needed."""
+        labels = {
+            name: {edge.target: edge.label for edge in reversed(edges)}
+            for name, edges in self._leaving.items()
+            if len(edges) > 1
+        }
+        return _DECISIONS.format(labels=_quoted(labels), done=_DONE)
+
+
+def _edge(edge: EdgeDraft, condition: str | None) -> dict[str, Any]:
+    said = {"label": edge.label, "text": edge.text}
+    return {"role": edge.target, "condition": condition, **{key: text for key, text in said.items() if text}}
+
+
+def _quoted(value: Any) -> str:
+    """A JSON value as JSONata writes it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _variables(expressions: Iterable[Any]) -> dict[str, Any]:
+    """The variables that decide about ways on, with values that matter there. They may have any other."""
+    found: dict[str, list[Any]] = {STATUS: ["active", "complete"]}
+    for expression in expressions:
+        for name, values in _compared(expression):
+            if name not in _STATE:
+                found.setdefault(name, []).extend(values)
+    return {
+        name: {"examples": list({_quoted(value): value for value in values}.values())[:12]}
+        for name, values in sorted(found.items())
+    }
+
+
+def _compared(expression: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Each variable of an expression in JSONLogic, with what it is compared with and values next to that."""
+    if isinstance(expression, list):
+        for each in expression:
+            yield from _compared(each)
+    if not isinstance(expression, dict):
+        return
+    for operator, given in expression.items():
+        arguments = given if isinstance(given, list) else [given]
+        if operator == "var":
+            if arguments and isinstance(arguments[0], str):
+                yield from _named_by(arguments[0], [True, False])
+            continue
+        if operator in _COMPARED:
+            names = [name for each in arguments if (name := _variable(each)) is not None]
+            others = [each for each in arguments if not isinstance(each, dict)]
+            for name in names:
+                yield from _named_by(name, [value for each in others for value in _around(each)])
+            arguments = [each for each in arguments if _variable(each) is None]
+        yield from _compared(arguments)
+
+
+def _variable(expression: Any) -> str | None:
+    if not isinstance(expression, dict) or set(expression) != {"var"}:
+        return None
+    name = expression["var"]
+    first = name[0] if isinstance(name, list) and name else name
+    return first if isinstance(first, str) else None
+
+
+def _named_by(path: str, values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The variable that a path leads to; of one inside of it, values that hold those."""
+    first, *inner = path.removeprefix("variables.").split(".")
+    for name in reversed(inner):
+        values = [{name: value} for value in values]
+    if first and first != "variables":
+        yield first, values
+
+
+def _around(value: Any) -> list[Any]:
+    """A value and others for which a comparison with it comes out differently."""
+    if isinstance(value, bool) or value is None:
+        return [True, False]
+    if isinstance(value, int | float):
+        return [value, value - 1, value + 1]
+    if isinstance(value, list):
+        return [*value, ""]
+    return [value, ""]
