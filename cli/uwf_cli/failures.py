@@ -54,7 +54,7 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
         import traceback
 
         traceback.print_exc()
-    failure = _described(error)
+    failure = describe(error)
     if log.is_on():
         _log(error, failure)
     tell(invocation, failure, arguments)
@@ -76,7 +76,8 @@ def _log(error: Exception, failure: Failure) -> None:
     )
 
 
-def _described(error: Exception) -> Failure:
+def describe(error: Exception) -> Failure:
+    """An error in the words that people are told it in."""
     from uwf_git.errors import UwfError
 
     if isinstance(error, UwfError):

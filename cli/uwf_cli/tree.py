@@ -156,6 +156,7 @@ uwf = Group(
         "workflow": workflow,
         "run": "thread:start_and_run",
         "thread": thread,
+        "chat": "crews.session:chat",
         "ps": "running:ps",
         "grep": "listing:grep",
         "inbox": "asking:inbox",

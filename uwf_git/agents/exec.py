@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.crews.conversation import talks
 from uwf_git.errors import Usage
 from uwf_git.kit import Context, Reply, TurnRecord, create_agent
 from uwf_git.kit.arguments import read_options
@@ -162,6 +163,10 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
     if finished.timed_out:
         failed = Reply(f"`{shown}` ran out of time.\n\n{report}\n", turns=(turn,))
         raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
+    if talks(ctx.role):
+        if finished.returncode:
+            raise failed_with(Reply(body + "\n", turns=(turn,)), f"{name} {ended.words}")
+        return Reply(finished.stdout_tail.decode("utf-8", "replace"), turns=(turn,))
     if (verdict := _printed(ctx, options, finished)) is not None:
         text, problems = finished.stdout_tail.decode("utf-8", "replace"), verdict.problems
         if not problems:

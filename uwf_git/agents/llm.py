@@ -55,7 +55,13 @@ class _Conversation(Conversation):
         endpoint = resolve_endpoint(ctx.config, model, ctx.secrets)
         ctx.show(model=endpoint.model)
         with Chat(endpoint) as chat:
-            done = chat.complete(self._messages, deadline=ctx.deadline, extra=dict(options.extra))
+            done = chat.complete(
+                self._messages,
+                deadline=ctx.deadline,
+                extra=dict(options.extra),
+                stream=ctx.hear is not None,
+                hear=ctx.hear,
+            )
         reply = done.reply(self._session)
         self._messages.append({"role": "assistant", "content": done.text})
         if not done.text.strip():

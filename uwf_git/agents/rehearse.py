@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uwf_git.crews.conversation import talks
 from uwf_git.errors import AgentFailed, Invalid, LimitExceeded, Usage, UwfError
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.agent import Conversation
@@ -62,7 +63,8 @@ class _Conversation(Conversation):
 
 def _said(ctx: Context, output: Any) -> Reply:
     turn = sum(step.role == ctx.role.name for step in ctx.history.steps) + 1
-    text = f"{_frontmatter(output)}A rehearsed answer of {ctx.role.name}, turn {turn}. No model was asked.\n"
+    fields = "" if talks(ctx.role) else _frontmatter(output)
+    text = f"{fields}A rehearsed answer of {ctx.role.name}, turn {turn}. No model was asked.\n"
     # The output as it is, too: reading it back out of the text would take longer than the rest of a step.
     return Reply(text, session="rehearsal", output=output)
 

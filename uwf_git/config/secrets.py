@@ -16,7 +16,7 @@ random is no secret: hashes, ids of nodes and commits, UUIDs, images in base64 s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,6 +114,11 @@ class Redactor:
         # Longest first: of two secrets that begin alike the whole of the longer one has to go.
         ordered = sorted(names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    @property
+    def known(self) -> Collection[str]:
+        """The secrets that are known by their values, in every form in which they are looked for."""
+        return self._names.keys()
 
     def __bool__(self) -> bool:
         """Whether any secret is known by its value."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.crews.conversation import in_conversation, is_conversation
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
@@ -76,6 +77,8 @@ def _of(
     )
     if row.asks:
         asked = outlook(instance, head)
+        if not asked.question and in_conversation(instance, head):
+            return None  # it is the user's turn, but nobody waits
         return waits._replace(
             kind=QUESTION,
             role=asked.asks or "",
@@ -187,6 +190,19 @@ def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     if folder is not None:
         instance.folders.remember(made, folder)
     return _told(instance, outcome)
+
+
+def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
+    """Says something in a conversation, whether or not a reply is owed. The user's hooks aren't told: the user is
+    there. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an empty text, Invalid for a thread that
+    is no conversation or has ended."""
+    if not text.strip():
+        raise Usage(f"nothing is said in thread {thread}", "say something")
+    with instance.locks.hold(thread):
+        at = instance.threads.position(instance.threads.active_head(thread))
+        if not is_conversation(at.history.workflow):
+            raise Invalid(f"thread {thread} is no conversation", f"uwf thread answer {thread} -m TEXT")
+        return _say(instance, at, text)
 
 
 def _say(instance: Instance, at: Position, text: str, begins: bool = False) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.status import (
     FAILED,
@@ -83,7 +84,7 @@ def _sides(instance: Instance, head: Head) -> dict[str, Any]:
         value["divergedFrom"] = {"thread": link.origin, "at": at}
     if others := parted(instance.store, head.thread):
         value["otherSides"] = [link.thread for link in others]
-    if head.row.resumed is not None:
+    if head.row.resumed is not None and not in_conversation(instance, head):
         end = Oid(raw=head.row.resumed)
         step = instance.store.take_in(end).node
         value["resumedFrom"] = {"thread": instance.threads.ending_with(end), "step": step}

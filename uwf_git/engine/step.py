@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import log
+from uwf_git.crews.conversation import in_conversation
 from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
 from uwf_git.engine.budget import Standing
@@ -153,6 +154,8 @@ def step_untold(
         )
         raise_if_stuck(found, thread)
         if found.next == USER:
+            if not found.question and in_conversation(instance, at.head):
+                raise Waiting(f"in conversation {thread} it is your turn", f"uwf chat --resume {thread}")
             raise Waiting(
                 f"thread {thread} waits for an answer: {found.question}",
                 f"uwf thread answer {thread} -m TEXT",

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
+from uwf_git.crews.conversation import talks
 from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
@@ -265,12 +266,17 @@ class Agent:
             conversation = stack.enter_context(closing(self.converse(context)))
             try:
                 extraction = read_output(context, conversation.begin(), conversation)
+                recorder.hush()
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
                 said = detail_of(failure.replies, last.text, failure.usage, "failed")
                 detail = keep(said._replace(session=last.session), failure.turns)
                 raise AttemptFailed(failure.message, failure.hint, detail) from None
+            except KeyboardInterrupt:
+                recorder.break_off()
+                raise
             except UwfError as error:
+                recorder.hush()
                 if not (turns := tuple(recorder.turns)):
                     raise
                 detail = keep(broken_off(turns, recorder.session), turns)
@@ -311,7 +317,7 @@ class Agent:
             schema=instance.store.schema(role.schema),
             instruction=order.instruction,
             previous=memory.previous(),
-            resume=memory.resume(),
+            resume=None if talks(role) else memory.resume(),
             attempt=sum(each.prev == history.prev and each.role == role.name for each in attempts),
             attempts=len(attempts),
             config=instance.config,
@@ -324,6 +330,7 @@ class Agent:
             record=recorder.record,
             in_session=recorder.in_session,
             show=recorder.show,
+            hear=recorder.hear if instance.listener is not None else None,
             extract=lambda schema, prompt="", text=None: _extract(context, schema, prompt, text),
             secrets=instance.secrets,
             instance=instance,

@@ -16,12 +16,12 @@ import os
 import random
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git import log
 from uwf_git.errors import AgentFailed, Invalid
-from uwf_git.kit.chat_stream import Stream, StreamProblem, text_of_parts
+from uwf_git.kit.chat_stream import Stream, StreamProblem, surrogates_joined, text_of_parts
 from uwf_git.kit.context import Reply
 from uwf_git.kit.response_format import JSON_OBJECT
 from uwf_git.text import one_line
@@ -72,6 +72,10 @@ class Limits(NamedTuple):
     longest_pause: float = 60.0  # also of what a Retry-After is obeyed
     bytes: int = MAX_BYTES
     text: int = MAX_TEXT  # characters of an answer
+
+
+Hear = Callable[[str | None], object]
+"""Takes what a model says, piece by piece as it comes; None where that breaks off, and is asked for again."""
 
 
 class ContextTooLong(AgentFailed):
@@ -199,6 +203,8 @@ class Chat:
         self._limits = limits
         self._dialect = _Dialect(forms=_forms.get((endpoint.url, endpoint.model), 0))
         self._unfinished = 0
+        self._hear: Hear | None = None
+        self._heard = False
         try:
             self._url = httpx.URL(endpoint.url)
             if self._url.scheme not in ("http", "https") or not self._url.host:
@@ -233,10 +239,13 @@ class Chat:
         deadline: float | None = None,
         extra: Mapping[str, Any] | None = None,
         stream: bool = False,
+        hear: Hear | None = None,
     ) -> Completion:
         """One completion. `deadline` (time.monotonic()) ends everything, pauses included; `extra` are
         further fields of the request (temperature, tools, response_format); with `stream` it is streamed
-        where the endpoint can, and comes whole all the same. Raises AgentFailed, ContextTooLong."""
+        where the endpoint can, and comes whole all the same. `hear` takes it as it comes: the whole of it at once
+        from an endpoint that doesn't stream. Raises AgentFailed, ContextTooLong."""
+        self._hear, self._heard = hear, False
         fields = {"model": self.endpoint.model, "messages": list(messages), **(extra or {})}
         began = time.monotonic()
         end = began + self._limits.whole
@@ -256,6 +265,8 @@ class Chat:
             try:
                 value = self._attempt(self._dialect.body(fields, stream), deadline)
                 done = self._completion(value, began)
+                if hear is not None and not self._heard and done.text:
+                    hear(done.text)
                 log.info(
                     "M7CFF7FE",
                     "{model} answered in {milliseconds} ms",
@@ -276,6 +287,9 @@ class Chat:
                 )
                 continue
             except _Retry as failure:
+                if hear is not None and self._heard:
+                    self._heard = False
+                    hear(None)
                 log.warning(
                     "1F9BX0SA",
                     "{provider} {problem}",
@@ -354,7 +368,7 @@ class Chat:
         with it yet, so it is asked for again as a whole."""
         import httpx
 
-        stream = Stream(self._limits.text)
+        stream = Stream(self._limits.text, self._told)
         try:
             # Beyond the end mark too: a connection that is read to its end is used again.
             for chunk in chunks:
@@ -376,6 +390,11 @@ class Chat:
                 self._dialect = self._dialect._replace(stream=False)
             raise _Retry("broke its answer off", "try again later")
         return stream.value()
+
+    def _told(self, text: str) -> None:
+        if self._hear is not None:
+            self._heard = True
+            self._hear(text)
 
     def _read(self, response: httpx.Response, deadline: float) -> Any:
         """The JSON value of a response. Some answer a request to stream with one, and some stream without
@@ -449,7 +468,7 @@ class Chat:
                 "is it a chat completions endpoint?",
             )
         model = value.get("model")
-        text = _surrogates_joined(_text_of(message))
+        text = surrogates_joined(_text_of(message))
         if len(text) > self._limits.text:
             self._fail(f"answered more than {self._limits.text // 1_000_000 or 1} MB")
         return Completion(
@@ -510,9 +529,3 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _surrogates_joined(text: str) -> str:
-    """The text with the halves of surrogate pairs joined, which JSON can bring one by one, and a replacement character
-    for each half that is alone."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

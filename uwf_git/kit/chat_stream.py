@@ -11,6 +11,7 @@ alive. Pieces that can't be told apart are taken as one call, which then fails w
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 MAX_CALLS = 128
@@ -29,9 +30,10 @@ class StreamProblem(Exception):
 
 class Stream:
     """Takes the bytes as they come. `done`: the end mark was read. `ended`: the model had finished, though
-    the mark may be missing. `begun`: there was an event at all."""
+    the mark may be missing. `begun`: there was an event at all. `hear` is handed the text of the answer piece by piece,
+    as soon as it was read."""
 
-    def __init__(self, at_most: int) -> None:
+    def __init__(self, at_most: int, hear: Callable[[str], object] | None = None) -> None:
         self.done = False
         self.begun = False
         self._at_most = at_most  # characters of the answer, its tool calls included
@@ -39,6 +41,8 @@ class Stream:
         self._rest = b""
         self._data: list[str] = []
         self._text: list[str] = []
+        self._hear = hear
+        self._half = ""  # of a pair of surrogates, which JSON can bring one by one
         self._refusal: list[str] = []
         self._reasoning: list[str] = []
         self._calls = _Calls()
@@ -124,8 +128,12 @@ class Stream:
         if not isinstance(delta, dict):
             delta = choice.get("message")
         if isinstance(delta, dict):
-            self._add(self._text, text_of_parts(delta.get("content")))
-            self._add(self._refusal, delta.get("refusal"))
+            for parts, text in (
+                (self._text, text_of_parts(delta.get("content"))),
+                (self._refusal, delta.get("refusal")),
+            ):
+                self._add(parts, text)
+                self._tell(text)
             self._add(self._reasoning, delta.get("reasoning_content"))
             listed = delta.get("tool_calls")
             for part in listed if isinstance(listed, list) else ():
@@ -138,6 +146,15 @@ class Stream:
         if isinstance(text, str) and text:
             self._count(len(text))
             parts.append(text)
+
+    def _tell(self, text: object) -> None:
+        if self._hear is None or not isinstance(text, str) or not text:
+            return
+        text, self._half = self._half + text, ""
+        if "\ud800" <= text[-1] <= "\udbff":
+            text, self._half = text[:-1], text[-1]
+        if text := surrogates_joined(text):
+            self._hear(text)
 
     def _count(self, size: int) -> None:
         self._size += size
@@ -228,6 +245,12 @@ def text_of_parts(content: Any) -> object:
         return content
     texts = [part.get("text") for part in content if isinstance(part, dict)]
     return "".join(text for text in texts if isinstance(text, str))
+
+
+def surrogates_joined(text: str) -> str:
+    """The text with the halves of surrogate pairs joined, which JSON can bring one by one, and a replacement character
+    for each half that is alone."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _error(error: Any) -> StreamProblem:

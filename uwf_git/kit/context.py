@@ -90,6 +90,9 @@ class Context(NamedTuple):
     off can be carried on. `show(data)` tells them what a command of the agent prints, piece by piece as it comes, and
     `show(data, stream=name)` where it has several outputs; `show(model=name)` whom the agent asks; it is kept nowhere.
 
+    `hear(text)` tells those who listen in this process what a model says, word by word, and `hear(None)` that it broke
+    off and is asked again; it is None where nobody listens.
+
     `extract(schema, prompt="", text=None)` gives data that obeys a schema: a JSON Schema, or the hash of one. It is
     what stands in `text`, or what a model reads there, and without a text, what the model reads in the thread: the
     task, what happened, the instruction. `prompt` tells the model what to look for; its tokens count for this step. It
@@ -115,6 +118,7 @@ class Context(NamedTuple):
     record: Callable[[TurnRecord], None]
     in_session: Callable[[str], None]
     show: Callable[..., None]
+    hear: Callable[[str | None], object] | None
     extract: Callable[..., Any]
     secrets: Mapping[str, str]
     instance: Instance

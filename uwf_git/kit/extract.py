@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.crews.conversation import talks
 from uwf_git.errors import AgentFailed, Invalid, UwfError
 from uwf_git.kit.candidate import Reads, Verdict, built, obeys, reads_all
 from uwf_git.kit.coerce import natural
@@ -20,7 +21,7 @@ from uwf_git.kit.frontmatter import NO_BLOCK, parse_answer
 from uwf_git.kit.reading import Ask, messages_for, read_by, said_by, turn_of
 from uwf_git.text import closest
 from uwf_git.values.ids import Hash
-from uwf_git.values.kinds import Role, TurnRecord, Usage, asks_human
+from uwf_git.values.kinds import Role, TurnRecord, Usage, asks_human, replied
 from uwf_git.values.schema import Schema
 from uwf_git.values.shape import named
 from uwf_git.values.types import NEEDS_INPUT, QUESTION, SUSPEND, SUSPEND_SCHEMA
@@ -120,7 +121,7 @@ def extract(
     """
     said = _Said()
     said.add(reply)
-    how = "frontmatter" if reply.output is None else "native"
+    how = "native" if talks(role) or reply.output is not None else "frontmatter"
     session = reply.session
     bodies: list[str] = []
     for tries_left in range(CORRECTIONS, -1, -1):
@@ -170,9 +171,12 @@ def judge(
     reply: Reply, role: Role, schema: Schema, reads: Reads = reads_all, written: Written = nothing_written
 ) -> Verdict:
     """Whether a reply holds a valid output: one that obeys the role's schema, or the reserved question's
-    where it asks a human. Fields that an open schema doesn't have are in it where `reads` says that the workflow may
-    look at them. What was `written` elsewhere counts with it. Raises Invalid when the role's schema itself can't be
-    applied."""
+    where it asks a human; of a role that talks, any answer is a reply. Fields that an open schema doesn't have are in
+    it where `reads` says that the workflow may look at them. What was `written` elsewhere counts with it. Raises
+    Invalid when the role's schema itself can't be applied."""
+    if talks(role):
+        problems = () if reply.text.strip() else ("the answer is empty",)
+        return Verdict(replied(reply.text), role.schema, problems, reply.text)
     try:
         changes = written()
     except Invalid as error:

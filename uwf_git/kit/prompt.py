@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.crews.conversation import talks, told_conversation
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
@@ -74,8 +75,19 @@ def prompt_at(
 ) -> str:
     """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers`,
     `agent` and `shell` are those of build_prompt."""
-    schema = instance.store.schema(role.schema).payload
     told = instance.threads.answer
+    if talks(role):
+        return told_conversation(
+            history,
+            role,
+            told,
+            remembers=remembers,
+            agent=agent,
+            quota=QUOTA,
+            before=_before(instance, history),
+            stopped=lambda step: _stopped(instance, history, step),
+        )
+    schema = instance.store.schema(role.schema).payload
     text = build_prompt(
         history, role, schema, instruction, told, remembers=remembers, agent=agent, shell=shell
     )
@@ -87,6 +99,22 @@ def prompt_at(
         steps=len(history.steps),
     )
     return text
+
+
+def _before(instance: Instance, history: History) -> str:
+    """What happened in the run that a conversation goes on from; "" where it began by itself."""
+    origin = instance.threads.origin(history.thread)
+    if origin is None:
+        return ""
+    past = instance.threads.history_at(history.thread, instance.store.take_in(origin).node)
+    return f"What the user talks about with you has just come to its end:\n\n{told_thread(instance, past)}"
+
+
+def _stopped(instance: Instance, history: History, step: StepContext) -> str:
+    """How the last reply to a message began that was broken off; "" where none was."""
+    tried = [each for each in instance.attempts.all(history.thread) if each.prev == step.hash]
+    detail = instance.store.detail(tried[-1].detail) if tried and tried[-1].detail else None
+    return detail.answer if detail else ""
 
 
 def told_thread(

@@ -18,6 +18,7 @@ from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, parse_turn
 from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
+    from uwf_git.config.streamed import StreamedText
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
@@ -43,6 +44,8 @@ class Recorder:
         self.turns: list[TurnRecord] = []
         self.session: str | None = None
         self._model = self._line = ""
+        self._saying: list[str] = []  # since the last turn
+        self._streamed: StreamedText | None = None
         self._printed: dict[str, bytes] = {}
 
     def redact(self, value: Any, where: str) -> Any:
@@ -62,6 +65,7 @@ class Recorder:
     def record(self, turn: TurnRecord) -> None:
         """Stores a turn now, and names it in the private folder for those who watch the step."""
         node = self._turn(turn)
+        self._tell(turn)
         if self._thread:
             self._model = turn.model or self._model
             self._instance.runs.note(
@@ -75,6 +79,48 @@ class Recorder:
                     "tokens": turn.usage.input + turn.usage.output if turn.usage else 0,
                     "said": self._told(turn),
                 },
+            )
+
+    def hear(self, text: str | None) -> None:
+        """Tells those who listen in this process what a model says, as it comes; with None, that it broke off and will
+        be asked again."""
+        if (listener := self._instance.listener) is None:
+            return
+        if self._streamed is None:
+            from uwf_git.config.streamed import StreamedText
+
+            self._streamed = StreamedText(self._instance.redactor)
+        if text is None:
+            self._saying.clear()
+            self._streamed.end()
+            listener.dropped()
+            return
+        self._saying.append(text)
+        if words := self._streamed.feed(text):
+            listener.said(words)
+
+    def hush(self) -> None:
+        """Nothing more of what is being said will come: what was held back of it is told."""
+        self._saying.clear()
+        if self._streamed is not None and (words := self._streamed.end()) and self._instance.listener:
+            self._instance.listener.said(words)
+
+    def break_off(self) -> None:
+        """What a model was saying when it was interrupted becomes a turn, so that it is kept."""
+        said = "".join(self._saying)
+        self.hush()
+        if said.strip():
+            self.record(TurnRecord("assistant", said, model=self._model or None))
+
+    def _tell(self, turn: TurnRecord) -> None:
+        if turn.role == "assistant":
+            self.hush()
+        elif turn.role == "tool" and turn.call is not None and (listener := self._instance.listener):
+            listener.called(
+                turn._replace(
+                    arguments=self._instance.redactor.value(turn.arguments)[0],
+                    result=self._instance.redactor.value(turn.result)[0],
+                )
             )
 
     def take(self, turn: TurnRecord) -> None:

@@ -62,7 +62,8 @@ class CommitRow(NamedTuple):
     the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds. `title` is the
     first line of the task, or of what the thread was last gone on with; `author` who started the thread, as a name and
     an address; `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in part by a
-    sub-workflow's; `merged` a step's second parent: the last commit of the sub-workflow that did it; `nested` the last
+    sub-workflow's; `merged` a second parent: of a step the last commit of the sub-workflow that did it, of a start the
+    head of the conversation that it was started from or of the run that it comes after; `nested` the last
     such step up to here; `resumed` the commit of the end that the thread was last gone on from. For a workflow version
     only `node` and `name` are filled."""
 
@@ -89,7 +90,7 @@ class CommitRow(NamedTuple):
 def commit_row(oid: Oid, kind: str, node: Hash, parents: Sequence[Oid], time: int) -> CommitRow:
     """What is kept of a commit of any kind; the caller fills in what its node says."""
     parent = parents[0].raw if parents else None
-    merged = parents[1].raw if kind == "step" and len(parents) > 1 else None
+    merged = parents[1].raw if kind in ("start", "step") and len(parents) > 1 else None
     nothing = None, None, None, None, None, None, None
     return CommitRow(oid.raw, kind, node, parent, *nothing, 0, 0, False, time, merged)
 

@@ -23,7 +23,7 @@ from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import Attempt, credited, status_of
+from uwf_git.values.kinds import Attempt, credited, reply_in, status_of
 from uwf_git.values.personas import Persona
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
@@ -273,6 +273,8 @@ def summaries(output: Any) -> Iterator[str]:
     """What `summary` could say of an output, best first. The order that an agent wrote its fields in is not kept by
     a node, so it doesn't count."""
     status = status_of(output)
+    if said := reply_in(output):
+        yield one_line(said, 60)
     if status:
         yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
     elif isinstance(output, str):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.log_files import Record
     from uwf_git.store.remotes import Remotes
     from uwf_git.values.ids import ThreadId
+    from uwf_git.values.kinds import TurnRecord
 
 
 class Kept(Protocol):
@@ -33,6 +34,19 @@ class Kept(Protocol):
 
     def close(self) -> None:
         """Ends it."""
+
+
+class Listener(Protocol):
+    """Somebody who hears at once what an agent says that runs in this process. Secrets are out of it."""
+
+    def said(self, text: str) -> None:
+        """The next words of a model."""
+
+    def dropped(self) -> None:
+        """What a model has said since its last turn doesn't count: it broke off, and is asked again."""
+
+    def called(self, turn: TurnRecord) -> None:
+        """A tool was called, and that came of it."""
 
 
 LOG_VARIABLE = "UWF_LOG"
@@ -64,6 +78,8 @@ class Instance:
         """Takes what somebody should know beside a result, in a line; the command prints it."""
         self.after: Callable[[Callable[[], None]], None] = lambda act: act()
         """Takes what is done once the result is known, such as to run a hook; the command prints the result first."""
+        self.listener: Listener | None = None
+        """Hears what is said in the steps that are made here; the command sets it where somebody listens."""
         self.kept: dict[ThreadId, Kept] | None = None
         """What agents keep running between two steps of a thread, where somebody does more than one; see `keeping`."""
 

@@ -31,6 +31,7 @@ from uwf_git.values.kinds import (
     parse_start,
     parse_step,
     parse_workflow,
+    reply_in,
     status_of,
 )
 from uwf_git.values.node import Node
@@ -92,7 +93,7 @@ def verdict(value: Any) -> str:
 def ruling(value: Any) -> tuple[str, str]:
     """The verdict that an output itself is: that it asks, its status, or its first boolean; and the field that says
     nothing more than that. Both are "" where it has none."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping) or reply_in(value) is not None:
         return "", ""
     if asks_human(value):
         asked = value.get("question")
@@ -257,6 +258,10 @@ def section(told: Told, level: int, reference: str = "") -> str:
     if said:
         heading += f": {inline('asks' if asks_human(step.output) else said)}"
     parts = [heading, _by(told) + (f" · {reference}" if reference else "")]
+    if reply_in(step.output) is not None:
+        return "\n\n".join(
+            [*parts, below(answer_of(step.output, detail.type, detail.payload).strip(), level)]
+        )
     if shown := output(step.output, field):
         parts.append(shown)
     if report := report_of(step.output, detail):
@@ -337,11 +342,14 @@ def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
     title, workflow, number, rehearsed, last, then = standing
     steps = counted(number, "step")
     page = "/".join((*step_folder(number, last.role), "README.md"))
-    asks = asks_human(last.output) and last.role != USER
+    talks = reply_in(last.output) is not None and last.role != USER
+    asks = asks_human(last.output) and last.role != USER and not talks
     came = "" if asks else inline(verdict(last.output))
     reached = f"[{number} {_name(last.role)}{f': {came}' if came else ''}]({page})"
     if asks:
         state = f"**Waits for an answer** after {steps}, to [{number} {_name(last.role)}]({page})."
+    elif talks:
+        state = f"**A conversation** of {steps}, the last {reached}."
     elif then == END:
         state = f"**Ended** after {steps}, with {reached}."
     else:

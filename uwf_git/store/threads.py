@@ -23,7 +23,7 @@ from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, Uw
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout, pages
-from uwf_git.store.history import Head, Histories
+from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import is_made_up, title_after
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
@@ -210,6 +210,12 @@ class Threads(Histories):
     def _tips(self, thread: ThreadId) -> tuple[Oid | None, Oid | None]:
         return self._repository.ref(layout.THREADS + thread), self._repository.ref(layout.ARCHIVE + thread)
 
+    def origin(self, thread: ThreadId) -> Oid | None:
+        """The head of the conversation that a thread was started from, or of the run that it, a conversation, comes
+        after; None where it began by itself."""
+        start = next(row for row in ancestry(self._store, self.head(thread).commit) if row.kind == "start")
+        return None if start.merged is None else Oid(raw=start.merged)
+
     def ending_with(self, last: Hash | Oid) -> ThreadId | None:
         """The thread whose last step this is, as that of a sub-workflow is that did a step elsewhere, or whose last
         commit; of several the oldest, since the others are its forks."""
@@ -237,14 +243,17 @@ class Threads(Histories):
         max_rounds: int | None = None,
         persona: str = "",
         data: Mapping[str, Any] | None = None,
+        origin: Oid | None = None,
     ) -> ThreadId:
         """Starts a thread of a workflow version; `max_rounds` is for one that is a bundle, `persona`, an id, and `data`
-        for one of a crew. Makes `refs/uwf/threads/<new ULID>`."""
+        for one of a crew. `origin` is the head of the conversation that starts it, or of the run that a conversation
+        comes after. Makes `refs/uwf/threads/<new ULID>`."""
         node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
-        return self.fork(self.begin(version, node))
+        return self.fork(self.begin(version, node, origin=origin))
 
-    def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None) -> Oid:
-        """The commit of a StartNode, which names the workflow of that version. Touches no ref."""
+    def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
+        """The commit of a StartNode, which names the workflow of that version; `origin` becomes its second parent.
+        Touches no ref."""
         prompt = parse_start(self._store.get(node).payload).prompt
         row = self._store.take_in(version)
         tree = self._repository.root(version)
@@ -259,7 +268,8 @@ class Threads(Histories):
         tree = self._repository.with_entries(tree, Entry(BLOB_MODE, "README.md", readme))
         text = layout.start_message(row.name or "", prompt, node)
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
-        commit = self._repository.write_commit(tree, [version], by, text, when, committer=stamp and by)
+        parents = [version, origin] if origin else [version]
+        commit = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
         self._store.take_in(commit)
         return commit
 

@@ -529,6 +529,23 @@ def asks_human(output: Any) -> bool:
     )
 
 
+def replied(text: str) -> dict[str, str]:
+    """The output of a step in which an agent said that in a conversation: it is the user's turn, though nothing is
+    asked."""
+    return {"$status": SUSPEND, "summary": title_of(text) if text.strip() else ""}
+
+
+def reply_in(output: Any) -> str | None:
+    """What an output says of a reply, its first line; None for an output that is none."""
+    if (
+        not isinstance(output, dict)
+        or output.keys() != {"$status", "summary"}
+        or output["$status"] != SUSPEND
+    ):
+        return None
+    return output["summary"] if isinstance(output["summary"], str) else None
+
+
 def title_of(prompt: str) -> str:
     """A task in one line: its first that says something, without marks of a heading."""
     first = next((line.strip("# \t") for line in prompt.splitlines() if line.strip("# \t")), "A thread")

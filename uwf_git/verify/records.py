@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from uwf_git.crews.conversation import is_conversation
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.values.ids import Hash
@@ -88,8 +89,8 @@ class Records:
     # Starts
 
     def _start(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
-        if len(commit.parents) != 1:
-            raise Bad("wrong-parent", "a start has one parent, its workflow version")
+        if not 1 <= len(commit.parents) <= 2:
+            raise Bad("wrong-parent", "a start has one parent, its workflow version, and maybe an origin")
         version = self._known.parent(commit, 0, ("workflow",))
         if version is None:
             return None
@@ -103,6 +104,7 @@ class Records:
         workflow = version.row.node
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
+        self._check_origin(commit, version, report)
         name = self._known.name_of(version)
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
@@ -111,6 +113,18 @@ class Records:
         self._known.starts[node] = payload
         row = start_row(_row(commit, "start", node), payload, name, commit.author)
         return Record(row, commit.tree)
+
+    def _check_origin(self, commit: CommitObject, version: Record, report: Report) -> None:
+        """The second parent of a start: a run is started from a conversation, and a conversation comes after a run that
+        has ended."""
+        other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
+        if other is None:
+            return
+        talks = is_conversation(self._known.definition(version).workflow)
+        if talks == is_conversation(self._known.definition(other).workflow):
+            report("wrong-parent", "a run is started from a conversation, and a conversation from a run")
+        elif talks and other.decided and not isinstance(self._known.decision(other, aside=True), Ended):
+            report("wrong-parent", f"the run that it comes after had not ended at {other.row.node}")
 
     # Steps
 

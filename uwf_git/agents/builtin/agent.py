@@ -14,6 +14,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.crews.conversation import talks
 from uwf_git.errors import Usage
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.agent import Conversation, judged
@@ -95,7 +96,7 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
     def missing(text: str) -> Sequence[str]:
         return judged(ctx, Reply(text)).problems
 
-    return Loop(messages, missing, ctx.record, options.turns)
+    return Loop(messages, missing, ctx.record, options.turns, talks(ctx.role))
 
 
 def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, Any]]) -> Ask:
@@ -106,7 +107,7 @@ def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, 
             extra["tools"] = offered
             if tools == "none":
                 extra["tool_choice"] = "none"
-        return chat.complete(messages, deadline=ctx.deadline, extra=extra, stream=True)
+        return chat.complete(messages, deadline=ctx.deadline, extra=extra, stream=True, hear=ctx.hear)
 
     return ask
 
@@ -122,12 +123,16 @@ def _reply(ended: Ended, session: str, notes: Sequence[str]) -> Reply:
 
 def _system(ctx: Context, options: Options, tools: str) -> str:
     """What stands first in every request of this role: nothing in it may change from step to step."""
-    parts = [
-        f"You play the role {ctx.role.name} in a workflow, on your own: nobody watches while you work, and a "
-        "question is only heard when it is your whole answer, in the form that your task describes.",
-        f"You are asked up to {options.turns} times. An answer without a call of a tool ends your work, so give "
-        "none before your deliverable, and let that be the whole of your answer.",
-    ]
+    parts = (
+        [_TALK]
+        if talks(ctx.role)
+        else [
+            f"You play the role {ctx.role.name} in a workflow, on your own: nobody watches while you work, and a "
+            "question is only heard when it is your whole answer, in the form that your task describes.",
+            f"You are asked up to {options.turns} times. An answer without a call of a tool ends your work, so give "
+            "none before your deliverable, and let that be the whole of your answer.",
+        ]
+    )
     if tools:
         parts.append(
             f"{tools}\nLook before you change something, and check what you have done. When a call fails, read "
@@ -137,6 +142,11 @@ def _system(ctx: Context, options: Options, tools: str) -> str:
         parts.append("You have no tools: all that you need stands in your task.")
     return "\n\n".join(parts)
 
+
+_TALK = (
+    "A person talks with you, and reads what you write while you write it. An answer without a call of a tool is your "
+    "reply, and the person goes next."
+)
 
 agent = Agent("uwf-builtin", _Conversation, parse_args, USAGE, about=__doc__)
 main = agent.main

@@ -57,7 +57,7 @@ class Ended(NamedTuple):
 
 
 class Loop:
-    """One model at one step. `turns` is how often it may be asked."""
+    """One model at one step. `turns` is how often it may be asked. Where it `talks`, any answer will do."""
 
     def __init__(
         self,
@@ -65,7 +65,9 @@ class Loop:
         missing: Missing,
         record: Callable[[TurnRecord], None],
         turns: int,
+        talks: bool = False,
     ) -> None:
+        self._talks = talks
         self._conversation = conversation
         self._missing = missing
         self._record = record
@@ -102,9 +104,9 @@ class Loop:
         while True:
             last = self._left <= 1
             if asked and self._left == NOTICE:
-                self._tell(_NOTICE)
+                self._tell(_NOTICE_IN_TALK if self._talks else _NOTICE)
             elif asked and last:
-                self._tell(_LAST)
+                self._tell(_LAST_IN_TALK if self._talks else _LAST)
             done = self._ask(ask, "none" if last else "auto")
             asked += 1
             calls = self._take(done, last)
@@ -241,4 +243,8 @@ _NOTICE = (
 _LAST = (
     "This is your last turn, and there are no tools in it. Give your deliverable now: the block of fields "
     "between two lines of `---`, with nothing before it, and your report below it. Say what is left undone."
+)
+_NOTICE_IN_TALK = f"{NOTICE} turns are left to you, this one included, before you have to answer the user."
+_LAST_IN_TALK = (
+    "This is your last turn, and there are no tools in it. Answer the user now; say what is left undone."
 )

@@ -1,0 +1,69 @@
+"""Secrets taken out of a text while it comes in pieces, each of which is passed on at once where it may be.
+
+A piece is held back only from where a secret may have begun that isn't whole yet: a few characters of a known one, or a
+mark by which a token is recognised, up to the next white space. So the first few characters of a secret may be out
+before it is recognised; the rest of it never is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from uwf_git.config.secrets import SHAPES, Redactor
+
+_FEW = 4  # characters that a secret begins with
+_LONGEST_HELD = 20_000  # characters; a private key is shorter
+_PEM = "-----BEGIN "
+
+
+class StreamedText:
+    """A text that comes in pieces, from its beginning to its end."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._marks = re.compile(
+            "|".join(map(re.escape, sorted({mark for shape in SHAPES for mark in shape.marks})))
+        )
+        self._longest = max((len(mark) for shape in SHAPES for mark in shape.marks), default=_FEW)
+        self._passed = ""  # the end of what was passed on: marks and secrets may begin in it
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """What can be passed on after the next piece; "" where that is nothing yet."""
+        self._held += piece
+        full = self._passed + self._held
+        place = len(full) if len(self._held) > _LONGEST_HELD else self._safe(full)
+        return self._pass(max(place - len(self._passed), 0))
+
+    def end(self) -> str:
+        """What was held back. Another text may begin."""
+        text = self._pass(len(self._held))
+        self._passed = ""
+        return text
+
+    def _pass(self, size: int) -> str:
+        if not size:
+            return ""
+        before, text = self._passed, self._passed + self._held[:size]
+        self._held = self._held[size:]
+        self._passed = text[-self._longest :]
+        clean = self._redactor.text(text)[0]
+        told = next(
+            (n for n, (one, other) in enumerate(zip(clean, before, strict=False)) if one != other), None
+        )
+        return clean[min(len(before), len(clean)) if told is None else told :]
+
+    def _safe(self, text: str) -> int:
+        """Up to where a text may be passed on."""
+        place = len(text)
+        for value in self._redactor.known:
+            for start in range(max(0, len(text) - len(value) + 1), len(text) - _FEW + 1):
+                if value.startswith(text[start:]):
+                    place = min(place, start)
+                    break
+        for mark in self._marks.finditer(text):
+            begun = re.search(r"\S*$", text[: mark.start()])
+            rest = text[mark.end() :]
+            if "-----END " not in rest if mark[0] == _PEM else not re.search(r"\s", rest):
+                return min(place, begun.start() if begun else 0)
+        return place
