@@ -1,7 +1,8 @@
 """An agent that speaks the Agent Client Protocol and does what it is told on its command line, one scenario a
 prompt:
 
-    python acp_agent.py [--no-load] [--resume] [--name NAME] [--modes ID,…] [--log FILE] [--sessions FOLDER] SCENARIO…
+    python acp_agent.py [--no-load] [--resume] [--folders] [--name NAME] [--modes ID,…] [--log FILE]
+                        [--sessions FOLDER] SCENARIO…
 
 A scenario is `name` or `name:argument`; the last one is repeated. `--sessions` keeps what was said to each
 session, for a later process to load. `--log` is written a line of JSON for everything that comes in.
@@ -93,6 +94,7 @@ def _agent(arguments: list[str]) -> Any:
 
         def __init__(self) -> None:
             self._loads, self._resumes, self._log = True, False, Path(os.devnull)
+            self._folders = False
             self._folder = Path(os.environ.get("TMPDIR", "/tmp"))
             self._name, self._modes = "scripted", ["ask", "plan"]
             rest = list(arguments)
@@ -102,6 +104,8 @@ def _agent(arguments: list[str]) -> Any:
                     self._loads = False
                 elif option == "--resume":
                     self._resumes = True
+                elif option == "--folders":
+                    self._folders = True
                 elif option == "--name":
                     self._name = rest.pop(0)
                 elif option == "--modes":
@@ -124,6 +128,8 @@ def _agent(arguments: list[str]) -> Any:
             abilities = schema.SessionCapabilities(close=schema.SessionCloseCapabilities())
             if self._resumes:
                 abilities.resume = schema.SessionResumeCapabilities()
+            if self._folders:
+                abilities.additional_directories = schema.SessionAdditionalDirectoriesCapabilities()
             return schema.InitializeResponse(
                 protocol_version=protocol_version,
                 agent_info=schema.Implementation(name=self._name, version="1"),
@@ -132,8 +138,12 @@ def _agent(arguments: list[str]) -> Any:
                 ),
             )
 
-        async def new_session(self, cwd: str, **_: Any) -> Any:
+        async def new_session(
+            self, cwd: str, additional_directories: list[str] | None = None, **_: Any
+        ) -> Any:
             self._note("new", cwd)
+            if additional_directories:
+                self._note("besides", additional_directories)
             session = f"session-{os.urandom(4).hex()}"
             self._file(session).write_text("")
             modes = [schema.SessionMode(id=each, name=each.upper()) for each in self._modes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from workflows import start_thread
 from uwf_git.engine.step import step
 from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_step
 
 AGENT = Path(__file__).parent / "acp_agent.py"
@@ -55,13 +55,20 @@ class Came(NamedTuple):
 class Steps:
     """A thread, and an agent's command in config.yaml."""
 
-    def __init__(self, root: Path, command: Sequence[str], more: str = "", role_tools: str = "{}") -> None:
+    def __init__(
+        self,
+        root: Path,
+        command: Sequence[str],
+        more: str = "",
+        role_tools: str = "{}",
+        begin: Callable[[Instance], ThreadId] | None = None,
+    ) -> None:
         args = json.dumps([*command])
         (root / "config.yaml").write_text(
             f"agents:\n  acp: {{command: uwf-acp, args: {args}}}\ndefaultAgent: acp\n{more}"
         )
         self.instance = Instance.open()
-        self.thread = start_thread(self.instance, WORKFLOW % role_tools)
+        self.thread = begin(self.instance) if begin else start_thread(self.instance, WORKFLOW % role_tools)
 
     def step(self) -> Came:
         """Does a step; what a failed one kept is there as well."""
@@ -96,11 +103,12 @@ class Scripted(Steps):
         role_tools: str = "{}",
         options: Sequence[str] = (),
         flags: Sequence[str] = (),
+        begin: Callable[[Instance], ThreadId] | None = None,
     ) -> None:
         self.log = root / "agent.log"
         self._flags = ["--log", str(self.log), "--sessions", str(root), *flags]
         command = [*options, "--", sys.executable, str(AGENT), *self._flags, *scenarios]
-        super().__init__(root, command, more, role_tools)
+        super().__init__(root, command, more, role_tools, begin)
 
     def noted(self, what: str) -> list[Any]:
         """What the agent has written down of that."""

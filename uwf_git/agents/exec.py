@@ -131,12 +131,13 @@ def run(ctx: Context) -> Reply:
             f"uwf-exec has no command for role {ctx.role.name!r}",
             'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
         )
+    folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
     began = time.monotonic()
     finished = run_command(
         argv,
         stdin=_stdin(ctx, options),
         cwd=ctx.cwd,
-        env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name},
+        env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name, **folders},
         timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
         pass_fds=held_lock(ctx.store, ctx.thread),
         keep=max(4 * options.tail, 1 << 20),

@@ -63,6 +63,11 @@ class Places(NamedTuple):
         """The folders by their names."""
         return {PROJECT: self.project, PACKAGE: self.package, STATE: self.state}
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The variables by which commands find them: UWF_PROJECT, UWF_PKG and UWF_STATE."""
+        return {variable(name): str(path) for name, path in self.named.items()}
+
 
 def places(repository: Repository, head: Head, project: Path) -> Places:
     """Where the folders of a thread's next step are, without making them. Raises StoreDamaged where the thread has lost
@@ -154,6 +159,11 @@ class Mounts:
             return data.decode("utf-8")
         except UnicodeDecodeError:
             raise Invalid(f"{name} is no UTF-8 text", "write it anew") from None
+
+
+def variable(name: str) -> str:
+    """The variable by which commands find a folder of that name."""
+    return f"UWF_{name.removeprefix('@').upper()}"
 
 
 def in_words(path: str) -> str:

@@ -132,7 +132,7 @@ def _told_anew(ctx: Context, session: str, message: str) -> str:
 
 def _settings(ctx: Context) -> Settings:
     from uwf_git.agents.acp.session import Settings
-    from uwf_git.agents.builtin.surroundings import effective_policy
+    from uwf_git.agents.builtin.surroundings import crew_mounts, effective_policy
     from uwf_git.agents.cli.rows import NESTED
     from uwf_git.agents.exec import held_lock
 
@@ -140,13 +140,16 @@ def _settings(ctx: Context) -> Settings:
     store = ctx.store.repository
     own = {"UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
     environ = {**ctx.secrets, **os.environ, **ctx.instance.location.environment(), **own}
+    policy = effective_policy(ctx)
     return Settings(
         options.command,
         ctx.cwd,
         {name: value for name, value in environ.items() if name not in NESTED},
-        effective_policy(ctx),
+        policy,
         ctx.record,
         hidden=(ctx.config.path, ctx.config.path.parent / ".env", store.private),
+        others=() if ctx.mounts is None else tuple(crew_mounts(ctx.mounts, policy)),
+        places=None if ctx.mounts is None else ctx.mounts.places,
         mode=options.mode,
         model=options.model,
         auth=options.auth,

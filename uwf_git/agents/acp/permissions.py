@@ -8,6 +8,9 @@
     execute:make *       over the command
     fetch:*example.org*  over the request's title, where there are neither files nor a command
 
+In the step of a crew's workflow the agent is granted without asking to read in @pkg and @state, and to edit @state's
+document.
+
 What the role or the configuration denies by a tool's name is refused without asking: a `deny` of run_command
 refuses every execute, one of write_file or edit_file every edit. What the policy doesn't decide is asked at the
 terminal, while the agent goes on talking.
@@ -27,6 +30,7 @@ from typing import Any, Literal, NamedTuple
 
 from uwf_git.attention import undisturbed
 from uwf_git.config.policy import FETCH, RUN, ToolPolicy
+from uwf_git.crews.mounts import DOCUMENT, Places
 from uwf_git.text import printable, shortened
 
 By = Literal["policy", "terminal", "nobody"]
@@ -95,10 +99,14 @@ def parse_request(call: Mapping[str, Any], options: Any, folder: Path) -> Reques
     )
 
 
-def decide(request: Request, policy: ToolPolicy, folder: Path) -> Decision | None:
-    """The policy's decision; None where a person has to be asked."""
+def decide(
+    request: Request, policy: ToolPolicy, folder: Path, places: Places | None = None
+) -> Decision | None:
+    """The policy's decision; None where a person has to be asked. `places` are those of a crew's step."""
     if _refused(request.kind, policy):
         return answer(request, False, "policy")
+    if places is not None and _is_of_run(request, places):
+        return answer(request, True, "policy")
     layers = policy.permissions
     if layers and all(any(_covers(entry, request, folder) for entry in globs) for globs in layers):
         return answer(request, True, "policy")
@@ -154,6 +162,18 @@ async def ask(request: Request, name: str, descriptor: int) -> Decision:
                 chosen = offered[int(line) - 1]
                 return Decision(chosen.kind.startswith("allow"), "terminal", chosen.id)
         return answer(request, False, "terminal")
+
+
+def _is_of_run(request: Request, places: Places) -> bool:
+    """Whether a request is only for what every step of a crew's workflow is given."""
+    if not request.paths or request.command is not None:
+        return False
+    if request.kind in ("read", "search"):
+        return all(
+            any(_inside(path, each) for each in (places.package, places.state)) for path in request.paths
+        )
+    document = os.path.realpath(places.state / DOCUMENT)
+    return request.kind == "edit" and all(os.path.realpath(path) == document for path in request.paths)
 
 
 def _refused(kind: str, policy: ToolPolicy) -> bool:

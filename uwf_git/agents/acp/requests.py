@@ -12,10 +12,11 @@ from typing import Any
 
 from uwf_git.agents.acp import permissions
 from uwf_git.agents.acp.conversation import Conversation
+from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
-from uwf_git.agents.builtin.tools.workspace import Change, Workspace
+from uwf_git.agents.builtin.tools.workspace import Change, Limits, Workspace
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.crews.mounts import PROJECT
+from uwf_git.crews.mounts import PROJECT, Places
 from uwf_git.values.kinds import TurnRecord
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file
@@ -27,9 +28,13 @@ class Files:
     """fs/read_text_file and fs/write_text_file. `readable` and `writable` say what the policy lets the
     agent be offered."""
 
-    def __init__(self, folder: Path, policy: ToolPolicy, hidden: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, folder: Path, policy: ToolPolicy, hidden: Sequence[Path] = (), others: Sequence[Mount] = ()
+    ) -> None:
         self._folder = folder
-        self._workspace = Workspace(folder, hidden=hidden)
+        self._workspace = Workspace(folder, others, hidden, Limits(policy.max_read, policy.max_write))
+        roots = [(folder, PROJECT), *((each.path, each.name) for each in (*others, *self._workspace.mounts))]
+        self._roots = sorted(((f"{path}".rstrip("/") + "/", name) for path, name in roots), reverse=True)
         self.readable = policy.permits("read_file")
         self.writable = policy.permits("write_file")
 
@@ -42,11 +47,17 @@ class Files:
         if not isinstance(line, int | None) or not isinstance(limit, int | None):
             raise ToolFailure("invalid_arguments", "line and limit are numbers")
         if line is None and limit is None:
-            return text
+            return self._within(text)
         # No file has more lines than this, and no slice takes a number of any size.
         first = min(max(0, (line or 1) - 1), LARGEST)
         last = None if limit is None else first + min(max(0, limit), LARGEST)
-        return "".join(itertools.islice(io.StringIO(text, newline="\n"), first, last))
+        return self._within("".join(itertools.islice(io.StringIO(text, newline="\n"), first, last)))
+
+    def _within(self, text: str) -> str:
+        most = self._workspace.limits.read
+        if most is not None and len(text.encode("utf-8", "replace")) > most:
+            raise ToolFailure("too_large", f"one call gives at most {most} bytes: read by line and limit")
+        return text
 
     def write(self, path: Any, text: Any) -> None:
         """Makes or replaces a file, with the folders above it. Raises ToolFailure."""
@@ -63,10 +74,10 @@ class Files:
         """The protocol's paths are absolute; the workspace's are its own."""
         if not isinstance(path, str) or not path.startswith("/"):
             raise ToolFailure("invalid_arguments", f"{shown(str(path))} is no absolute path")
-        for folder in (self._folder, self._folder.resolve()):
-            prefix = f"{folder}".rstrip("/") + "/"
+        # Of folders within each other the inner one comes first.
+        for prefix, name in self._roots:
             if path.startswith(prefix):
-                return f"{PROJECT}/{path[len(prefix) :]}"
+                return f"{name}/{path[len(prefix) :]}"
         raise ToolFailure("outside_workspace", f"{shown(path)} is outside of {self._folder}")
 
 
@@ -81,9 +92,12 @@ class Refusal(Exception):
 
 class Requests:
     """Answers an agent's requests by the policy. Decisions become turns of the `conversation`; `notes` say what was
-    refused."""
+    refused. `places` are those of a crew's step."""
 
-    def __init__(self, name: str, folder: Path, policy: ToolPolicy, files: Files) -> None:
+    def __init__(
+        self, name: str, folder: Path, policy: ToolPolicy, files: Files, places: Places | None = None
+    ) -> None:
+        self._places = places
         self._name = name
         self._folder = folder
         self._policy = policy
@@ -126,7 +140,9 @@ class Requests:
         known = conversation.called(str(call.get("toolCallId")))
         known.update({key: value for key, value in call.items() if value not in (None, [], {})})
         request = permissions.parse_request(known, params.get("options"), self._folder)
-        decision = permissions.decide(request, self._policy, self._folder) or await self._decided(request)
+        decision = permissions.decide(
+            request, self._policy, self._folder, self._places
+        ) or await self._decided(request)
         said = f"{'granted' if decision.granted else 'denied'}, {_BY[decision.by]}"
         asked = {"kind": request.kind, "title": request.title[:500], "paths": [*request.paths[:50]]}
         result = {"granted": decision.granted, "by": decision.by, "option": decision.option}

@@ -20,7 +20,9 @@ from uwf_git.agents.acp.frames import Frames, complaint, ending, reason, way
 from uwf_git.agents.acp.permissions import forbidden
 from uwf_git.agents.acp.requests import Files, Refusal, Requests
 from uwf_git.agents.acp.restraint import Choice, choice_of
+from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.config.policy import ToolPolicy
+from uwf_git.crews.mounts import Places
 from uwf_git.errors import AgentFailed
 from uwf_git.processes import Descendants, Pipes, start
 from uwf_git.values.kinds import TurnRecord, Usage
@@ -44,7 +46,8 @@ _METHOD_NOT_FOUND = -32601
 class Settings(NamedTuple):
     """How an agent is started and what it may. `mode`, `model` and `auth` are ids or names that the agent
     offers; without `files` it is offered none through its client; `record` is given each turn as it happens;
-    `hidden` is what it may not touch although it is in the folder; `pass_fds` are handed to its process."""
+    `hidden` is what it may not touch although it is in the folder, `others` are folders that it works in besides;
+    `places` are those of a crew's step; `pass_fds` are handed to its process."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -52,6 +55,8 @@ class Settings(NamedTuple):
     policy: ToolPolicy
     record: Callable[[TurnRecord], None]
     hidden: tuple[Path, ...] = ()
+    others: tuple[Mount, ...] = ()
+    places: Places | None = None
     mode: str | None = None
     model: str | None = None
     auth: str | None = None
@@ -91,9 +96,9 @@ class Session:
         self.id = ""
         self._settings = settings
         self._name = Path(settings.argv[0]).name
-        self._files = Files(settings.folder, settings.policy, settings.hidden)
+        self._files = Files(settings.folder, settings.policy, settings.hidden, settings.others)
         self._conversation = Conversation(_unrecorded)
-        self._requests = Requests(self._name, settings.folder, settings.policy, self._files)
+        self._requests = Requests(self._name, settings.folder, settings.policy, self._files, settings.places)
         self._auth_methods: list[Mapping[str, Any]] = []
         self._capabilities: Mapping[str, Any] = {}
         self._model: str | None = None
@@ -329,7 +334,7 @@ class Session:
         from acp.schema import NewSessionRequest
 
         request = NewSessionRequest(cwd=str(self._settings.folder), mcp_servers=[])
-        params = _plain(request) | restraint.parameters(self._forbidden)
+        params = _plain(request) | self._besides() | restraint.parameters(self._forbidden)
         opened = await self._ask("session/new", params, until)
         session = opened.get("sessionId")
         if not isinstance(session, str) or not session:
@@ -349,7 +354,7 @@ class Session:
         method = "session/load" if loads else "session/resume"
         request = LoadSessionRequest if loads else ResumeSessionRequest
         params = _plain(request(cwd=folder, session_id=session, mcp_servers=[]))
-        params |= restraint.parameters(self._forbidden)
+        params |= self._besides() | restraint.parameters(self._forbidden)
         self._conversation = Conversation(_unrecorded)
         try:
             opened = await self._request(method, params, until)
@@ -365,6 +370,14 @@ class Session:
         cost = self._conversation.cost
         self.id, self._paid = session, cost.amount if cost else None
         await self._choose(opened, until)
+
+    def _besides(self) -> dict[str, Any]:
+        """The parameter that names the other folders, for an agent that knows it."""
+        able = (
+            _mapping(self._capabilities.get("sessionCapabilities")).get("additionalDirectories") is not None
+        )
+        folders = [str(each.path) for each in self._settings.others]
+        return {"additionalDirectories": folders} if able and folders else {}
 
     async def _choose(self, opened: Mapping[str, Any], until: float) -> None:
         """Sets the mode and the model that are wanted, among those that the session offers. Where the policy is

@@ -105,7 +105,7 @@ def _untouched(project: Path, own: Sequence[Path], root: Path | None) -> Iterabl
 def effective_policy(ctx: Context) -> ToolPolicy:
     """The policy for this agent at this step: the strictest of the configuration's, the role's and the persona's."""
     configured = ctx.config.agents.get(ctx.alias)
-    persona = ctx.history.workflow.personas.get(ctx.role.persona or ctx.history.start.persona)
+    persona = ctx.history.workflow.speaker(ctx.role.name, ctx.history.start.persona)
     return tighten(
         ctx.config.tools,
         configured.tools if configured is not None else None,

@@ -117,7 +117,11 @@ class _Conversation(Conversation):
         # The last one in the session, should that be lost before a correction.
         self._answer: str | None = None
         self._totals: dict[str, tuple[Tokens, float]] = {}
-        extra = extra_for(row, effective_policy(ctx), ctx.options.args)
+        folders = None
+        if ctx.mounts is not None and row.tools:
+            where = ctx.mounts.prepare()
+            folders = {"package": str(where.package), "state": str(where.state)}
+        extra = extra_for(row, effective_policy(ctx), ctx.options.args, folders)
         self._args = extra.args
         place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
         own = {**place, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}

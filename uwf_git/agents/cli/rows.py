@@ -51,6 +51,7 @@ _CLAUDE: Mapping[str, Any] = {
         {"if": "fetch", "args": ["--allowedTools", "WebFetch,WebSearch"]},
         {"if": "nofetch", "args": ["--disallowedTools", "WebFetch,WebSearch"]},
         {"if": "nomcp", "args": ["--strict-mcp-config"], "unless": ["--mcp-config"]},
+        {"if": "crew", "args": ["--add-dir={package}", "--add-dir={state}"]},
     ],
     "session": ".session_id",
     "text": {"path": ".result", "when": {"type": "result"}},
@@ -137,6 +138,7 @@ _CODEX: Mapping[str, Any] = {
         {"if": "norun", "args": ["-c", "features.shell_tool=false"]},
         {"if": "network", "args": ["-c", "sandbox_workspace_write.network_access=true"]},
         {"if": "nofetch", "args": ["-c", 'web_search="disabled"']},
+        {"if": "crewwrite", "args": ["--add-dir", "{state}"]},  # it reads whatever its user can
     ],
     "session": {"path": ".thread_id", "when": {"type": "thread.started"}},
     "text": {"path": ".item.text", "when": {"type": "item.completed", "item.type": "agent_message"}},
@@ -215,6 +217,7 @@ _GEMINI: Mapping[str, Any] = {
         {"if": "run", "args": ["--allowed-tools", "run_shell_command"], "unless": ["-y", "--yolo"]},
         # Nobody is there to be asked, so what isn't allowed isn't there.
         {"if": "norun", "unless": ["-y", "--yolo", "--allowed-tools"]},
+        {"if": "crew", "args": ["--include-directories", "{package}", "--include-directories", "{state}"]},
     ],
     "session": {"path": ".session_id", "when": {"type": "init"}},
     "model": {"path": ".model", "when": {"type": "init"}},
@@ -265,6 +268,13 @@ _OPENCODE: Mapping[str, Any] = {
         {"if": "norun", "env": {"OPENCODE_PERMISSION": '{"bash": "deny"}'}},
         {"if": "fetch", "env": {"OPENCODE_PERMISSION": '{"webfetch": "allow", "websearch": "allow"}'}},
         {"if": "nofetch", "env": {"OPENCODE_PERMISSION": '{"webfetch": "deny", "websearch": "deny"}'}},
+        {
+            "if": "crew",
+            "env": {
+                "OPENCODE_PERMISSION": '{"external_directory": {"{package}/*": "allow", '
+                '"{state}/*": "allow"}}'
+            },
+        },
     ],
     "session": ".sessionID",
     "usage": {

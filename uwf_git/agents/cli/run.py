@@ -22,6 +22,7 @@ from uwf_git.values.kinds import Usage
 if TYPE_CHECKING:
     from uwf_git.processes import Finished
 
+_FOLDER = re.compile(r"\{(package|state)\}")
 _WORD = re.compile(r"\{(new|session|prompt|cwd)\}")
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 _VERSION_TIMEOUT = 20.0  # seconds
@@ -44,9 +45,9 @@ class OtherSession(Exception):
     """The program has opened another session than the one it was to go on in."""
 
 
-def conditions(policy: ToolPolicy) -> set[str]:
-    """The conditions of a row's options that hold under a policy. Tools that a CLI can't tell apart, such as making
-    a file and changing one, are all forbidden as soon as one of them is."""
+def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
+    """The conditions of a row's options that hold under a policy, in the step of a `crew` or elsewhere. Tools that a
+    CLI can't tell apart, such as making a file and changing one, are all forbidden as soon as one of them is."""
     readonly = not all(policy.permits(tool) for tool in WRITING)
     norun = policy.forbids_commands
     nofetch = not policy.permits(FETCH)
@@ -60,14 +61,19 @@ def conditions(policy: ToolPolicy) -> set[str]:
         "fetch": not nofetch and policy.grants("fetch"),
         "network": bool(policy.network),
         "nomcp": not policy.permits("mcp/any/any"),
+        "crew": crew,
+        "crewwrite": crew and not readonly,
     }
     return {name for name, holds in holding.items() if holds}
 
 
-def extra_for(row: Row, policy: ToolPolicy, args: Sequence[str]) -> Extra:
-    """The options that a policy asks for, and the user's own arguments. Raises AgentFailed where the
-    policy forbids what the row can't forbid or the arguments allow."""
-    holding = conditions(policy)
+def extra_for(
+    row: Row, policy: ToolPolicy, args: Sequence[str], folders: Mapping[str, str] | None = None
+) -> Extra:
+    """The options that a policy asks for, and the user's own arguments. `folders` are those of a crew's step, by what
+    stands for them in a row. Raises AgentFailed where the policy forbids what the row can't forbid or the arguments
+    allow."""
+    holding = conditions(policy, bool(folders))
     words: list[str] = []
     env: dict[str, str] = {}
     for option in row.options:
@@ -81,9 +87,10 @@ def extra_for(row: Row, policy: ToolPolicy, args: Sequence[str]) -> Extra:
             )
         if given:
             continue
-        words += option.args
+        words += (_filled(each, folders or {}) for each in option.args)
         for name, text in option.env:
-            env[name] = _merged(env.get(name), text)
+            quoted = {key: json.dumps(path)[1:-1] for key, path in (folders or {}).items()}
+            env[name] = _merged(env.get(name), _filled(text, quoted))
     covered = {option.when for option in row.options}
     for name, what in _RESTRICTING.items():
         if row.tools and name in holding and name not in covered:
@@ -92,6 +99,10 @@ def extra_for(row: Row, policy: ToolPolicy, args: Sequence[str]) -> Extra:
                 "let another agent play this role, or change tools in config.yaml or of the role",
             )
     return Extra((*words, *args), env)
+
+
+def _filled(text: str, folders: Mapping[str, str]) -> str:
+    return _FOLDER.sub(lambda found: folders.get(found[1], found[0]), text)
 
 
 def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:

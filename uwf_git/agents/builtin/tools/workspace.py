@@ -39,7 +39,7 @@ from uwf_git.agents.builtin.tools.path import (
     walk,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
-from uwf_git.crews.mounts import PACKAGE, PROJECT, STATE, in_words
+from uwf_git.crews.mounts import PACKAGE, PROJECT, STATE, in_words, variable
 
 WORKFLOW, OUTPUT = "@workflow", "@output"
 NAMES = (PROJECT, WORKFLOW, OUTPUT, PACKAGE, STATE)
@@ -185,9 +185,8 @@ class Workspace:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables by which commands find the mounts that have no path that is told: UWF_PROJECT and so on."""
-        told = [each for each in self.mounts if each.told or each == self.project] if self.by_name else []
-        return {f"UWF_{each.name.removeprefix('@').upper()}": str(each.path) for each in told}
+        """The variables by which commands find the mounts where no path of them is told."""
+        return {variable(each.name): str(each.path) for each in self.mounts} if self.by_name else {}
 
     def told(self, text: str) -> str:
         """A text for a model: with the names of the mounts in the place of where the machine keeps them."""
