@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.crews.draft import (
@@ -184,6 +185,7 @@ class _Graph:
         self._conditions: dict[str, tuple[str, str]] = {
             COMPLETE: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
         }
+        self._answers: dict[tuple[tuple[str, str], ...], Hash] = {}
         self._variables = _variables(edge.expression for edge in graph.edges)
 
     def payload(self) -> dict[str, Any]:
@@ -204,13 +206,10 @@ class _Graph:
 
     def _role(self, node: NodeDraft) -> dict[str, Any]:
         made_of = {"title": node.title, "inputs": list(node.inputs), "outputs": list(node.outputs)}
-        schema = cbor.normalise(self._schema(node))
-        name = hash_of(META, schema)
-        self._schemas[name] = schema
         return {
             "description": node.description or node.title,
             "systemPrompt": node.text,
-            "outputSchema": name,
+            "outputSchema": self._answer(tuple((edge.label, edge.text) for edge in self._choices(node))),
             **({"persona": node.agent} if node.agent else {}),
             "node": {
                 "type": node.type,
@@ -226,14 +225,22 @@ class _Graph:
         without = [edge for edge in self._leaving[node.id] if edge.expression is None]
         return sorted(without, key=lambda edge: edge.is_default)
 
-    def _schema(self, node: NodeDraft) -> dict[str, Any]:
+    def _answer(self, choices: tuple[tuple[str, str], ...]) -> Hash:
+        """The schema of an answer that chooses between edges by their labels, which have their texts besides."""
+        choices = choices if len(choices) > 1 else ()
+        if choices not in self._answers:
+            schema = cbor.normalise(self._schema(choices))
+            name = self._answers[choices] = hash_of(META, schema)
+            self._schemas[name] = schema
+        return self._answers[choices]
+
+    def _schema(self, choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
         properties: dict[str, Any] = {
             "summary": {"type": "string", "description": "What was done, in short."}
         }
-        choices = self._choices(node)
-        if len(choices) > 1:
-            told = "; ".join(edge.label + (f": {edge.text}" if edge.text else "") for edge in choices)
-            labels = list(dict.fromkeys(edge.label for edge in choices))
+        if choices:
+            told = "; ".join(f"{label}: {text}" if text else label for label, text in choices)
+            labels = list(dict.fromkeys(label for label, _ in choices))
             properties["next"] = {"description": f"The way on. {told}", "enum": labels}
         properties["artifacts"] = {
             "type": "array",
@@ -248,7 +255,7 @@ class _Graph:
         return {
             "type": "object",
             "properties": properties,
-            "required": ["summary", *(["next"] if len(choices) > 1 else [])],
+            "required": ["summary", *(["next"] if choices else [])],
             "additionalProperties": False,
         }
 
@@ -271,11 +278,10 @@ class _Graph:
         told = edge.text or ("" if edge.expression is None else _quoted(edge.expression))
         meant = (told, expression)
         label = one_line(edge.label) or edge.target
-        names = (label, f"{edge.source}: {label}", f"{edge.source}: {label} → {edge.target}")
-        for name in (*names, *(f"{names[-1]} ({number})" for number in range(2, len(self._graph.edges) + 2))):
-            if self._conditions.setdefault(name, meant) == meant:
-                return name
-        raise AssertionError("there are more names than edges")
+        whole = f"{edge.source}: {label} → {edge.target}"
+        numbered = (f"{whole} ({number})" for number in count(2))
+        names = chain((label, f"{edge.source}: {label}", whole), numbered)
+        return next(name for name in names if self._conditions.setdefault(name, meant) == meant)
 
     def _expression(self, edge: EdgeDraft) -> str:
         from uwf_git.crews.jsonlogic import translated
