@@ -18,6 +18,7 @@ from two_machines import Machine
 from uwf_git.agents.rehearse import choose_output
 from uwf_git.crews.compile import CompiledCrew, compile_crew, compile_version
 from uwf_git.crews.package import from_files
+from uwf_git.crews.state import Way, ways
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
@@ -213,6 +214,19 @@ def test_expressions_see_what_the_run_has_reached(rule: Any, holds: bool) -> Non
         ("draft", {"artifacts": ["artifacts/a.md", "artifacts/b.md"]}),
         ("check", {"next": "good"}),
     )
+
+
+def test_what_the_run_has_reached_is_told_with_the_labels_of_the_package() -> None:
+    workflow = only(bmad()).workflow
+    assert ways(workflow, "check") == (
+        Way("good", "price", True, "Nothing is missing"),
+        Way("again", "draft", True, "Something is missing"),
+    )
+    assert ways(workflow, "price") == (
+        Way("dear", "draft", False, '{">": [{"var": "cost"}, 100]}'),
+        Way("fine", "join"),
+    )
+    assert ways(workflow, "join") == (Way("done", "end"),) and ways(workflow, "end") == ()
 
 
 def test_without_a_default_expressions_that_fail_leave_no_way_on() -> None:

@@ -115,7 +115,7 @@ def reached(history: History, current: str | None = None) -> Reached:
     where it asks a human; else the moderator says it. Raises what a condition of the workflow raises."""
     workflow = history.workflow
     completed: dict[str, None] = {}
-    variables: dict[str, Any] = {}
+    variables = dict(workflow.crew.variables) if workflow.crew is not None else {}
     artifacts: dict[str, None] = {}
     done: list[StepContext] = []
     log: list[Logged] = []
@@ -159,19 +159,20 @@ def _next(history: History) -> str:
 
 
 def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
-    """The edges of a node. Of one that was made of a package's, without that which ends the run wherever its
-    variables say so."""
+    """The edges of a node. Of one that was made of a package's, without those that end the run."""
     role = workflow.roles.get(node)
     edges = workflow.graph.get(node, ())
     if role is not None and role.node is not None:
         edges = tuple(edge for edge in edges if edge.role != END)
+    conditions = [workflow.conditions.get(edge.condition or "") for edge in edges]
+    labels = [_LABELLED.search(each.expression) if each is not None else None for each in conditions]
     found = []
-    for edge in edges:
-        condition = workflow.conditions.get(edge.condition or "")
-        label = _LABELLED.search(condition.expression) if condition is not None else None
-        when = condition.description.strip() if condition is not None else ""
-        name = json.loads(label[1]) if label else edge.status or edge.condition or ""
-        found.append(Way(name, edge.role, label is not None, when))
+    for edge, condition, label in zip(edges, conditions, labels, strict=True):
+        when = edge.text or (condition.description if condition is not None else "")
+        name = edge.label or (json.loads(label[1]) if label else edge.status or edge.condition or "")
+        # The last of those that are chosen by their labels is what is left, and has no condition.
+        asked = label is not None or (condition is None and bool(edge.label) and any(labels))
+        found.append(Way(name, edge.role, asked, when.strip()))
     return tuple(found)
 
 
