@@ -15,6 +15,7 @@ from uwf_git.values.types import META, start_node, workflow_type
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.source import Source
 
+FILES = {"workflow.md": b"---\nschemaVersion: '1.1'\n---\n\n# Plan a trip\n"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -106,7 +107,7 @@ def begin(instance: Instance, persona: str = "ada", **changes: Any) -> ThreadId:
     """A thread of the workflow, with other parts of its payload."""
     payload = PAYLOAD | changes
     text = b'{"crew":"trip","workflow":"plan"}\n'
-    source = Source("crew.json", text, {}, Document("crew.json", {}, {}, {}, {}), {})
+    source = Source("crew.json", text, {}, Document("crew.json", {}, {}, {}, {}), FILES)
     node = hash_of(workflow_type(payload), payload)
     compiled = Compiled(payload, node, {HASH: SCHEMA}, parse_workflow(payload), source)
     version = instance.registry.commit_unregistered(compiled)

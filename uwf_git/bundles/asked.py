@@ -200,7 +200,7 @@ def _open(instance: Instance, thread: ThreadId, asks: Question, stack: ExitStack
     if asks.schema is not None:
         ctx = ctx._replace(schema=Schema(asks.schema))
     if asks.role is None:
-        ctx = ctx._replace(build_prompt=lambda remembers: _told(asks))
+        ctx = ctx._replace(build_prompt=lambda *_: _told(asks))
     os.chdir(asks.cwd)
     conversation = stack.enter_context(closing(teller.converse(ctx))) if config.command else None
     return _Asked(ctx, recorder, conversation), name

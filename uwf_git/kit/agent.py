@@ -74,7 +74,7 @@ class Conversation:
         resume = self.ctx.resume
         if resume is None or not resume.session:
             return None
-        return resume.session, carry_on(resume.error, self.ctx.prompt_for_resumed_session)
+        return resume.session, carry_on(resume.error, self.ctx.prompt_for_resumed_attempt)
 
 
 class OfFunctions(Conversation):
@@ -324,8 +324,8 @@ class Agent:
             cwd=cwd,
             deadline=None if order.timeout is None else recorder.began + order.timeout,
             options=self._parse(args) if self._parse else None,
-            build_prompt=lambda remembers: prompt_at(
-                instance, history, role, order.instruction, remembers, name, self.has_shell(context)
+            build_prompt=lambda remembers, resumes: prompt_at(
+                instance, history, role, order.instruction, remembers, name, self.has_shell(context), resumes
             ),
             record=recorder.record,
             in_session=recorder.in_session,

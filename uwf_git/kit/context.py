@@ -114,7 +114,7 @@ class Context(NamedTuple):
     cwd: Path
     deadline: float | None
     options: Any
-    build_prompt: Callable[[bool], str]
+    build_prompt: Callable[[bool, bool], str]
     record: Callable[[TurnRecord], None]
     in_session: Callable[[str], None]
     show: Callable[..., None]
@@ -138,12 +138,17 @@ class Context(NamedTuple):
     def prompt(self) -> str:
         """Everything the agent should be told, as one text: the format of the deliverable, progress, the role, the
         task, what happened, the instruction. Built anew each time."""
-        return self.build_prompt(False)
+        return self.build_prompt(False, False)
 
     @property
     def prompt_for_resumed_session(self) -> str:
         """The prompt for a session that remembers this role's earlier turns: it tells only what happened since."""
-        return self.build_prompt(True)
+        return self.build_prompt(True, False)
+
+    @property
+    def prompt_for_resumed_attempt(self) -> str:
+        """The prompt for the session of an attempt at this step that failed, which was told all of it."""
+        return self.build_prompt(True, True)
 
     def written(self) -> Changes | None:
         """What was changed in the document of a crew's run, which is a part of the answer. Raises Invalid for what is

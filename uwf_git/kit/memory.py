@@ -116,6 +116,7 @@ class Memory:
                 remembers or carries_on,
                 self._agent,
                 self._shell(),
+                carries_on,
             )
             said = prompt if error is None else carry_on(error, prompt)
             yield Exchange(said, self._store.turns(detail))

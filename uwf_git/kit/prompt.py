@@ -4,6 +4,9 @@ Its parts have a fixed order: the format of the deliverable, progress, the role,
 role's last turn, the instruction. What must be obeyed stands first and last, what may be long between: the newest step
 whole, the older ones as far as there is room. Prompts are not stored: a Detail names the head that its prompt was
 built from, and the same head gives the same prompt.
+
+In a crew's workflow the parts are others, which `crews.prompt` makes: rules, what may be used, who speaks, where the
+run is, the node, and what came along. There a session that goes on is told only what is new.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 QUOTA = 120_000  # characters of history, about 30,000 tokens
 _OUTPUT_QUOTA = 8_000  # of one output, so that a large one doesn't push every answer out
 _NAMED = 20  # fields and inputs that are listed
+_GOES_ON = "The run had ended, and the user goes on with it."
 _LEAST = 400  # characters: with less room than that, nothing of a step is told
 
 
@@ -41,6 +45,7 @@ def build_prompt(
     remembers: bool = False,
     agent: str | None = None,
     shell: bool = False,
+    resumes: bool = False,
     quota: int = QUOTA,
 ) -> str:
     """The whole prompt for a role's next turn.
@@ -49,8 +54,13 @@ def build_prompt(
     for the newest first, and only as far as `quota`, in characters, reaches. The newest step is told whole, whatever
     it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
     that is given), and only the steps since then are told. With `shell` it is told by which commands it can look things
-    up, in the part on its role, which is the same in each of its steps.
+    up, in the part on its role, which is the same in each of its steps. `resumes` says that it goes on in the session
+    of an attempt at this very step, which was told all of it.
     """
+    if history.workflow.crew is not None:
+        return _of_crew(
+            history, role, schema, instruction, answer_of, remembers, agent, shell, resumes, quota
+        )
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
         f"# Progress\n\n{_progress(history, role)}\n\n{_place(history, role, schema)}",
@@ -64,6 +74,52 @@ def build_prompt(
     return "\n\n".join(parts) + "\n"
 
 
+def _of_crew(
+    history: History,
+    role: Role,
+    schema: Any,
+    instruction: str | None,
+    answer_of: Callable[[StepContext], str],
+    remembers: bool,
+    agent: str | None,
+    shell: bool,
+    resumes: bool,
+    quota: int,
+) -> str:
+    """The prompt for a node of a crew's workflow. Who it is and what its node is are told anew where another node has
+    spoken since."""
+    from uwf_git.crews import prompt as crew
+
+    own = max(_turns(history.steps, role.name, agent), default=0)
+    remembers = resumes or (remembers and own > 0)
+    since = history.steps[own:]
+    anew = not remembers or (not resumes and any(step.role not in (role.name, USER) for step in since))
+    parts = []
+    if not remembers:
+        parts = [crew.rules(format_instruction(schema)), crew.policy(history, role)]
+        parts += [_commands(history) if shell else ""]
+    if anew:
+        parts.append(crew.speaks(history, role))
+    parts.append(crew.directive(history, role, resumes))
+    if anew:
+        parts.append(crew.brief(history, role))
+    if not remembers:
+        parts += [f"# The task\n\n{history.start.prompt.strip()}", crew.brought(history)]
+    if anew and history.steps:
+        parts.append(crew.so_far(history, role))
+        parts.append(_happened(history, role, answer_of, own if remembers else 0, quota))
+    last = history.steps[-1] if history.steps else None
+    if last is not None and last.role == USER:
+        asked = crew.answered(history) is not None
+        text = str(last.output.get("answer", "")) if isinstance(last.output, dict) else str(last.output)
+        said = "" if asked else (instruction or "").strip().removesuffix(text.strip()).strip() or _GOES_ON
+        parts.append(f"# Your instruction now\n\n{_instruction(history, said)}")
+        parts.append(crew.user_input(role.name if asked else "", text))
+    else:
+        parts.append(f"# Your instruction now\n\n{_instruction(history, instruction)}")
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
 def prompt_at(
     instance: Instance,
     history: History,
@@ -72,9 +128,10 @@ def prompt_at(
     remembers: bool = False,
     agent: str | None = None,
     shell: bool = False,
+    resumes: bool = False,
 ) -> str:
     """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers`,
-    `agent` and `shell` are those of build_prompt."""
+    `agent`, `shell` and `resumes` are those of build_prompt."""
     told = instance.threads.answer
     if talks(role):
         return told_conversation(
@@ -89,7 +146,15 @@ def prompt_at(
         )
     schema = instance.store.schema(role.schema).payload
     text = build_prompt(
-        history, role, schema, instruction, told, remembers=remembers, agent=agent, shell=shell
+        history,
+        role,
+        schema,
+        instruction,
+        told,
+        remembers=remembers,
+        agent=agent,
+        shell=shell,
+        resumes=resumes,
     )
     log.debug(
         "7JPE1BK5",

@@ -1,0 +1,201 @@
+"""What the role of a crew's workflow is told beside what every role is: rules, what it may use, who it is, where the
+run is, what its node is, and what came along.
+
+Each part is a text of its own, a pure function of the history; `kit.prompt` puts them in order. A part begins with its
+heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that packages know: a name, lines of
+`- field: value`, and for USER_INPUT the words below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from uwf_git.crews.mounts import PLACEHOLDERS
+from uwf_git.crews.state import STATE, Way, reached, ways
+from uwf_git.text import fenced
+from uwf_git.values.kinds import PackageNode, Role, StepContext, asks_human
+from uwf_git.values.types import BMAD, END, USER
+
+if TYPE_CHECKING:
+    from uwf_git.store.history import History
+
+STARTS, CONTINUES, RESUMES = "start", "continue", "resume"
+"""What a run is asked to do: to begin, to go on, or to go on where it was broken off or had ended."""
+ARTIFACTS = "@project/artifacts/"
+"""Where products belong."""
+_RULES = f"""\
+- You speak as the persona below, and do one node of a workflow: yours. Whoever comes next does the rest, so end with
+  your answer once it is done.
+- Autopilot: go on without asking whether you may. Ask a human only for what is really missing and can't be found, by
+  the block of fields for that, and nothing else in your answer.
+- Files have names that begin with @project (the folder of the project), @pkg (the package, to be read) or @state (this
+  run). What you make belongs below {ARTIFACTS}, unless your node says otherwise.
+- How far the run is follows from its answers, and {STATE} tells it. Where a text has you write there, that
+  counts as a part of your answer; what your answer itself says goes before it."""
+
+
+def intent(history: History, resumes: bool = False) -> str:
+    """What the run is asked to do now. `resumes` says that an attempt at this step was broken off or failed."""
+    if resumes or (answered(history) is None and history.steps and history.steps[-1].role == USER):
+        return RESUMES
+    return CONTINUES if history.steps else STARTS
+
+
+def answered(history: History) -> StepContext | None:
+    """The answer of a human that a node gets now: the last step, where one had asked. None where there is none."""
+    if len(history.steps) < 2 or history.steps[-1].role != USER:
+        return None
+    asked = next((step for step in reversed(history.steps) if step.role != USER), None)
+    return history.steps[-1] if asked is not None and asks_human(asked.output) else None
+
+
+def rules(deliverable: str) -> str:
+    """The rules that hold in each node. `deliverable` is the form of its answer."""
+    return f"# Base rules\n\n{_RULES}\n\n## Deliverable format\n\n{deliverable}"
+
+
+def policy(history: History, role: Role) -> str:
+    """What the workflow and the persona let it use at most; "" where they say nothing of that."""
+    lines = [*_limits("This workflow", role.tools)]
+    persona = history.workflow.speaker(role.name, history.start.persona)
+    if persona is not None:
+        lines += _limits(persona.name, persona.tools)
+    if not lines:
+        return ""
+    said = "\n".join(f"- {line}" for line in lines)
+    return f"# Tool policy\n\nOf the tools that you have:\n\n{said}"
+
+
+def _limits(who: str, tools: Mapping[str, Any] | None) -> Iterable[str]:
+    given = tools or {}
+    for key, said in (
+        ("allow", "uses only"),
+        ("deny", "doesn't use"),
+        ("servers", "uses only the MCP servers"),
+    ):
+        if key in given:
+            yield f"{who} {said} {', '.join(map(str, given[key])) or 'none'}."
+    for key, said in (
+        ("files", "reads and writes no files"),
+        ("mcp", "uses no MCP servers"),
+        ("runCommand", "runs no commands"),
+        ("network", "uses no network"),
+    ):
+        if given.get(key) is False:
+            yield f"{who} {said}."
+    for key, said in (("maxReadBytes", "reads"), ("maxWriteBytes", "writes")):
+        if key in given:
+            yield f"{who} {said} at most {given[key]} bytes of a file."
+
+
+def speaks(history: History, role: Role) -> str:
+    """Who it is; "" where nobody in particular speaks."""
+    persona = history.workflow.speaker(role.name, history.start.persona)
+    if persona is None:
+        return ""
+    if persona.system_prompt.strip():
+        return f"# Persona: {persona.name}\n\n{in_words(persona.system_prompt.strip())}"
+    title = ", ".join(filter(None, (persona.name, persona.title)))
+    parts = [f"You are {title}." + (f" {persona.description}" if persona.description.strip() else "")]
+    told = (("Role", persona.role), ("Identity", persona.identity), ("How you speak", persona.style))
+    parts += [f"{name}: {text.strip()}" for name, text in told if text.strip()]
+    for name, texts in (("Your principles", persona.principles), ("You always", persona.actions)):
+        if texts:
+            parts.append(f"{name}:\n\n" + "\n".join(f"- {each.strip()}" for each in texts))
+    return in_words(f"# Persona: {persona.name}\n\n" + "\n\n".join(parts))
+
+
+def directive(history: History, role: Role, resumes: bool = False) -> str:
+    """RUN_DIRECTIVE: which run it is, where it stands, and what is to be done with it."""
+    crew = history.workflow.crew
+    assert crew is not None
+    fields = {
+        "runType": "bmad-micro" if crew.format == BMAD else "crew",
+        "intent": intent(history, resumes),
+        "workflow": crew.workflow,
+        "state": STATE,
+        "graph": f"@pkg/{crew.graph}" if crew.graph else "",
+        "artifactsRoot": ARTIFACTS,
+        "currentNodeId": role.name,
+        "effectiveAgentId": role.persona or history.start.persona,
+        "autopilot": "true",
+    }
+    return _form("RUN_DIRECTIVE", fields)
+
+
+def brief(history: History, role: Role) -> str:
+    """The node: its document, what it reads and makes, and where it can lead."""
+    node = role.node or PackageNode("step", "")
+    parts = [f"# Your node: {role.name}" + (f", {node.title}" if node.title else "")]
+    lines = [f"- Document: @pkg/{node.file}"] if node.file else []
+    lines += [f"- Reads: {', '.join(map(_below_project, node.inputs))}"] if node.inputs else []
+    lines += [f"- Makes: {', '.join(map(_below_project, node.outputs))}"] if node.outputs else []
+    if leads := [_told(way) for way in ways(history.workflow, role.name)]:
+        lines.append("- Allowed next:\n" + "\n".join(f"  - {each}" for each in leads))
+    elif history.workflow.graph.get(role.name):
+        lines.append("- Allowed next: none. This node ends the run.")
+    parts.append("\n".join(lines))
+    parts += [
+        f"## {name}\n\n{in_words(text.strip())}"
+        for name, text in (
+            ("What it is for", role.description),
+            ("Its text", role.system_prompt),
+            ("Goal", role.goal),
+            ("Capabilities", "\n".join(f"- {each}" for each in role.capabilities)),
+            ("Procedure", role.procedure),
+            ("Output", role.output),
+        )
+        if text.strip()
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _told(way: Way) -> str:
+    target = "the end of the run" if way.target == END else f"`{way.target}`"
+    how = f" on `{way.label}`" if way.label else ""
+    said = f": {way.when.rstrip('.')}" if way.when else ""
+    alone = "" if way.asked else " (decided by itself)" if way.when else ""
+    return f"{target}{how}{said}{alone}"
+
+
+def brought(history: History) -> str:
+    """The file that the menu brought along; "" where it brought none."""
+    data = history.start.data
+    if data is None:
+        return ""
+    text, size, kind = str(data["text"]), int(data["size"]), str(data["format"])
+    held = len(text.encode("utf-8", "replace"))
+    more = f" Here are its first {held} of {size} bytes; read the rest." if held < size else ""
+    told = fenced(text.rstrip(), "" if kind == "text" else kind)
+    return f"# Data: {data['path']}\n\nGiven with this run.{more}\n\n{told}"
+
+
+def so_far(history: History, role: Role) -> str:
+    """What the run has reached before this node; "" at its beginning."""
+    from uwf_git.values.yaml12 import dump
+
+    now = reached(history, role.name).as_json()
+    told = {key: now[key] for key in ("stepsCompleted", "variables", "artifacts") if now[key]}
+    return f"# What the run has reached\n\n{fenced(dump(told).rstrip(), 'yaml')}" if told else ""
+
+
+def user_input(node: str, text: str) -> str:
+    """USER_INPUT: what a human said, bound to the node that had asked for it, "" where none had."""
+    return f"{_form('USER_INPUT', {'forNodeId': node})}\n{text.strip()}"
+
+
+def _form(name: str, fields: Mapping[str, str]) -> str:
+    return "\n".join([name, *(f"- {key}: {value}" for key, value in fields.items() if value)])
+
+
+def _below_project(path: str) -> str:
+    path = in_words(path)
+    return path if path.startswith("@") else f"@project/{path}"
+
+
+def in_words(text: str) -> str:
+    """A text with the names of the folders in place of what stands for them in packages."""
+    for word, name in PLACEHOLDERS.items():
+        text = text.replace(word, name)
+    return text
