@@ -7,11 +7,12 @@ import math
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from uwf_git.crews.jsonlogic import STATE_NAMES, Untranslatable, translated
-from uwf_git.errors import Invalid
+from uwf_git.errors import Invalid, LimitExceeded
 from uwf_git.workflow.expression import evaluate
 
 UNDEFINED = object()
@@ -306,7 +307,7 @@ def as_jsonata(rule: Any, state: dict[str, Any]) -> Any:
     return evaluate(f"({names}{translated(rule)})", {"state": state})
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(RULES, STATES)
 @example({"==": [{"var": "a"}, 1]}, {**dict.fromkeys(STATE_NAMES), "variables": {"a": [[1]]}})
 def test_a_translated_rule_decides_as_json_logic_does(rule: Any, state: dict[str, Any]) -> None:
@@ -317,10 +318,61 @@ def test_a_translated_rule_decides_as_json_logic_does(rule: Any, state: dict[str
         wanted = Inexact
     try:
         found = as_jsonata(rule, state)
-    except Untranslatable:
+    except (Untranslatable, LimitExceeded):
         assume(False)
     except Invalid as error:
         assert "too many digits" in error.message or "too large" in error.message
         return
     # What isn't looked at can't fail, and which operand is looked at first is not said.
     assert found is wanted or wanted is Inexact, translated(rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "operator", "path"),
+    [
+        ({"and": [True, {"+": [1, 2]}]}, "+", ("and", 1, "+")),
+        ({"missing_some": [1, ["a"]]}, "missing_some", ("missing_some",)),
+        ({"=": [1, 2]}, "=", ("=",)),
+        ({"var": {"var": "name"}}, "var", ()),
+        ({"var": "constructor"}, "var", ()),
+        ({"missing": [{"var": "names"}]}, "missing", ()),
+        ({"==": [1]}, "==", ()),
+        ({">": [3, 2, 1]}, ">", ()),
+        ({"and": []}, "and", ()),
+        ({"!!": [1, 2]}, "!!", ()),
+        ({"==": [{"var": ["a", {"var": "b"}]}, {"var": "b"}]}, "==", ()),
+        ({"in": [{"var": "a.0"}, {"var": "a"}]}, "in", ()),
+        ({"if": [True, {"a": 1, "b": 2}]}, "", ("if", 1)),
+        ({"==": [[{"var": "a"}], "x"]}, "", ("==", 0, 0)),
+    ],
+)
+def test_what_would_be_decided_otherwise_is_refused_with_its_operator(
+    rule: Any, operator: str, path: tuple[str | int, ...]
+) -> None:
+    with pytest.raises(Untranslatable) as caught:
+        translated(rule)
+    assert (caught.value.operator, caught.value.path) == (operator, path)
+    assert caught.value.message
+
+
+def test_a_rule_is_bounded() -> None:
+    deep: Any = {"var": "a"}
+    for _ in range(50):
+        deep = {"!": [deep]}
+    with pytest.raises(Untranslatable, match="deeper"):
+        translated(deep)
+    with pytest.raises(Untranslatable, match="longer"):
+        translated({"or": [{"==": [{"var": "a"}, "x" * 100]}] * 200})
+
+
+def test_a_number_that_no_text_tells_exactly_fails_instead_of_deciding() -> None:
+    state = {**dict.fromkeys(STATE_NAMES), "variables": {"a": [0.1 + 0.2], "b": "0.3"}}
+    with pytest.raises(Invalid, match="too many digits"):
+        as_jsonata({"==": [{"var": "a"}, {"var": "b"}]}, state)
+
+
+def test_a_common_condition_stays_short_enough_to_be_read() -> None:
+    assert translated({"==": [{"var": "mode"}, "fast"]}).endswith(
+        '; $is($lookup($variables, "mode"), "fast"))'
+    )
+    assert translated(True) == "true"

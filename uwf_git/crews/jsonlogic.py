@@ -50,6 +50,9 @@ _INBORN = frozenset(
         " __defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__",
     )
 )
+# A text that nothing but itself is equal to, alone or in a list: no number, no list, nothing else told as text.
+_WORD = re.compile(r"[^\W\d_][\w /-]*")
+_NO_WORDS = ("true", "false", "null", "Infinity")
 _INDEX = re.compile("0|[1-9][0-9]{0,8}", re.ASCII)
 _SPACES = r"[\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]"
 
@@ -91,7 +94,12 @@ _FUNCTIONS = {
     ),
     "$number_of": (
         'function($x) { ($t := $kind($x); $t = "number" ? $x : $t = "boolean" ? ($x ? 1 : 0) : $t = "null" ? 0 :'
-        ' $t = "string" ? $parse($x) : $t = "array" ? $parse($text($x))) }'
+        ' $t = "string" ? $parse($x) : $t = "array" and $count($x) = 0 ? 0 :'
+        ' $t = "array" and $count($x) = 1 and $kind($x[0]) != "boolean" ? $number_of($x[0])) }'
+    ),
+    "$is": (
+        'function($x, $c) { ($t := $kind($x); $t = "string" ? $x = $c :'
+        ' $t = "array" ? ($count($x) = 1 ? $is($x[0], $c) : false) : false) }'
     ),
     "$plain": 'function($x) { $kind($x) in ["array", "object"] ? $text($x) : $x }',
     "$strict": (
@@ -311,6 +319,10 @@ class _Translation:
             if one.is_var and other.is_var and one.origins == other.origins:
                 return "false" if negated else "true"
             self._not_the_same(operator, one.origins & other.origins, path)
+        if operator in ("==", "!=") and (simpler := _with_constant(arguments, values)):
+            return f"$not({simpler})" if negated else simpler
+        if operator in ("<", "<=", ">", ">=") and (simpler := _with_number(operator, arguments, values)):
+            return simpler
         texts = [each.text for each in (reversed(values) if swapped else values)]
         if len(texts) == 3:
             first, between, last = texts
@@ -372,6 +384,30 @@ _COMPARED = {
     ">=": ("$at_most", True, False),
 }
 _KNOWN = (*_COMPARED, "var", "and", "or", "!", "!!", "in", "if", "missing")
+
+
+def _with_constant(arguments: Sequence[Any], values: Sequence[_Value]) -> str | None:
+    """What `==` is where one side is a constant that leaves little to decide: most conditions are so."""
+    for constant, other in ((arguments[1], values[0]), (arguments[0], values[1])):
+        if constant is None:
+            return f'($kind({other.text}) = "null")'
+        if isinstance(constant, str) and _WORD.fullmatch(constant) and constant not in _NO_WORDS:
+            return f"$is({other.text}, {_json(constant)})"
+        if isinstance(constant, bool | int | float):
+            number = _json(int(constant) if isinstance(constant, bool) else constant)
+            return f'($v := {other.text}; $kind($v) != "null" and $number_of($v) = {number})'
+    return None
+
+
+def _with_number(operator: str, arguments: Sequence[Any], values: Sequence[_Value]) -> str | None:
+    """What an order of two values is where one is a number, and so the other counts as one too."""
+    if len(arguments) == 2:
+        for place, constant in enumerate(arguments):
+            if isinstance(constant, int | float) and not isinstance(constant, bool):
+                sides = ["$n", _json(constant)] if place else [_json(constant), "$n"]
+                order = f" {operator} ".join(sides)
+                return f"($n := $number_of({values[1 - place].text}); $exists($n) ? {order} : false)"
+    return None
 
 
 def _unknown(operator: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""What the objects in a package's files may hold: which fields, of what kind. Every slip becomes a finding with its
-place, and what is left is plain to read.
+"""The form of a document that others have defined, as a table: which fields its objects may hold, of what kind. Every
+slip becomes a finding with its place, and what is left is plain to read.
 
-Packages have "" where they mean that something isn't there, and YAML has nothing at all, so both count as absent.
+People write "" where they mean that something isn't there, and YAML has nothing at all, so both count as absent.
 """
 
 from __future__ import annotations
@@ -10,46 +10,32 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from uwf_git.crews.draft import PackageFinding
-from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values import yaml12
-from uwf_git.values.documents import TOP, Document, InvalidYaml, ValuePath, decode
+from uwf_git.values.documents import TOP, Document, InvalidYaml, ValuePath, check_size, decode
+from uwf_git.values.fields import kind_of
 from uwf_git.values.findings import Findings
 from uwf_git.values.json_text import read_json
 
-_KINDS = ((bool, "a boolean"), (str, "text"), (dict, "an object"), (list, "a list"))
 _FENCE = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 
 
 class Part(NamedTuple):
-    """A file of a package that was read. `findings` is what is wrong with it; `body` stands below its frontmatter."""
+    """A file that was read. `findings` is what is wrong with it; `body` stands below its frontmatter."""
 
     path: str
     document: Document
     findings: Findings
     body: str = ""
 
-    def found(self) -> list[PackageFinding]:
-        """What is wrong with it, in the order of the text."""
-        return [
-            PackageFinding(
-                self.path, each.line, each.column, each.code, each.message, each.hint, each.severity
-            )
-            for each in self.findings.sorted()
-        ]
-
 
 Kind = Callable[[Part, ValuePath, Any], Any]
 """Reads the value at a path, which isn't absent: as it counts, or None where it is wrong, which it reports."""
 
 
-def json_part(path: str, data: bytes) -> Part | PackageFinding:
-    """A JSON file, or why it can't be read."""
-    try:
-        document, repeated = read_json(data, path)
-    except Invalid as error:
-        return unreadable(path, error, "bad-json")
+def json_part(path: str, data: bytes) -> Part:
+    """A JSON file. Raises InvalidYaml, which has line and column, for what is no JSON (Invalid for over 1 MiB)."""
+    document, repeated = read_json(data, path)
     part = Part(path, document, Findings(document))
     for key, mark, first in repeated:
         message = f'key "{one_line(key, 80)}" is already in line {first}'
@@ -57,27 +43,17 @@ def json_part(path: str, data: bytes) -> Part | PackageFinding:
     return part
 
 
-def yaml_part(path: str, data: bytes) -> Part | PackageFinding:
-    """A YAML file, or why it can't be read."""
-    try:
-        document = yaml12.load(data, path)
-    except Invalid as error:
-        return unreadable(path, error, "bad-yaml")
-    return Part(path, document, Findings(document))
-
-
-def markdown_part(path: str, data: bytes) -> Part | PackageFinding:
-    """A Markdown file that begins with frontmatter, or why it can't be read. Its line ends are \\n."""
-    try:
-        document, body = read_frontmatter(data, path)
-    except Invalid as error:
-        return unreadable(path, error, "bad-frontmatter")
+def markdown_part(path: str, data: bytes) -> Part:
+    """A Markdown file that begins with frontmatter; its line ends are \\n. Raises InvalidYaml (Invalid for over
+    1 MiB)."""
+    document, body = read_frontmatter(data, path)
     return Part(path, document, Findings(document), body)
 
 
 def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
     """The frontmatter of a Markdown text, an object, with its positions in the whole text; and the body below it.
-    Raises InvalidYaml (Invalid for over 1 MiB of frontmatter)."""
+    Raises InvalidYaml (Invalid for over 1 MiB)."""
+    check_size(data, name)
     text = decode(data, name).replace("\r\n", "\n")
     opening = _FENCE.match(text)
     if opening is None:
@@ -94,13 +70,6 @@ def read_frontmatter(data: str | bytes, name: str) -> tuple[Document, str]:
     if not isinstance(document.data, dict):
         raise InvalidYaml(name, TOP, "its frontmatter is no object", "write key: value, a line each")
     return document, text[at + closing.end() :].strip("\n")
-
-
-def unreadable(path: str, error: Invalid, code: str) -> PackageFinding:
-    """The finding about a file that could not be read at all."""
-    if isinstance(error, InvalidYaml):
-        return PackageFinding(path, error.mark.line, error.mark.column, code, error.problem, error.hint)
-    return PackageFinding(path, 0, 0, code, error.message, error.hint)
 
 
 def where(path: ValuePath) -> str:
@@ -149,7 +118,7 @@ def mapping(part: Part, path: ValuePath, value: Any) -> dict[str, Any] | None:
     """An object of any fields."""
     if isinstance(value, dict):
         return value
-    wrong(part, path, value, "an object")
+    wrong(part, path, value, "a mapping")
     return None
 
 
@@ -209,14 +178,14 @@ def texts(part: Part, path: ValuePath, value: Any) -> tuple[str, ...] | None:
 _texts = list_of(text)
 
 
-def fields(required: Mapping[str, Kind], optional: Mapping[str, Kind], is_open: bool = False) -> Kind:
+def object_of(required: Mapping[str, Kind], optional: Mapping[str, Kind], is_open: bool = False) -> Kind:
     """An object with those fields, and no others where it isn't open. What is absent or wrong is left out of it, and
     so is what isn't known."""
     known = {**required, **optional}
 
     def read(part: Part, path: ValuePath, value: Any) -> dict[str, Any] | None:
         if not isinstance(value, dict):
-            wrong(part, path, value, "an object")
+            wrong(part, path, value, "a mapping")
             return None
         made: dict[str, Any] = {}
         for key, item in value.items():
@@ -244,7 +213,4 @@ def fields(required: Mapping[str, Kind], optional: Mapping[str, Kind], is_open: 
 
 def wrong(part: Part, path: ValuePath, value: Any, wanted: str) -> None:
     """Reports a value of another type than the one wanted."""
-    kind = next(
-        (word for each, word in _KINDS if isinstance(value, each)), "nothing" if value is None else "a number"
-    )
-    part.findings.error(path, "wrong-type", f"{where(path)} is {kind}, not {wanted}")
+    part.findings.error(path, "wrong-type", f"{where(path)} is {kind_of(value)}, not {wanted}")
