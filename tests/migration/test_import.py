@@ -415,6 +415,23 @@ def test_a_killed_import_leaves_a_sound_store_and_the_next_one_takes_the_rest(
     assert refs(other) == refs(root)
 
 
+def test_what_a_broken_off_import_stored_without_refs_is_taken_again(
+    uwf: Uwf, old: OldStore, root: Path
+) -> None:
+    whole, before = uwf("import", old.root).json, refs(root)
+    # As one leaves it that is killed, or finds no more room, between its objects and its refs.
+    for ref_ in git("--git-dir", root / "store.git", "for-each-ref", "--format=%(refname)").split():
+        if not ref_.startswith("refs/uwf/workflows/"):
+            git("--git-dir", root / "store.git", "update-ref", "-d", ref_)
+    half = uwf("import", old.root, "--dry-run").json
+    assert (half["taken"], states(half)) == (whole["taken"], states(whole))
+    assert uwf("import", old.root).json == {**half, "dryRun": False}
+    assert refs(root) == before
+    uwf("gc", "--prune")
+    for hash_ in set(old.hashes.values()):
+        assert uwf("cas", "has", hash_).json == {"exists": True}
+
+
 def test_a_terminal_shows_how_far_it_is_on_a_line_that_goes(uwf: Uwf, root: Path, tmp_path: Path) -> None:
     old = many(tmp_path / "old", 120)
     uwf("init")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from bundle_files import DEBATE
 from cli_samples import ONE
 from commands import UWF, git
-from conftest import Uwf
+from conftest import EXAMPLES, Uwf
 from faults import obeying_modes
+
+from uwf_git.git.database import unwritable
 
 
 @pytest.fixture
@@ -49,10 +53,13 @@ def small_disk_works() -> bool:
     )
 
 
-@pytest.mark.skipif(
+on_a_small_disk = pytest.mark.skipif(
     not shutil.which("unshare") or not small_disk_works(),
     reason="needs user namespaces and unshare (Debian package util-linux)",
 )
+
+
+@on_a_small_disk
 @pytest.mark.parametrize("free", [0, 8, 24, 48])
 def test_a_full_disk_stops_a_step_and_loses_nothing(
     uwf: Uwf, root: Path, thread: str, hermetic: Path, free: int
@@ -80,6 +87,37 @@ git --git-dir /mnt/store.git fsck --connectivity-only >/dev/null 2>&1 && echo so
     assert '"status": "completed"' in done.stdout, done.stdout + done.stderr
     if free == 0:
         assert "exit 1" in done.stdout and "store_unwritable" in done.stderr
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("free", [0, 32])
+def test_a_full_disk_is_named_as_the_cause_and_an_import_leaves_nothing_half_written(
+    uwf: Uwf, root: Path, tmp_path: Path, free: int
+) -> None:
+    uwf("init")
+    random = "Array.from({length: 40000}, () => Math.random().toString(36)).join('')"
+    (tmp_path / "debate.esm.js").write_text(DEBATE.replace("content: text", f"content: {random}"))
+    uwf("workflow", "put", tmp_path / "debate.esm.js")
+    thread = uwf("thread", "start", "debate", "-p", "go").json["thread"]
+    program = f"""
+set -e
+mount -t tmpfs -o size=8m none /mnt
+cp -a {root}/. /mnt/
+dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null || true
+truncate -s -{free}k /mnt/ballast || true
+set +e
+{" ".join(UWF)} --root /mnt import {EXAMPLES / "old-store"}
+{" ".join(UWF)} --root /mnt thread step {thread}
+ls /mnt/store.git/objects/pack
+"""
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    imported, stepped = [json.loads(line)["error"] for line in done.stderr.splitlines()]
+    assert imported["code"] == "store_unwritable" and imported["hint"]
+    for failed in (imported, stepped):
+        assert "No space left on device" in failed["message"] or "Out of diskspace" in failed["message"]
+    assert "tmp_pack" not in done.stdout
 
 
 def test_a_lock_file_that_git_left_is_named(uwf: Uwf, root: Path, thread: str) -> None:
@@ -204,3 +242,10 @@ def test_an_env_file_that_no_process_could_be_given_is_named(
     (root / ".env").write_bytes(b"garbage\n=x\n")
     done = uwf("thread", "step", thread)
     assert done.json["done"] and done.err == ""
+
+
+def test_a_write_that_libgit2_gives_no_reason_for_is_told_with_the_systems(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert (
+        unwritable(gone, OSError("no error")).message == f"can't write to {gone}: No such file or directory"
+    )

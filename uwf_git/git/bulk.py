@@ -50,7 +50,8 @@ class Bulk:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # no room for what was still to be written, which nobody wants now
+            self._file.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
@@ -112,18 +113,20 @@ class Bulk:
         return kind, zlib.decompress(os.pread(self._file.fileno(), length, begin))
 
     def store(self) -> None:
-        """Makes all that was taken in so far durable and visible to others, if it is to be kept. Raises OSError,
-        RemoteFailed."""
+        """Makes all that was taken in so far durable and visible to others, if it is to be kept. Raises OSError, and
+        RemoteFailed where git isn't installed."""
         if not self._places or self._path is None:
             return
-        from uwf_git.git.program import Git
+        from uwf_git.git.program import Git, telling_line
 
         self._seal()
         path = self._path
         index = path.with_name(path.name + ".idx")
         try:
-            said = Git(self._git_dir).run("index-pack", "-o", str(index), str(path)).out
-            name = f"pack-{said.decode('ascii').split()[-1]}"
+            done = Git(self._git_dir).run("index-pack", "-o", str(index), str(path), check=False)
+            if done.code != 0:
+                raise OSError(telling_line(done.err) or f"git index-pack exited with {done.code}")
+            name = f"pack-{done.out.decode('ascii').split()[-1]}"
             sync(index)
             path.chmod(0o444)
             # A pack counts once its index is there.

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ from uwf_git.git.refs import common_dir
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
+_TRIED = 1 << 16  # bytes
 _SLACK = 128  # bytes that zlib and an object's header may add
 
 
@@ -170,14 +172,14 @@ class ObjectDatabase:
         """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
         and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
         raised, what wasn't stored is gone."""
-        with Bulk(self.path, keep) as self._bulk:
-            try:
+        try:
+            with Bulk(self.path, keep) as self._bulk:
                 yield self._bulk
                 self._bulk.store()
-            except OSError as error:
-                raise unwritable(self.path, error) from None
-            finally:
-                self._bulk = None
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        finally:
+            self._bulk = None
 
     def _write(self, kind: int, data: bytes) -> Oid:
         if self._bulk is not None:
@@ -214,5 +216,17 @@ def damaged(name: str, reason: str) -> StoreDamaged:
 
 def unwritable(path: Path, error: Exception) -> StoreUnwritable:
     """The error of a write that failed."""
-    reason = str(error).strip().rstrip(":")
+    reason = (getattr(error, "strerror", None) or str(error)).strip().rstrip(":")
+    if reason in ("", "no error"):
+        reason = _refusal(path) or "libgit2 gives no reason"
     return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
+
+
+def _refusal(path: Path) -> str | None:
+    """What the system says to a write, where libgit2 keeps it to itself."""
+    try:
+        with tempfile.TemporaryFile(dir=path) as tried:
+            tried.write(bytes(_TRIED))
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

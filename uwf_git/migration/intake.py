@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.git.bulk import FULL, Bulk
 from uwf_git.git.objects import Person, Stamp
+from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
 from uwf_git.migration.folder import Untaken
 from uwf_git.migration.json_cas import OldNodes
@@ -51,6 +52,7 @@ class Intake:
             self.store = Store(self.repository, overlay)
         else:
             self.store = instance.store
+        _forget_loose(self.store, nodes)
         self.threads = Threads(self.store)
         self.registry = Registry(self.store)
         self.originals = Originals(self.store, nodes, self._secret_in)
@@ -63,19 +65,17 @@ class Intake:
 
     def __enter__(self) -> Intake:
         self._bulk = self._resources.enter_context(self.repository.in_bulk(keep=not self.dry))
+        self._resources.push(self._batch)
         self._batch.enter_context(self.store.index.transaction())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if error is None:
-                self._flush()
-            else:
-                self._batch.__exit__(kind, error, trace)
-        finally:
-            self._resources.__exit__(kind, error, trace)
+        with self._resources:
+            if error is not None:
+                raise error
+            self._flush()
 
     def refuse(self, kind: str, name: str, reason: str) -> None:
         """Notes what can't be taken."""
@@ -118,6 +118,20 @@ class Intake:
                 self.threads.drop(layout.THREADS + name.removeprefix(layout.ARCHIVE))
         self.refs, self.moves = {}, []
         self.store.sync()
+
+
+def _forget_loose(store: Store, nodes: OldNodes) -> None:
+    """Has the index forget those of a source's nodes that no ref leads to: an import that was broken off before it made
+    its refs leaves them, git deletes them some day, and this one is to hold them."""
+    rows = ((node, store.index.node(node)) for node in nodes)
+    known = {row[1]: node for node, row in rows if row is not None}
+    if not known:
+        return
+    command = "rev-list", "--objects", "--no-object-names", "--all"
+    # Of a damaged store it says as much as can be reached.
+    for line in Git(store.repository.path).run(*command, check=False).out.splitlines():
+        known.pop(bytes.fromhex(line.decode("ascii")), None)
+    store.index.forget(known.values(), ())
 
 
 class TakenWorkflow(NamedTuple):

@@ -511,16 +511,25 @@ class Overlay(Index):
 
     def __init__(self, base: Index | None = None) -> None:
         self._base = base
+        self._forgotten: set[Hash] = set()
         super().__init__(Path())
 
     def _open(self) -> sqlite3.Connection:
         return self._connect(":memory:")
 
     def node(self, node: str) -> tuple[Hash, bytes] | None:
-        return super().node(node) or (self._base.node(node) if self._base else None)
+        if (row := super().node(node)) is not None or self._base is None or node in self._forgotten:
+            return row
+        return self._base.node(node)
+
+    def forget(self, nodes: Iterable[Hash], commits: Iterable[bytes]) -> None:
+        """Forgets nodes and commits here; of what is underneath, nodes only, which knows them still."""
+        nodes = list(nodes)
+        super().forget(nodes, commits)
+        self._forgotten.update(nodes)
 
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
-        super().add_nodes(row for row in rows if not (self._base and self._base.node(row[0])))
+        super().add_nodes(row for row in rows if self.node(row[0]) is None)
 
     def commit(self, oid: bytes) -> CommitRow | None:
         return super().commit(oid) or (self._base.commit(oid) if self._base else None)
