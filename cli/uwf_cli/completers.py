@@ -1,4 +1,5 @@
-"""What the tab key offers: threads, workflows, hashes, agents. A shell asks by calling `uwf` with VARIABLE set."""
+"""What the tab key offers: threads, workflows, crews, hashes, agents. A shell asks by calling `uwf` with VARIABLE
+set."""
 
 from __future__ import annotations
 
@@ -56,6 +57,38 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
     return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
 
 
+def _crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(invocation.instance.store)
+    return [(name, "") for name in crews.names() if name.startswith(incomplete)]
+
+
+def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    """Crews, and personas as CREW/PERSONA once the crew is known."""
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(invocation.instance.store)
+    for name in crews.names():
+        if name.startswith(incomplete):
+            yield name, ""
+        if f"{name}/".startswith(incomplete) or incomplete.startswith(f"{name}/"):
+            for each in crews.crew(crews.current(name).hash).members:
+                if (address := f"{name}/{each.persona.id}").startswith(incomplete):
+                    yield address, each.persona.title
+
+
+def _of_crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(invocation.instance.store)
+    for name in crews.names():
+        if f"{name}/".startswith(incomplete) or incomplete.startswith(f"{name}/"):
+            for each in crews.crew(crews.current(name).hash).workflows:
+                if (address := f"{name}/{each.id}").startswith(incomplete):
+                    yield address, each.title
+
+
 def _remotes(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     from uwf_git.store.remotes import without_password
 
@@ -67,12 +100,14 @@ def _workflows(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, s
     from uwf_cli.resolve import project_names
 
     names = dict.fromkeys(name for name in project_names() if name.startswith(incomplete))
-    return [*_registered(invocation, incomplete), *((name, "") for name in names), *_files(incomplete)]
+    known = [*_registered(invocation, incomplete), *_of_crews(invocation, incomplete)]
+    return [*known, *((name, "") for name in names), *_files(incomplete)]
 
 
 def _files(incomplete: str) -> Iterable[tuple[str, str]]:
     folder, _, begin = incomplete.rpartition("/")
-    for path in sorted(Path(folder or ("/" if incomplete.startswith("/") else ".")).iterdir()):
+    inside = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    for path in sorted(inside.iterdir()) if inside.is_dir() else ():
         if path.name.startswith(begin) and (begin or not path.name.startswith(".")):
             if path.is_dir():
                 yield f"{path}/", ""
@@ -118,6 +153,8 @@ def _settings(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
 complete_thread = _offering(_threads)
 complete_name = _offering(_registered)
 complete_workflow = _offering(_workflows)
+complete_crew = _offering(_crews)
+complete_persona = _offering(_personas)
 complete_hash = _offering(_hashes)
 complete_step = _offering(_steps)
 complete_agent = _offering(_agents)

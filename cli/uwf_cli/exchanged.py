@@ -108,11 +108,9 @@ def pulled(value: Any, verbose: bool = False) -> str:
         lines.append(f"{what}  {_short(each['ref'])}: {each['problem']}")
     for each in value.get("merged", ()):
         if each["accepted"]:
-            lines.append(f"merged     workflow {each['workflow']}: now {each['accepted']['hash']}")
+            lines.append(f"merged     {_merged(each)}: now {each['accepted']['hash']}")
         else:
-            lines.append(
-                f"{terminal.style('refused', 'red')}  merge of workflow {each['workflow']}: {each['problem']}"
-            )
+            lines.append(f"{terminal.style('refused', 'red')}  merge of {_merged(each)}: {each['problem']}")
     if value.get("strange"):
         many = counted(len(value["strange"]), "ref")
         lines.append(f"left       {many} that uwf doesn't know, such as {value['strange'][0]}")
@@ -122,7 +120,9 @@ def pulled(value: Any, verbose: bool = False) -> str:
 def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
     """What refs are of, one by its name and more by their number: `workflow review, 3 threads (2 new), 12 steps`."""
     threads = _threads(ref for ref in refs if ref.startswith((layout.THREADS, layout.ARCHIVE)))
-    parts = _some("workflow", [_name(ref) for ref in refs if ref.startswith(layout.WORKFLOWS)])
+    parts = []
+    for kind, (prefix, _) in layout.REGISTERED.items():
+        parts += _some(kind, [_name(ref) for ref in refs if ref.startswith(prefix)])
     if threads:
         of = ", ".join(
             (what if len(threads) == 1 else f"{number} {what}") for what, number in about.items() if number
@@ -138,6 +138,10 @@ def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
     parts += _some("month", [_name(ref) for ref in refs if ref.startswith(layout.FOLDED)], "archives of ")
     parts += _some("node", [_name(ref) for ref in refs if ref.startswith(layout.PINS)])
     return ", ".join(parts) or counted(len(refs), "ref")
+
+
+def _merged(each: Any) -> str:
+    return next(f"{kind} {each[kind]}" for kind in layout.REGISTERED if kind in each)
 
 
 def _some(what: str, names: Iterable[str], before: str = "") -> list[str]:
@@ -159,7 +163,8 @@ def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") ->
 def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
     """What is said of what stays here since it was deleted there: by name, for whoever wants it back."""
     threads = [f"thread {thread}" for thread in sorted(_threads(refs))]
-    kinds = {layout.WORKFLOWS: "workflow", layout.PINS: "node", layout.FOLDED: "archives of"}
+    kinds = {prefix: kind for kind, (prefix, _) in layout.REGISTERED.items()}
+    kinds |= {layout.PINS: "node", layout.FOLDED: "archives of"}
     others = [ref for ref in refs if not ref.startswith(layout.OF_THREADS)]
     named = [f"{kinds.get(layout.namespace_of(ref), 'ref')} {_name(ref)}" for ref in others] + threads
     if not named:
@@ -181,7 +186,8 @@ def _line(each: Any) -> str:
         whose = "your" if fork["side"] == "ours" else "their"
         line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
     if each.get("proposal"):
-        line += f"; your version is kept: uwf workflow accept {each['proposal']}"
+        kind = "crew" if each["ref"].startswith(layout.CREWS) else "workflow"
+        line += f"; your version is kept: uwf {kind} accept {each['proposal']}"
     return line
 
 

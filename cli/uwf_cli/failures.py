@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Failure(NamedTuple):
-    """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow."""
+    """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
+    package."""
 
     code: str
     status: int
@@ -129,7 +130,10 @@ def tell(invocation: Invocation, failure: Failure, arguments: Sequence[str] = ()
 
 def _finding(found: Any) -> str:
     hint = f" — {found.hint}" if found.hint else ""
-    return _one_line(f"{found.line}:{found.column}: {found.severity}: {found.message}{hint}")
+    path = getattr(found, "path", None)  # of a package, which has many files
+    places = ([path] if path else []) + ([found.line, found.column] if found.line or path is None else [])
+    where = "".join(f"{each}:" for each in places)
+    return _one_line(f"{where} {found.severity}: {found.message}{hint}")
 
 
 def _one_line(text: str) -> str:

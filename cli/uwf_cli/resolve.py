@@ -221,11 +221,19 @@ def refuse_secrets(instance: Instance, compiled: Compiled) -> None:
     """A definition is kept byte for byte, so nothing can be taken out of it. Raises Invalid with the line of a
     secret that stands in one of its files."""
     source = compiled.source
-    for path, data in {source.path: source.text, **source.includes}.items():
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+    refuse_secrets_in(instance, {source.path: source.text, **source.includes}, "workflow")
+
+
+def refuse_secrets_in(instance: Instance, files: Mapping[str, bytes], what: str) -> None:
+    """Refuses files that are kept byte for byte, those of a workflow or a package. Raises Invalid with the line."""
+    for path, data in files.items():
+        text = data.decode("utf-8", "replace")
+        if not instance.redactor.text(text)[1]:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
             if instance.redactor.text(line)[1]:
                 raise Invalid(
-                    f"{path}:{number}: holds a secret, and a workflow is stored as it is", "take it out"
+                    f"{path}:{number}: holds a secret, and a {what} is stored as it is", "take it out"
                 )
 
 

@@ -51,6 +51,26 @@ workflow = Group(
     help="Register workflows, look at them, try them out.",
 )
 
+crew = Group(
+    "crew",
+    {
+        "import": "crews.commands:import_",
+        "show": "crews.commands:show",
+        "list": "crews.commands:list_",
+        "history": "crews.commands:history",
+        "rollback": "crews.commands:rollback",
+        "export": "crews.commands:export",
+        "propose": "crews.commands:propose",
+        "accept": "crews.commands:accept",
+        "rm": "crews.commands:rm",
+    },
+    examples=(
+        "uwf crew import trip.bmad",
+        "uwf crew show trip",
+    ),
+    help="Personas with menus, and the workflows they start.",
+)
+
 thread = Group(
     "thread",
     {
@@ -130,9 +150,9 @@ config = Group(
 
 publish = Group(
     "publish",
-    {"thread": "review:thread", "workflow": "review:workflow"},
-    examples=("uwf publish thread 01JK7M", "uwf publish workflow solve-issue"),
-    help="Put threads and workflows on branches of a remote, for review on a forge.",
+    {"thread": "review:thread", "workflow": "review:workflow", "crew": "review:crew"},
+    examples=("uwf publish thread 01JK7M", "uwf publish workflow solve-issue", "uwf publish crew trip"),
+    help="Put threads, workflows and crews on branches of a remote, for review.",
 )
 
 remote = Group(
@@ -154,6 +174,7 @@ uwf = Group(
     {
         "init": "store:init",
         "workflow": workflow,
+        "crew": crew,
         "run": "thread:start_and_run",
         "thread": thread,
         "chat": "crews.session:chat",

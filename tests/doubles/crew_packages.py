@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 PERSONAS = {"mary": "Mary", "tom": "Tom"}
@@ -140,3 +143,21 @@ def own(crew: str = CREW, **plan: str) -> dict[str, bytes]:
         "texts/story.md": "# A story\n\nTell one.\n",
     }
     return {path: text.encode() for path, text in files.items()}
+
+
+def folder(path: Path, files: Mapping[str, bytes]) -> Path:
+    """A package's files, written down."""
+    for name, data in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+def zipped(path: Path, files: Mapping[str, bytes]) -> Path:
+    """A package as another program would pack it."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in reversed(files.items()):
+            archive.writestr(name, data)
+    path.write_bytes(made.getvalue())
+    return path

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Adopted(NamedTuple):
     """What became of a ref of the other side. `fork` is the thread that one side of it became, `steps` how
     many steps that side has for itself, `ours` whether it was ours; `proposal` the name that our version
-    of a workflow went to."""
+    of a workflow or a crew went to."""
 
     ref: str
     case: Case
@@ -97,7 +97,8 @@ class Adoption:
         self._waiting: set[str] = set()
         self._of = 0
         self._settlers = {
-            layout.WORKFLOWS: self._workflow,
+            layout.WORKFLOWS: self._version,
+            layout.CREWS: self._version,
             layout.PINS: self._replaceable,
             layout.FOLDED: self._folded,
         }
@@ -376,9 +377,9 @@ class Adoption:
         row = self._instance.store.folded(thread)
         return row is not None and row.tag != tag.raw
 
-    # Workflows
+    # Versions of workflows and crews
 
-    def _workflow(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+    def _version(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         ours = self._repository.ref(name)
         proposal = None
         if ours is None:
@@ -393,7 +394,7 @@ class Adoption:
             else:
                 case = Case.TWO_HISTORIES
                 if self._yields and mine[0].node not in {row.node for row in theirs}:
-                    proposal = f"{name.removeprefix(layout.WORKFLOWS)}-{mine[0].node}"
+                    proposal = f"{name.removeprefix(layout.namespace_of(name))}-{mine[0].node}"
                     self._propose(proposal, ours)
         if case != Case.AHEAD and (case != Case.TWO_HISTORIES or self._yields):
             self._repository.put_ref(name, ours, oid)

@@ -1,5 +1,5 @@
-"""Versions of workflows as somebody pushed them, who may be anybody: what a commit defines, without running any of it,
-and whether it is exactly what registering its definition would have made.
+"""Versions of workflows and crews as somebody pushed them, who may be anybody: what a commit defines, without running
+any of it, and whether it is exactly what registering its definition would have made.
 """
 
 from __future__ import annotations
@@ -7,12 +7,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from uwf_git.errors import Invalid, NotFound, UwfError
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
 from uwf_git.store import layout
-from uwf_git.store.versions import Registry
+from uwf_git.store.taking_in import Store
+from uwf_git.store.versions import Registry, Versions
 from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
@@ -20,8 +21,10 @@ from uwf_git.values.documents import MAX_BYTES
 from uwf_git.values.kinds import parse_workflow
 from uwf_git.values.node import from_blob
 from uwf_git.values.types import BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
+from uwf_git.verify.objects import COUNT_LIMIT
 
 if TYPE_CHECKING:
+    from uwf_git.crews.registry import Definition
     from uwf_git.store.opened import Instance
     from uwf_git.verify.findings import Finding
     from uwf_git.workflow.compile import Compiled
@@ -31,9 +34,25 @@ LARGEST_FOLDER = 1 << 20
 SECONDS = 30.0  # for what somebody else wrote to compile
 CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
 _FILE_MODES = (BLOB_MODE, "100755")
+_OF_NODES = ("workflow", "workflow/nodes", "crew", "crew/nodes")
 
 
-def compiled_in(repository: Repository, commit: Oid, what: str, correct: str = "") -> Compiled:
+def versions_of(store: Store, kind: str) -> Versions[Any]:
+    """What a store has of a kind, `workflow` or `crew`, in versions."""
+    if kind == Registry.kind:
+        return Registry(store)
+    from uwf_git.crews.registry import Crews
+
+    return Crews(store)
+
+
+def kind_in(repository: Repository, commit: Oid, what: str = "the branch") -> str:
+    """What a commit's tree holds a version of. Raises Invalid for a tree that is too large."""
+    files = _Files(repository, repository.commit(commit).tree, what)
+    return "crew" if files.has(layout.PACKAGE.rstrip("/")) else "workflow"
+
+
+def defined_in(repository: Repository, commit: Oid, what: str, correct: str = "") -> Compiled | Definition:
     """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it, so code isn't evaluated: what it
     says of itself has to be there as it was registered. Messages name it `what`, and say how to `correct` it. Raises
     Invalid, and StoreDamaged where objects are bad."""
@@ -43,6 +62,8 @@ def compiled_in(repository: Repository, commit: Oid, what: str, correct: str = "
     files = _Files(repository, repository.commit(commit).tree, what)
     try:
         with time_limit(SECONDS):
+            if kind_in(repository, commit, what) == "crew":
+                return _crew(files, what)
             if code := next((name for name in CODE_FILES if files.has(name)), None):
                 return _bundle(files, code)
             source = parse_source(
@@ -83,6 +104,21 @@ def _bundle(files: _Files, code: str) -> Compiled:
     raise Invalid(f"{code} was changed there, and what code says of itself is only known by running it")
 
 
+def _crew(files: _Files, what: str) -> Definition:
+    """The crew in a tree. The ZIP that a package came in is left out where somebody has changed its files."""
+    from uwf_git.crews.compile import compile_crew
+    from uwf_git.crews.package import MAX_ARCHIVE, MAX_FILES, MAX_TOTAL, from_files, read_archive
+    from uwf_git.crews.registry import Definition
+
+    package = from_files(what, dict(files.below(layout.PACKAGE.rstrip("/"), MAX_FILES, MAX_TOTAL)))
+    if files.has(layout.ARCHIVED_PACKAGE):
+        with contextlib.suppress(Invalid):
+            archived = read_archive(files.read(layout.ARCHIVED_PACKAGE, MAX_ARCHIVE), what)
+            if archived.files == package.files:
+                package = package._replace(archive=archived.archive)
+    return Definition(package, compile_crew(package))
+
+
 class _Files:
     """The files of a tree that may be anybody's making: what is no plain file, or too large, is refused
     before it is read."""
@@ -109,7 +145,24 @@ class _Files:
         *folders, name = path.split("/")
         for part in folders:
             folder = self._folder(folder, part)
-        entry = self._entry(folder, name)
+        return self._content(path, self._entry(folder, name), limit)
+
+    def below(self, path: str, most: int, limit: int) -> Iterator[tuple[str, bytes]]:
+        """Every file below a folder, by its path from there. Raises NotFound, Invalid for more files than `most`, and
+        TooLarge beyond the limit in bytes for all together."""
+        folders = [("", self._folder(self._root, path))]
+        for prefix, folder in folders:  # grows while it is walked
+            for entry in _entries(self._repository, folder, self._what):
+                if entry.is_tree:
+                    folders.append((f"{prefix}{entry.name}/", entry.oid))
+                else:
+                    data = self._content(f"{path}/{prefix}{entry.name}", entry, limit)
+                    limit, most = limit - len(data), most - 1
+                    yield prefix + entry.name, data
+                if most < 0 or len(folders) > COUNT_LIMIT:
+                    raise Invalid(f"{self._what} has too many files in {path}")
+
+    def _content(self, path: str, entry: Entry, limit: int) -> bytes:
         if entry.mode not in _FILE_MODES:
             raise Invalid(f"{one_line(path, 80)} is not a file", "links and submodules are not followed")
         return self._repository.read_within(entry.oid, limit)[1]
@@ -125,7 +178,8 @@ class _Files:
         entry = next((entry for entry in entries if entry.name == name), None)
         if entry is None:
             raise NotFound(
-                f"{self._what} has no {one_line(name, 80)}", "a workflow's branch has a workflow.yaml"
+                f"{self._what} has no {one_line(name, 80)}",
+                "a workflow's branch has a workflow.yaml, and a crew's the files of its package in package/",
             )
         return entry
 
@@ -137,19 +191,22 @@ def _entries(repository: Repository, folder: Oid, what: str) -> Sequence[Entry]:
     return repository.tree(folder)
 
 
-def is_version(trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None = None) -> bool:
+def is_version(
+    trial: Versions[Any], instance: Instance, commit: Oid, name: str, after: Oid | None = None
+) -> bool:
     """Whether a commit and its forebears are exactly what registering their definitions would have made,
     down to the version `after`, else to one that is known or to the first of all."""
-    return _comes_after(trial, instance, commit, name, after) and not findings_in(instance, name, commit)
+    sound = _comes_after(trial, instance, commit, name, after)
+    return sound and not findings_in(instance, trial.prefix + name, commit)
 
 
-def _comes_after(trial: Registry, instance: Instance, commit: Oid, name: str, after: Oid | None) -> bool:
+def _comes_after(trial: Versions[Any], instance: Instance, commit: Oid, name: str, after: Oid | None) -> bool:
     repository = instance.store.repository
     for oid in _first_parents(repository, commit):
         if oid == after:
             return True
         row = instance.store.index.commit(oid.raw)
-        if row is not None and (row.kind, row.name) != ("workflow", name):
+        if row is not None and (row.kind, row.name) != (trial.kind, name):
             return False
         if row is not None and after is None:
             return True
@@ -158,17 +215,19 @@ def _comes_after(trial: Registry, instance: Instance, commit: Oid, name: str, af
     return after is None and not repository.commit(oid).parents
 
 
-def _is_as_registered(trial: Registry, repository: Repository, oid: Oid, name: str) -> bool:
+def _is_as_registered(trial: Versions[Any], repository: Repository, oid: Oid, name: str) -> bool:
     """Whether a commit has the message and the tree that registering its definition would have made."""
     found = repository.commit(oid)
     try:
-        compiled = compiled_in(repository, oid, "it")
+        if kind_in(repository, oid) != trial.kind:
+            return False
+        definition = defined_in(repository, oid, "it")
     except UwfError:
         return False
     return (
-        compiled.workflow.name == name
-        and found.message == layout.workflow_message(name, compiled.hash)
-        and same_version(repository, found.tree, trial.tree(compiled))
+        trial.name_of(definition) == name
+        and same_version(repository, found.tree, trial.tree(definition))
+        and found.message == trial.message(name, trial.node_of(definition))
     )
 
 
@@ -181,8 +240,8 @@ def _first_parents(repository: Repository, commit: Oid) -> Iterator[Oid]:
         commit = parents[0]
 
 
-def version_below(trial: Registry, instance: Instance, commit: Oid, name: str) -> Oid | None:
-    """The nearest version of a workflow that a commit stands on, where none is registered here."""
+def version_below(trial: Versions[Any], instance: Instance, commit: Oid, name: str) -> Oid | None:
+    """The nearest version of a workflow or crew that a commit stands on, where none is registered here."""
     repository = instance.store.repository
     queue, seen = [commit], {commit}
     for oid in queue:  # grows while it is walked
@@ -206,17 +265,17 @@ def _own_content(repository: Repository, tree: Oid) -> dict[str, Oid]:
     for prefix, folder in folders:  # grows while it is walked
         for entry in _entries(repository, folder, "a version"):
             path = prefix + entry.name
-            if path in ("workflow", "workflow/nodes") and entry.is_tree:
+            if path in _OF_NODES and entry.is_tree:
                 folders.append((f"{path}/", entry.oid))
             elif layout.node_in_path(path) not in BUILTIN:
                 found[path] = entry.oid
     return found
 
 
-def findings_in(instance: Instance, name: str, commit: Oid) -> tuple[Finding, ...]:
-    """What a pull would find wrong with a commit as the version of a workflow. Where that is nothing,
+def findings_in(instance: Instance, ref: str, commit: Oid) -> tuple[Finding, ...]:
+    """What a pull would find wrong with a commit that the ref of a workflow or crew leads to. Where that is nothing,
     what it leads to is known from now on."""
     from uwf_git.verify.whole import Trial
 
     with contextlib.closing(Trial(instance.store)) as trial:
-        return trial.findings(layout.WORKFLOWS + name, commit)
+        return trial.findings(ref, commit)

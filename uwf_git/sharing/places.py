@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from uwf_git.engine.status import decide_at
 from uwf_git.errors import Invalid, NotFound, RemoteFailed, StoreDamaged, UwfError
+from uwf_git.git.bulk import Bulk
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.objects import Person, id_of, tag_text
 from uwf_git.git.program import Git
@@ -29,7 +30,7 @@ from uwf_git.store.index import CommitRow, Overlay
 from uwf_git.store.remotes import Remote, check_url, without_password
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.store.versions import INCLUDED, Registry, walk_tree
+from uwf_git.store.versions import Registry, walk_tree
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_detail, parse_start, parse_step
 from uwf_git.values.types import CODE, CREW_DEFINITION, CREW_WORKFLOW, is_kind
@@ -254,6 +255,8 @@ class Remade(Place):
         parent = Oid(raw=row.parent) if row.parent else None
         if row.kind == "workflow":
             _version(store, row.node, Oid(raw=row.oid), [parent] if parent else [])
+        elif row.kind == "crew":
+            _crew_version(store, Oid(raw=row.oid), [parent] if parent else [])
         elif row.kind == "start" and parent:
             start = parse_start(store.get(row.node).payload)
             Threads(store).start(parent, start.workflow, start.prompt, start.budget or None, start.max_rounds)
@@ -298,13 +301,25 @@ def _version(store: Store, node: Hash, commit: Oid, parents: Sequence[Oid]) -> N
         registry.write(kept_bundle(content.payload, schemas, file(workflow.file)), parents)
         return
     if content.type == CREW_WORKFLOW:
-        included = repository.file(tree, INCLUDED.rstrip("/"))
+        included = repository.file(tree, layout.INCLUDED.rstrip("/"))
         below = walk_tree(repository, included) if included is not None else ()
         package = {path: repository.blob(entry.oid) for path, entry in below}
         registry.write(compile_version(file(CREW_DEFINITION), package), parents)
         return
-    source = parse_source(file("workflow.yaml"), "workflow.yaml", lambda path: file(f"{INCLUDED}{path}"))
+    source = parse_source(
+        file("workflow.yaml"), "workflow.yaml", lambda path: file(f"{layout.INCLUDED}{path}")
+    )
     registry.write(compile_source(source), parents)
+
+
+def _crew_version(store: Store, commit: Oid, parents: Sequence[Oid]) -> None:
+    """A version of a crew from the files of its package, whose folder it is in."""
+    from uwf_git.crews.compile import compile_crew
+    from uwf_git.crews.registry import Crews, Definition
+
+    crews = Crews(store)
+    package = crews.package(commit)
+    crews.write(Definition(package, compile_crew(package)), parents)
 
 
 def _step(store: Store, head: Head, node: Hash) -> None:
@@ -336,6 +351,11 @@ class _Imagined(Repository):
 
     def _write(self, kind: int, data: bytes) -> Oid:
         return self.keep(kind, data)
+
+    @contextmanager
+    def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
+        with super().in_bulk(keep=False) as bulk:
+            yield bulk
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         return self.made.get(oid) or super().read(oid)

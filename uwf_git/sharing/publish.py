@@ -1,9 +1,10 @@
-"""Threads and workflows on branches of a remote, where a forge shows them and opens pull requests.
+"""Threads, workflows and crews on branches of a remote, where a forge shows them and opens pull requests.
 
     refs/heads/uwf/threads/<ULID>     the head of a thread
     refs/heads/uwf/base/<ULID>        what it is compared with: its workflow's version, or where it was forked
     refs/heads/uwf/workflows/<name>   the newest version of a workflow
     refs/heads/uwf/base/workflows/<name>    the version before
+    refs/heads/uwf/crews/<name>       the newest version of a crew, likewise with uwf/base/crews/<name>
     refs/heads/<branch>, refs/heads/uwf/base/branches/<branch>    the same under a name of the user's
 
 The commits are those of the store, without any conversion. A branch is never forced: it goes forward or
@@ -35,6 +36,7 @@ from uwf_git.values.ids import Hash, ThreadId
 if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.remotes import Remote
+    from uwf_git.store.versions import Versions
 
 HEADS = "refs/heads/"
 THREAD_BRANCHES = layout.BRANCHES + "threads/"
@@ -79,21 +81,21 @@ def publish_thread(
     return publish_branch(instance, git, remote, branch, head.commit, base_branch, base, another)
 
 
-def publish_workflow(
-    instance: Instance, git: Git, remote: Remote, workflow: str, name: str = ""
+def publish_version(
+    instance: Instance, git: Git, remote: Remote, versions: Versions[Any], what: str, name: str = ""
 ) -> Published:
-    """Pushes a workflow's newest version to `refs/heads/uwf/workflows/<name>`, or the branch `name`, with
-    the version before as its base. Raises as publish_thread does."""
-    commit = Oid(hex=instance.registry.current(workflow).commit)
-    branch, base_branch = _names(layout.WORKFLOW_BRANCHES + workflow, f"{BASES}workflows/{workflow}", name)
+    """Pushes the newest version of the workflow or crew `what` to `refs/heads/uwf/workflows/<what>`, or crews/, or the
+    branch `name`, with the version before as its base. Raises as publish_thread does."""
+    commit = Oid(hex=versions.current(what).commit)
+    branch, base_branch = _names(*_branches_of(versions.kind, what), name)
     parents = instance.store.repository.commit(commit).parents
-    another = f"uwf publish workflow {workflow} --as BRANCH --remote {remote.name}"
+    another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {remote.name}"
     base = parents[0] if parents else None
     return publish_branch(instance, git, remote, branch, commit, base_branch, base, another)
 
 
 def unpublish(instance: Instance, git: Git, remote: Remote, what: str, force: bool = False) -> dict[str, str]:
-    """Deletes the branches of a thread (by its id or the beginning of it), of a workflow, of a proposal or
+    """Deletes the branches of a thread (by its id or the beginning of it), of a workflow or crew, of a proposal or
     of a name that was given with --as, each only if it holds nothing but what is known here, or by `force`.
     Returns the commits they were at by branch. Raises NotFound, HeadMoved, RemoteFailed."""
     candidates = _published_as(instance, what)
@@ -255,17 +257,30 @@ def _published_as(instance: Instance, what: str) -> list[tuple[str, str]]:
         found.append((THREAD_BRANCHES + thread, BASES + thread))
     except (NotFound, Usage):
         pass
-    if what in instance.registry.names():
-        found.append((layout.WORKFLOW_BRANCHES + what, f"{BASES}workflows/{what}"))
+    repository = instance.store.repository
+    for kind, (prefix, _) in layout.REGISTERED.items():
+        if prefix + what in repository.ref_names(prefix):
+            found.append(_branches_of(kind, what))
     name = branch_name(what)
     found.append((PROPOSED + name, ""))
-    for prefix, base in (
-        (short(THREAD_BRANCHES), BASES),
-        (short(layout.WORKFLOW_BRANCHES), BASES + "workflows/"),
-    ):
-        if name.startswith(prefix):
-            found.append((HEADS + name, base + name.removeprefix(prefix)))
+    if name.startswith(short(THREAD_BRANCHES)):
+        found.append((HEADS + name, BASES + name.removeprefix(short(THREAD_BRANCHES))))
+    for kind, (_, branches) in layout.REGISTERED.items():
+        if name.startswith(short(branches)):
+            found.append(_branches_of(kind, name.removeprefix(short(branches))))
     return [*found, (HEADS + name, f"{BASES}branches/{name}")]
+
+
+def _branches_of(kind: str, name: str) -> tuple[str, str]:
+    """The branches that a workflow or a crew is published on, itself and its base."""
+    branch = layout.REGISTERED[kind][1] + name
+    return branch, BASES + branch.removeprefix(layout.BRANCHES)
+
+
+def kind_on(ref: str) -> str:
+    """What a branch holds versions of, as far as its name says: a proposal may be of either."""
+    found = (kind for kind, (_, branches) in layout.REGISTERED.items() if ref.startswith(branches))
+    return next(found, "workflow")
 
 
 def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
@@ -275,9 +290,10 @@ def _is_ours(instance: Instance, git: Git, oid: Oid) -> bool:
         return False
     instance.store.sync()
     row = instance.store.index.commit(oid.raw)
-    if row is not None and row.kind in ("start", "step", "workflow"):
+    if row is not None and row.kind in ("start", "step", *layout.REGISTERED):
         return True
-    kept = ("for-each-ref", "--count=1", "--contains", str(oid), layout.WORKFLOWS, layout.PROPOSALS)
+    prefixes = (prefix for prefix, _ in layout.REGISTERED.values())
+    kept = ("for-each-ref", "--count=1", "--contains", str(oid), *prefixes, layout.PROPOSALS)
     return bool(git.run(*kept, check=False).out)
 
 
@@ -290,8 +306,8 @@ def _not_taken_over(
         git_dir = shlex.quote(str(repository.path))
         look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
     hint = f"look at it: {look}; "
-    if ref.startswith((layout.WORKFLOW_BRANCHES, PROPOSED)):
-        hint += f"take it over: uwf workflow accept {branch} --remote {remote.name}; "
+    if ref.startswith((*layout.VERSION_BRANCHES, PROPOSED)):
+        hint += f"take it over: uwf {kind_on(ref)} accept {branch} --remote {remote.name}; "
     return HeadMoved(
         f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
         f"{hint}or delete it all the same: {again} --force",
@@ -317,8 +333,8 @@ def _push(git: Git, remote: Remote, arguments: list[str], more: str) -> None:
 def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
     branch = short(ref)
     hint = more.removeprefix("or: ").removeprefix("then: ")
-    if ref.startswith(layout.WORKFLOW_BRANCHES):
-        take_in = f"uwf workflow accept {shlex.quote(branch)} --remote {remote.name}"
+    if ref.startswith(layout.VERSION_BRANCHES):
+        take_in = f"uwf {kind_on(ref)} accept {shlex.quote(branch)} --remote {remote.name}"
         hint = f"take in what was merged there: {take_in}; {more}"
     elif ref.startswith(PROPOSED):
         take_in = (

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 class Pulled(NamedTuple):
     """What a pull found. `strange` are refs of the remote whose names uwf gives to none; they were left there.
-    `merged` are changes of workflows that were merged on published branches. `steps` is how many weren't known
-    before."""
+    `merged` are changes of workflows and crews that were merged on published branches. `steps` is how many weren't
+    known before."""
 
     remote: str
     adopted: tuple[Adopted, ...]
@@ -90,8 +90,8 @@ def pull(
 
 
 def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
-    """What was merged into published workflows, where any are."""
-    if not any(name.startswith(layout.WORKFLOW_BRANCHES) for name in listed.refs):
+    """What was merged into published workflows and crews, where any are."""
+    if not any(name.startswith(layout.VERSION_BRANCHES) for name in listed.refs):
         return ()
     from uwf_git.sharing.proposals import take_merged
 
@@ -199,7 +199,7 @@ def raise_if_incomplete(pulled: Pulled) -> None:
             raise merged.problem
         if merged.problem is not None:
             raise StoreDamaged(
-                f"workflow {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
+                f"{merged.kind} {merged.name} as merged on {pulled.remote}: {merged.problem.message}",
                 merged.problem.hint,
             )
     if later := [each for each in pulled.refused if each.later]:

@@ -6,7 +6,7 @@ refuses deletions loses nothing by it, since an archive counts for more than an 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.engine.pause import was_lifted
@@ -149,11 +149,31 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
 
 
 def refs_of_workflow(instance: Instance, name: str) -> set[str]:
-    """The ref of a workflow, and every ref that its threads may have. Raises NotFound."""
-    version = instance.registry.current(name)
+    """The ref of a workflow, or that of the crew which has it, and every ref that its threads may have. Raises
+    NotFound."""
+    if "/" in name:
+        from uwf_git.crews.registry import Crews
+
+        ref = layout.CREWS + Crews(instance.store).find(name).version.name
+    else:
+        ref = layout.WORKFLOWS + instance.registry.current(name).name
+    return {ref, *_refs_of_threads(instance, lambda of: of == name)}
+
+
+def refs_of_crew(instance: Instance, name: str) -> set[str]:
+    """The ref of a crew, and every ref that the threads of its workflows may have. Raises NotFound."""
+    from uwf_git.crews.registry import Crews
+
+    ref = layout.CREWS + Crews(instance.store).current(name).name
+    return {ref, *_refs_of_threads(instance, lambda of: of.startswith(f"{name}/"))}
+
+
+def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str]:
+    """Every ref that the threads of workflows with such a name may have."""
     heads = instance.threads.all(archived=True)
-    threads = [head.thread for head in heads if isinstance(head, Head) and head.row.name == version.name]
-    return {layout.WORKFLOWS + version.name, *refs_of(instance, threads)}
+    return refs_of(
+        instance, [head.thread for head in heads if isinstance(head, Head) and fits(head.row.name or "")]
+    )
 
 
 def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:

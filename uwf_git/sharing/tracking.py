@@ -4,7 +4,7 @@ A remote is asked for its list first. The list is bounded and checked by name, s
 control characters never gets as far as a fetch, and of thousands of known threads only those that moved are fetched.
 
     refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
-    refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch
+    refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch; crews/ likewise
     refs/uwf/remotes/<remote>/deleted/threads/<ULID>   an empty blob: the thread was deleted there, and whatever is here
                                                        of it is pushed again only by name; likewise other refs
     refs/uwf/merged/<remote>/<YYYY-MM>                 the last fold that this store and the remote had in common
@@ -41,9 +41,9 @@ _ROWS_OF_THREADS = re.compile(
 
 
 class Listed(NamedTuple):
-    """What the other side lists, by its names. `refs` are shared refs and branches of workflows with what they point
-    at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control characters.
-    `branches`: there is a branch, or nobody looked for one."""
+    """What the other side lists, by its names. `refs` are shared refs and branches of what is published in versions,
+    with what they point at; `strange` are names under refs/uwf/ that uwf gives to no ref, which may hold control
+    characters. `branches`: there is a branch, or nobody looked for one."""
 
     refs: Mapping[str, Oid]
     strange: tuple[str, ...]
@@ -70,10 +70,11 @@ def list_refs(
     branches: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Listed:
-    """What a remote has under refs/uwf/ and of published workflows; of one thread only, where that is
+    """What a remote has under refs/uwf/ and of published workflows and crews; of one thread only, where that is
     given. `branches`: whether it has any is looked for too. `meanwhile` is called while the remote is being asked.
     Raises RemoteFailed, also for more refs than `uwf.maxRefs` allows."""
-    patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", f"{layout.WORKFLOW_BRANCHES}*"]
+    published = [f"{branches}*" for branches in layout.VERSION_BRANCHES]
+    patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", *published]
     if branches:
         patterns[1:] = ["HEAD", "refs/heads/*"]
     found: set[str] = set()
@@ -106,7 +107,7 @@ def list_refs(
 
 
 def _is_taken(name: str) -> bool:
-    return layout.is_shared_ref(name) or _is_workflow_branch(name)
+    return layout.is_shared_ref(name) or _is_of_versions(name)
 
 
 def sort_out(
@@ -143,7 +144,7 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
 def _of_uwf(
     remote: Remote, listed: Iterable[tuple[str, str]], branches: set[str]
 ) -> Iterator[tuple[str, str]]:
-    """Of what a remote lists, what is under refs/uwf/, and its branches of workflows where it isn't the project's. The
+    """Of what a remote lists, what is under refs/uwf/, and its branches of versions where it isn't the project's. The
     first branch of any kind goes to `branches`."""
     for oid, name in listed:
         if _OTHER_OID.fullmatch(oid):
@@ -157,13 +158,16 @@ def _of_uwf(
             branches.add(name)
         if name.startswith(layout.LOCAL):
             continue  # the remote is a store with remotes and proposals of its own
-        if name.startswith(layout.NAMESPACE) or (_is_workflow_branch(name) and not remote.code):
+        if name.startswith(layout.NAMESPACE) or (_is_of_versions(name) and not remote.code):
             yield oid, name
 
 
-def _is_workflow_branch(name: str) -> bool:
-    rest = name.removeprefix(layout.WORKFLOW_BRANCHES)
-    return name.startswith(layout.WORKFLOW_BRANCHES) and layout.is_shared_ref(layout.WORKFLOWS + rest)
+def _is_of_versions(name: str) -> bool:
+    """Whether a branch is one that versions of a workflow or a crew are published on."""
+    return any(
+        name.startswith(branches) and layout.is_shared_ref(prefix + name.removeprefix(branches))
+        for prefix, branches in layout.REGISTERED.values()
+    )
 
 
 # Fetching

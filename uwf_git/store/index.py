@@ -1,7 +1,7 @@
 """The local index: what git can't answer quickly, in a SQLite file of the private folder.
 
     nodes      node hash -> type, blob id
-    commits    commit id -> what the commit records: a workflow version, a start, a step, an attempt, a pin
+    commits    commit id -> what the commit records: a version of a workflow or crew, a start, a step, an attempt, a pin
     archives   tag id -> the commit it ends, completed or killed, why
     folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
     tips       ref name -> the id it was seen at, and what was wrong with it
@@ -30,7 +30,7 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 from uwf_git.values.types import USER
 
-VERSION = 8
+VERSION = 9
 BUSY_SECONDS = 30
 _VARIABLES = 900  # what every SQLite takes in one statement
 
@@ -58,14 +58,14 @@ CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID
 
 
 class CommitRow(NamedTuple):
-    """What a commit records. `kind`: workflow, start, step, attempt or pin. `node` is the hash it is about; `number`
-    the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds. `title` is the
-    first line of the task, or of what the thread was last gone on with; `author` who started the thread, as a name and
-    an address; `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in part by a
-    sub-workflow's; `merged` a second parent: of a step the last commit of the sub-workflow that did it, of a start the
-    head of the conversation that it was started from or of the run that it comes after; `nested` the last
-    such step up to here; `resumed` the commit of the end that the thread was last gone on from. For a workflow version
-    only `node` and `name` are filled."""
+    """What a commit records. `kind`: workflow, crew, start, step, attempt or pin. `node` is the hash it is about;
+    `number` the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds.
+    `title` is the first line of the task, or of what the thread was last gone on with; `author` who started the
+    thread, as a name and an address; `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in
+    part by a sub-workflow's; `merged` a second parent: of a step the last commit of the sub-workflow that did it, of a
+    start the head of the conversation that it was started from or of the run that it comes after; `nested` the last
+    such step up to here; `resumed` the commit of the end that the thread was last gone on from. For a version
+    of a workflow or a crew only `node` and `name` are filled."""
 
     oid: bytes
     kind: str

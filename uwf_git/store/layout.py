@@ -10,6 +10,13 @@ stranger with plain git sees.
     steps/00xx.md                        the list of a full hundred of steps
     attempts/0001-reviewer/{README.md,nodes/}  only on refs/uwf/attempts/<ULID>
 
+and, in the commit of a crew's version, which no thread stands on:
+
+    README.md                            the crew's page
+    package/                             the files of its package
+    package.bmad                         the package as the ZIP that it came as
+    crew/nodes/                          its nodes, those of its workflows among them
+
 The README of each folder is a page that people read; `pages` makes them.
 """
 
@@ -44,8 +51,11 @@ REMOVED = "refs/uwf/removed/"
 MERGED = "refs/uwf/merged/"
 REMOTES = "refs/uwf/remotes/"
 
-# The folder of a crew's files in the tree of its version.
+# The folder of a crew's files in the tree of its version, and the file with the ZIP that they came in.
 PACKAGE = "package/"
+ARCHIVED_PACKAGE = "package.bmad"
+# Where a workflow's version has the files that it was made of besides its definition: of a crew's, all of the package.
+INCLUDED = "workflow/include/"
 
 # What stays on this machine.
 LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
@@ -54,9 +64,13 @@ LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
 # that makes sense.
 SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS)
 OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
-# Where a remote's published branches are, and where those of workflows are tracked.
+# Where a remote's published branches are; those of workflows and crews are tracked.
 BRANCHES = "refs/heads/uwf/"
 WORKFLOW_BRANCHES = BRANCHES + "workflows/"
+CREW_BRANCHES = BRANCHES + "crews/"
+# What is registered under a name, in versions: by the kind of record, the prefix of refs and that of branches.
+REGISTERED = {"workflow": (WORKFLOWS, WORKFLOW_BRANCHES), "crew": (CREWS, CREW_BRANCHES)}
+VERSION_BRANCHES = (WORKFLOW_BRANCHES, CREW_BRANCHES)
 
 # The characters that may be said of why a thread is paused.
 LONGEST_REASON = 500
@@ -102,9 +116,9 @@ def removed(ref: str) -> str:
 
 
 def tracking(remote: str, name: str) -> str:
-    """Where a remote's shared ref, or its branch of a published workflow, is tracked."""
-    if name.startswith(WORKFLOW_BRANCHES):
-        return f"{REMOTES}{remote}/branches/workflows/{name.removeprefix(WORKFLOW_BRANCHES)}"
+    """Where a remote's shared ref, or its branch of a published workflow or crew, is tracked."""
+    if name.startswith(VERSION_BRANCHES):
+        return f"{REMOTES}{remote}/branches/{name.removeprefix(BRANCHES)}"
     return f"{REMOTES}{remote}/{name.removeprefix(NAMESPACE)}"
 
 

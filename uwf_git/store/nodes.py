@@ -16,12 +16,21 @@ from uwf_git.store import layout
 from uwf_git.store.index import Index
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, complete, parse_hash
-from uwf_git.values.kinds import Detail, TurnRecord, parse_detail, parse_start, parse_step, parse_turn
+from uwf_git.values.kinds import (
+    Detail,
+    TurnRecord,
+    parse_detail,
+    parse_start,
+    parse_step,
+    parse_turn,
+    parse_workflow,
+)
 from uwf_git.values.node import Node, from_blob, hash_of, node_hash, now, self_hash, to_blob
 from uwf_git.values.schema import Problem, Schema, check_schema
 from uwf_git.values.types import (
     ANSWER,
     BUILTIN,
+    CREW_WORKFLOW,
     LIMITED_START,
     META,
     ROUNDS_START,
@@ -261,6 +270,8 @@ def references_by_kind(node: Node) -> list[Hash] | None:
     if is_kind(node.type, "detail"):
         detail = parse_detail(node.payload)
         return [*detail.turns, *([detail.context] if detail.context else []), *detail.nodes]
+    if node.type == CREW_WORKFLOW:  # it has hundreds of roles
+        return [*{role.schema: None for role in parse_workflow(node.payload).roles.values()}]
     return None
 
 

@@ -110,8 +110,8 @@ class Remotes:
         if own:
             put("tagOpt", "--no-tags")
             if not self._here:
-                to = layout.tracking(name, layout.WORKFLOW_BRANCHES)
-                put("fetch", f"+{layout.WORKFLOW_BRANCHES}*:{to}*")
+                for branches in layout.VERSION_BRANCHES:
+                    put("fetch", f"+{branches}*:{layout.tracking(name, branches)}*")
             for pushed in layout.SHARED:
                 put("push", f"{pushed}*:{pushed}*")
         put("uwf", "true")

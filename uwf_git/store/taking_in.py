@@ -30,6 +30,7 @@ from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
 
+_OF_OTHERS = (layout.PACKAGE, layout.INCLUDED)
 _NOT_TAKEN_IN = (layout.RESUMED, layout.REMOVED, layout.MERGED)
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
@@ -264,15 +265,18 @@ class Store(NodeStore):
                 self.adopt(node, blob)
 
     def _new_nodes(self, tree: Oid, before: Oid | None, folder: str = "") -> Iterator[tuple[Hash, Oid]]:
-        """The node files of a tree that an older tree hasn't; equal subtrees are not entered."""
+        """The node files of a tree that an older tree hasn't; equal subtrees are not entered, nor are folders of files
+        that somebody else has named."""
+        if folder in _OF_OTHERS:
+            return
         old = {entry.name: entry for entry in self.repository.tree(before)} if before else {}
         for entry in self.repository.tree(tree):
             if entry.name in old and old[entry.name].oid == entry.oid:
                 continue
             if entry.is_tree:
-                was = old.get(entry.name)
-                yield from self._new_nodes(entry.oid, was.oid if was and was.is_tree else None, entry.name)
-            elif folder == "nodes" and (node := layout.node_in_path(f"nodes/{entry.name}")):
+                was, path = old.get(entry.name), f"{folder}{entry.name}/"
+                yield from self._new_nodes(entry.oid, was.oid if was and was.is_tree else None, path)
+            elif node := layout.node_in_path(folder + entry.name):
                 yield node, entry.oid
 
     def _row(
@@ -287,6 +291,8 @@ class Store(NodeStore):
         row = commit_row(oid, kind, node, parents, when)
         if kind == "workflow":
             return row._replace(workflow=node, name=payload["name"])
+        if kind == "crew":
+            return row._replace(name=payload["name"])
         if kind == "start":
             start = parse_start(payload)
             return start_row(row, start, self.get(start.workflow).payload["name"], author)
@@ -346,11 +352,11 @@ def unpin(store: Store, before: frozenset[str], root: Hash, stop: frozenset[Hash
 
 
 def _followed(commit: Commit) -> tuple[Oid, ...]:
-    """The parents that are records as well. The second parent of a workflow version is not: it may be a
-    merge on a forge, with any history."""
+    """The parents that are records as well. The second parent of a version is not: it may be a merge on a
+    forge, with any history."""
     if len(commit.parents) > 1:
         trailers = layout.parse_message(commit.message)
-        if trailers is not None and trailers.kind == "workflow":
+        if trailers is not None and trailers.kind in layout.REGISTERED:
             return commit.parents[:1]
     return commit.parents
 

@@ -1,4 +1,5 @@
-"""Registered workflows: `refs/uwf/workflows/<name>` points at the newest version's commit.
+"""What is registered under a name, in versions: workflows here, and crews as `crews.registry` has them. A ref, such as
+`refs/uwf/workflows/<name>`, points at the newest version's commit.
 
 A version's commit holds the definition as written, its nodes and a page to read; its parent is the
 version before, so the ref's history is the version history and a rollback is a new commit. A second parent
@@ -8,8 +9,9 @@ the same history, the one that was gone back to.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from uwf_git.errors import HeadMoved, Invalid, NotFound
 from uwf_git.git.objects import Stamp
@@ -26,11 +28,8 @@ if TYPE_CHECKING:
     from uwf_git.workflow.compile import Compiled
 
 
-INCLUDED = "workflow/include/"
-
-
 class Version(NamedTuple):
-    """One version of a workflow. `time` is Unix seconds; `current` tells the newest."""
+    """One version of a workflow or a crew. `time` is Unix seconds; `current` tells the newest."""
 
     name: str
     hash: Hash
@@ -40,7 +39,7 @@ class Version(NamedTuple):
 
 
 class PastVersion(NamedTuple):
-    """A version in its workflow's history. `author` is a name; `back_to` the commit that a rollback went back
+    """A version in the history of its name. `author` is a name; `back_to` the commit that a rollback went back
     to, `taken_from` the commit of a proposal or of a forge that the version was made of, where there is one."""
 
     version: Version
@@ -118,22 +117,53 @@ def _edges(workflow: Workflow) -> dict[str, _Edge]:
     return found
 
 
-class Registry:
-    """The workflows of one store."""
+Defined = TypeVar("Defined")
+
+
+class Versions(ABC, Generic[Defined]):
+    """What a store has of one `kind` under names; `prefix` is where their refs are."""
+
+    kind: ClassVar[str]
+    prefix: ClassVar[str]
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._repository = store.repository
 
-    def put(self, compiled: Compiled) -> Version:
-        """Registers a definition under its name; unchanged content makes no new version. Moves
-        `refs/uwf/workflows/<name>`. Raises HeadMoved when others keep registering meanwhile."""
-        name = compiled.workflow.name
+    @abstractmethod
+    def name_of(self, definition: Defined) -> str:
+        """The name that a definition is registered under."""
+
+    @abstractmethod
+    def node_of(self, definition: Defined) -> Hash:
+        """The hash of the node that a definition is registered as."""
+
+    @abstractmethod
+    def holds(self, commit: Oid, definition: Defined) -> bool:
+        """Whether a version is of that definition, word for word. Its tree may be another: it has the built-in types
+        and the page of the `uwf` that registered it."""
+
+    @abstractmethod
+    def tree(self, definition: Defined) -> Oid:
+        """The tree of a version, with its nodes put. It follows from the definition alone."""
+
+    @abstractmethod
+    def message(self, name: str, node: Hash) -> str:
+        """The message of a version of that node, which is in the store."""
+
+    def are_same(self, one: Version, other: Version) -> bool:
+        """Whether two versions mean the same."""
+        return one.hash == other.hash
+
+    def put(self, definition: Defined) -> Version:
+        """Registers a definition under its name; unchanged content makes no new version. Moves its ref. Raises
+        HeadMoved when others keep registering meanwhile."""
+        name = self.name_of(definition)
         for last_try in (False, False, True):
-            old = self._repository.ref(layout.WORKFLOWS + name)
-            if old is not None and self.holds(old, compiled):
+            old = self._repository.ref(self.prefix + name)
+            if old is not None and self.holds(old, definition):
                 return self._version(old)
-            new = self._commit(name, compiled.hash, self.tree(compiled), [old] if old else [])
+            new = self.write(definition, [old] if old else [])
             try:
                 return self.move(name, old, new)
             except HeadMoved:  # the other version stays in the history, this one comes after it
@@ -141,38 +171,21 @@ class Registry:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def commit_unregistered(self, compiled: Compiled) -> Oid:
-        """A version commit without a ref, for a thread started straight from a file. The newest
-        registered version is used where it is the same."""
-        for row in self._store.index.commits_of(compiled.hash):
-            oid = Oid(raw=row.oid)
-            if row.kind == "workflow" and self._repository.has(oid) and self.holds(oid, compiled):
-                return oid
-        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), [])
-
-    def holds(self, commit: Oid, compiled: Compiled) -> bool:
-        """Whether a version is of that definition, word for word. Its tree may be another: it has the built-in types
-        and the page of the `uwf` that registered it."""
-        files = {
-            compiled.workflow.file: compiled.source.text,
-            **compiled.source.includes,
-        }
-        return self._version(commit).hash == compiled.hash and self.files(commit) == files
-
     def names(self) -> list[str]:
         """Registered names, sorted."""
-        prefix = layout.WORKFLOWS
-        return sorted(name.removeprefix(prefix) for name in self._repository.ref_names(prefix))
+        names = self._repository.ref_names(self.prefix)
+        return sorted(name.removeprefix(self.prefix) for name in names)
 
     def current(self, name: str) -> Version:
-        """The newest version of a workflow. Raises NotFound with the nearest name."""
-        oid = None if name_problem(name) else self._repository.ref(layout.WORKFLOWS + name)
+        """The newest version of a name. Raises NotFound with the nearest name."""
+        oid = None if name_problem(name) else self._repository.ref(self.prefix + name)
         if oid is None:
-            raise NotFound(f"no workflow {name!r}", nearest(name, self.names()) or "see: uwf workflow list")
+            hint = nearest(name, self.names()) or f"see: uwf {self.kind} list"
+            raise NotFound(f"no {self.kind} {name!r}", hint)
         return self._version(oid)
 
     def history(self, name: str) -> list[PastVersion]:
-        """Every version of a workflow, newest first."""
+        """Every version of a name, newest first."""
         oid: Oid | None = Oid(hex=self.current(name).commit)
         chain: list[tuple[Version, Commit]] = []
         while oid is not None:
@@ -193,7 +206,7 @@ class Registry:
     def rollback(self, name: str, to: Hash | None = None) -> Version:
         """Makes an older version the newest by a new commit: the newest with that hash, or the one that was
         registered before. After a rollback that is the one before the version it went back to, so each goes further
-        back. Moves `refs/uwf/workflows/<name>`. Raises NotFound where there is none."""
+        back. Moves the ref of the name. Raises NotFound where there is none."""
         entries = self.history(name)
         by_commit = {entry.version.commit: entry for entry in entries}
         now = entries[0].version
@@ -205,25 +218,104 @@ class Registry:
 
         older = entries if to else entries[entries.index(origin(entries[0])) + 1 :]
         target = next(
-            (each for each in older if (each.version.hash == to if to else each.version.hash != now.hash)),
+            (
+                each
+                for each in older
+                if (each.version.hash == to if to else not self.are_same(each.version, now))
+            ),
             None,
         )
         if target is None:
-            raise NotFound(
-                f"workflow {name!r} has no version {to}" if to else f"workflow {name!r} has no older version",
-                f"see: uwf workflow history {name}",
-            )
-        if target.version.hash == now.hash:
+            missing = f"no version {to}" if to else "no older version"
+            raise NotFound(f"{self.kind} {name!r} has {missing}", f"see: uwf {self.kind} history {name}")
+        if self.are_same(target.version, now):
             return now
         old, source = Oid(hex=now.commit), Oid(hex=origin(target).version.commit)
         tree = self._repository.commit(source).tree
         return self.move(name, old, self._commit(name, target.version.hash, tree, [old, source]))
 
     def remove(self, name: str) -> Version:
-        """Deletes `refs/uwf/workflows/<name>`; threads that use it keep it."""
+        """Deletes the ref of a name; threads that use it keep it."""
         version = self.current(name)
-        self._repository.delete_ref(layout.WORKFLOWS + name, Oid(hex=version.commit))
+        self._repository.delete_ref(self.prefix + name, Oid(hex=version.commit))
         return version
+
+    def before(self, commit: Oid) -> Version | None:
+        """The version before another; None before the first."""
+        parents = self._repository.commit(commit).parents
+        return self._version(parents[0]) if parents else None
+
+    def commit_for(self, node: Hash) -> Oid:
+        """A version commit of a node. Raises NotFound."""
+        self._store.sync()
+        for row in self._store.index.commits_of(node):
+            if row.kind == self.kind:
+                return Oid(raw=row.oid)
+        raise NotFound(f"no {self.kind} {node}", f"see: uwf {self.kind} list")
+
+    def write(self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
+        """A version commit without a ref. The first of `parents` is the version before, a second one what
+        it was taken from, such as a merge on a forge."""
+        tree = self.tree(definition)
+        return self._commit(self.name_of(definition), self.node_of(definition), tree, parents, stamp)
+
+    def move(self, name: str, old: Oid | None, new: Oid) -> Version:
+        """Moves the ref of a name from `old`, None where there is none, to a version commit.
+        Raises HeadMoved where it isn't there."""
+        try:
+            self._repository.put_ref(self.prefix + name, old, new)
+        except HeadMoved:
+            raise HeadMoved(
+                f"{self.kind} {name!r} was registered by somebody else meanwhile", "repeat"
+            ) from None
+        version = self._version(new)
+        self._store.moved(self.prefix + name, new, new)
+        return version
+
+    def _commit(
+        self, name: str, node: Hash, tree: Oid, parents: Sequence[Oid], stamp: Stamp | None = None
+    ) -> Oid:
+        by, when = stamp or (self._repository.user, None)
+        text = self.message(name, node)
+        oid = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
+        self._store.take_in(oid)
+        return oid
+
+    def _version(self, oid: Oid) -> Version:
+        row = self._store.take_in(oid)
+        if row.kind != self.kind or row.name is None:
+            raise Invalid(f"commit {oid} is no {self.kind} version", "delete or restore its ref with git")
+        return Version(row.name, row.node, str(oid), row.time)
+
+
+class Registry(Versions["Compiled"]):
+    """The workflows of one store, at `refs/uwf/workflows/<name>`."""
+
+    kind = "workflow"
+    prefix = layout.WORKFLOWS
+
+    def name_of(self, definition: Compiled) -> str:
+        return definition.workflow.name
+
+    def node_of(self, definition: Compiled) -> Hash:
+        return definition.hash
+
+    def message(self, name: str, node: Hash) -> str:
+        return layout.workflow_message(name, node)
+
+    def commit_unregistered(self, compiled: Compiled) -> Oid:
+        """A version commit without a ref, for a thread started straight from a file. The newest
+        registered version is used where it is the same."""
+        for row in self._store.index.commits_of(compiled.hash):
+            oid = Oid(raw=row.oid)
+            if row.kind == "workflow" and self._repository.has(oid) and self.holds(oid, compiled):
+                return oid
+        return self.write(compiled, [])
+
+    def holds(self, commit: Oid, definition: Compiled) -> bool:
+        source = definition.source
+        files = {definition.workflow.file: source.text, **source.includes}
+        return self._version(commit).hash == definition.hash and self.files(commit) == files
 
     def workflow(self, node: Hash) -> Workflow:
         """The value of a Workflow node. Raises NotFound, Invalid."""
@@ -245,80 +337,45 @@ class Registry:
         NotFound."""
         files = {self._definition_file(commit): self.source(commit)}
         for path, entry in walk_tree(self._repository, self._repository.commit(commit).tree):
-            if path.startswith(INCLUDED):
-                files[path.removeprefix(INCLUDED)] = self._repository.blob(entry.oid)
+            if path.startswith(layout.INCLUDED):
+                files[path.removeprefix(layout.INCLUDED)] = self._repository.blob(entry.oid)
         return files
 
     def _definition_file(self, commit: Oid) -> str:
         return self.workflow(self._version(commit).hash).file
 
-    def before(self, commit: Oid) -> Version | None:
-        """The version before another; None before the first."""
-        parents = self._repository.commit(commit).parents
-        return self._version(parents[0]) if parents else None
-
-    def commit_for(self, node: Hash) -> Oid:
-        """A version commit of a workflow node. Raises NotFound."""
-        self._store.sync()
-        for row in self._store.index.commits_of(node):
-            if row.kind == "workflow":
-                return Oid(raw=row.oid)
-        raise NotFound(f"no workflow {node}", "see: uwf workflow list")
-
-    def write(self, compiled: Compiled, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
-        """A version commit without a ref. The first of `parents` is the version before, a second one what
-        it was taken from, such as a merge on a forge."""
-        return self._commit(compiled.workflow.name, compiled.hash, self.tree(compiled), list(parents), stamp)
-
-    def move(self, name: str, old: Oid | None, new: Oid) -> Version:
-        """Moves `refs/uwf/workflows/<name>` from `old`, None where there is none, to a version commit.
-        Raises HeadMoved where it isn't there."""
-        try:
-            self._repository.put_ref(layout.WORKFLOWS + name, old, new)
-        except HeadMoved:
-            raise HeadMoved(
-                f"workflow {name!r} was registered by somebody else meanwhile", "repeat"
-            ) from None
-        version = self._version(new)
-        self._store.moved(layout.WORKFLOWS + name, new, new)
-        return version
-
-    def tree(self, compiled: Compiled) -> Oid:
-        """The tree of a version, with its nodes put. It follows from the definition alone."""
-        from uwf_git.workflow.diagram import readme
-
-        nodes = {**BUILTIN, **compiled.schemas}
+    def tree(self, definition: Compiled) -> Oid:
         with self._store.index.transaction():
-            for schema in compiled.schemas.values():
-                self._store.put(META, schema, timestamp=0)
-            # A definition is what it says, whenever it was registered: timestamps would make every
-            # registration of the same file another tree.
-            self._store.put(workflow_type(compiled.payload), compiled.payload, timestamp=0)
-        files: dict[str, bytes | Oid] = {
-            ".gitattributes": layout.GITATTRIBUTES,
-            compiled.workflow.file: compiled.source.text,
-            "workflow/README.md": readme(compiled.workflow, compiled.schemas).encode("utf-8"),
-        }
-        for path, data in compiled.source.includes.items():
-            files[INCLUDED + path] = data
-        for node in (*nodes, compiled.hash):
-            files[f"workflow/{layout.node_file(node)}"] = self._store.blob_of(node)
+            put_definition(self._store, definition.payload, definition.schemas)
+        files = version_files(self._store, definition.workflow, definition.hash, definition.schemas)
+        files[definition.workflow.file] = definition.source.text
+        for path, data in definition.source.includes.items():
+            files[layout.INCLUDED + path] = data
         return self._repository.write_folder(files)
 
-    def _commit(
-        self, name: str, node: Hash, tree: Oid, parents: list[Oid], stamp: Stamp | None = None
-    ) -> Oid:
-        text = layout.workflow_message(name, node)
-        by, when = stamp or (self._repository.user, None)
-        oid = self._repository.write_commit(tree, parents, by, text, when, committer=stamp and by)
-        self._store.take_in(oid)
-        return oid
 
-    def _version(self, oid: Oid) -> Version:
-        row = self._store.take_in(oid)
-        if row.kind != "workflow" or row.name is None:
-            raise Invalid(f"commit {oid} is no workflow version", "delete or restore its ref with git")
-        return Version(row.name, row.node, str(oid), row.time)
+def put_definition(store: Store, payload: Any, schemas: Mapping[Hash, Any]) -> Hash:
+    """Stores the nodes of a workflow and returns the hash of the Workflow node. A definition is what it says, whenever
+    it was registered: timestamps would make every registration of the same file another tree."""
+    for schema in schemas.values():
+        store.put(META, schema, timestamp=0)
+    return store.put(workflow_type(payload), payload, timestamp=0)
+
+
+def version_files(
+    store: Store, workflow: Workflow, node: Hash, schemas: Mapping[Hash, Any]
+) -> dict[str, bytes | Oid]:
+    """What the tree of a workflow's version has besides the definition as it was written: its page and its nodes, which
+    are in the store."""
+    from uwf_git.workflow.diagram import readme
+
+    files: dict[str, bytes | Oid] = {
+        ".gitattributes": layout.GITATTRIBUTES,
+        "workflow/README.md": readme(workflow, schemas).encode("utf-8"),
+    }
+    for each in (*BUILTIN, *schemas, node):
+        files[f"workflow/{layout.node_file(each)}"] = store.blob_of(each)
+    return files
 
 
 def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tuple[str, Entry]]:

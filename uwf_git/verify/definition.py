@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from uwf_git.workflow.compile import Compiled
 
 SECONDS = 30.0
-INCLUDES = "workflow/include/"
 _INCLUDING = (DEFINITIONS[None], CREW_DEFINITION)
 
 
@@ -93,7 +92,7 @@ def _check_files(
     node_paths = (f"workflow/{layout.node_file(node)}" for node in nodes)
     plain = {".gitattributes", definition, "workflow/README.md", *node_paths}
     for path in files:
-        if path not in plain and (definition not in _INCLUDING or not path.startswith(INCLUDES)):
+        if path not in plain and (definition not in _INCLUDING or not path.startswith(layout.INCLUDED)):
             report("extra-file", f"{path} does not belong to a workflow version")
     for path in (definition, "workflow/README.md"):
         if path not in files:
@@ -128,7 +127,9 @@ def _check_source(
         return
     source = Oid(raw=files[definition])
     included = {
-        path.removeprefix(INCLUDES): blob for path, blob in files.items() if path.startswith(INCLUDES)
+        path.removeprefix(layout.INCLUDED): blob
+        for path, blob in files.items()
+        if path.startswith(layout.INCLUDED)
     }
     try:
         with time_limit(SECONDS):
@@ -143,7 +144,7 @@ def _check_source(
         if compiled.hash != name:
             report("other-source", f"{definition} compiles to {compiled.hash}, not to {name}", source)
         for path in included.keys() - compiled.source.includes.keys():
-            report("extra-file", f"{INCLUDES}{path} is not included by {definition}")
+            report("extra-file", f"{layout.INCLUDED}{path} is not included by {definition}")
 
 
 def _compiled(objects: Objects, definition: str, text: bytes, included: Mapping[str, bytes]) -> Compiled:
@@ -159,7 +160,7 @@ def _compiled(objects: Objects, definition: str, text: bytes, included: Mapping[
 
     def include(path: str) -> bytes:
         if path not in included:
-            raise NotFound(f"{INCLUDES}{path} is not there")
+            raise NotFound(f"{layout.INCLUDED}{path} is not there")
         return objects.blob(included[path])
 
     return compile_source(parse_source(objects.blob(text), definition, include))

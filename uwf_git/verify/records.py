@@ -21,6 +21,7 @@ from uwf_git.values.kinds import (
 )
 from uwf_git.values.node import Node
 from uwf_git.values.types import ANSWER, BUNDLE, END, QUESTION, RESULT, USER, is_kind
+from uwf_git.verify.crews import CrewVersion, check_crew
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
@@ -37,6 +38,7 @@ class Records:
         self._known = known
         self._pages = ThreadPages(known)
         self._definitions: dict[bytes, Definition] = {}
+        self._crews: dict[tuple[bytes, Hash], CrewVersion] = {}
 
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Checks a commit and returns what it records; None where a parent's record is missing, which was
@@ -47,6 +49,8 @@ class Records:
         kind, node = trailers
         if kind == "workflow":
             return self._workflow(commit, node, report)
+        if kind == "crew":
+            return self._crew(commit, node, report)
         if kind == "start":
             return self._start(commit, node, report)
         if kind == "step":
@@ -55,7 +59,7 @@ class Records:
             return self._attempt(commit, node, report)
         return self._pin(commit, node, report)
 
-    # Workflow versions
+    # Versions of workflows and crews
 
     def _workflow(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
         if len(commit.parents) > 2:
@@ -85,6 +89,33 @@ class Records:
                 report("wrong-parent", "the version before is another workflow's")
         row = _row(commit, "workflow", node)._replace(workflow=node, name=name)
         return Record(row, commit.tree)
+
+    def _crew(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+        if len(commit.parents) > 2:
+            report("wrong-parent", "a version of a crew has at most two parents")
+        version = self._crews.get((commit.tree, node))
+        if version is not None:
+            self._known.nodes.rows.extend(version.rows)
+        else:
+            sound = True
+
+            def note(code: str, message: str, at: object = None) -> None:
+                nonlocal sound
+                sound = False
+                report(code, message, at)
+
+            version = check_crew(self._known.objects, self._known.nodes, commit.tree, node, note)
+            if sound:
+                self._crews[commit.tree, node] = version
+        crew = version.crew
+        self._known.message(commit, layout.crew_message(crew.name, crew.version, node), report)
+        if commit.parents:
+            before = self._known.parent(commit, 0, ("crew",))
+            if before is None:
+                return None
+            if before.row.name != crew.name:
+                report("wrong-parent", "the version before is another crew's")
+        return Record(_row(commit, "crew", node)._replace(name=crew.name), commit.tree)
 
     # Starts
 

@@ -98,6 +98,7 @@ class Verifier:
 
         checks = {
             layout.WORKFLOWS: self._workflow,
+            layout.CREWS: self._crew,
             layout.THREADS: self._thread,
             layout.ARCHIVE: self._archive,
             layout.ATTEMPTS: self._attempts,
@@ -145,6 +146,11 @@ class Verifier:
         record = self._reached(self._commit(oid), ("workflow",), found, report)
         if record is not None and (actual := self._known.name_of(record)) != name:
             report("wrong-name", f"the workflow is called {actual!r}, its ref {name!r}", oid)
+
+    def _crew(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        record = self._reached(self._commit(oid), ("crew",), found, report)
+        if record is not None and record.row.name != name:
+            report("wrong-name", f"the crew is called {record.row.name!r}, its ref {name!r}", oid)
 
     def _thread(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self.threads.add(name)
@@ -395,9 +401,9 @@ _UNFORESEEN = (
 
 
 def _entered(commit: CommitObject) -> tuple[Oid, ...]:
-    """The parents that are records as well. Where a workflow version was taken from may be anything, such
-    as a merge on a forge."""
+    """The parents that are records as well. Where a version was taken from may be anything, such as a merge
+    on a forge."""
     trailers = layout.parse_message(commit.message)
     if trailers is None or trailers.kind == "pin":
         return ()
-    return commit.parents[: 1 if trailers.kind == "workflow" else 2]
+    return commit.parents[: 1 if trailers.kind in layout.REGISTERED else 2]

@@ -97,7 +97,7 @@ def _records(
                 folded = layout.folded_month(commit.message) is not None
                 what = record.kind if record else "fold" if folded else "other"
                 # A version belongs to no thread, though one stands on it.
-                of = None if what == "workflow" else belongs
+                of = None if what in layout.REGISTERED else belongs
                 found[at] = Signed(ref, of, what, record.node if record else None, at, Signature(NONE))
                 tags = _folded_tags(repository, at) if folded and at == oid else []
                 same = commit.parents[:1] if what == "step" else commit.parents

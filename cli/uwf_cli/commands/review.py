@@ -1,6 +1,6 @@
-"""`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows and changes of workflows on
-branches that a forge shows, for review; `uwf export`, a thread as a page for who has no forge, or threads and their
-nodes in the form of the earlier programs; and `uwf workflow trust`, code that somebody has read."""
+"""`uwf publish` and `unpublish`, `uwf workflow propose` and `accept`: threads, workflows, crews and changes of
+workflows on branches that a forge shows, for review; `uwf export`, a thread as a page for who has no forge, or threads
+and their nodes in the form of the earlier programs; and `uwf workflow trust`, code that somebody has read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.workflow import bundle_of, version_rows
-from uwf_cli.completers import complete_name, complete_remote, complete_thread, complete_workflow
+from uwf_cli.completers import (
+    complete_crew,
+    complete_name,
+    complete_remote,
+    complete_thread,
+    complete_workflow,
+)
 from uwf_cli.exchange import find_thread, git_for, tell_large
 from uwf_cli.invocation import Invocation
 from uwf_git.config.settings import Grants
@@ -24,6 +30,8 @@ from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_cli.resolve import Found
+    from uwf_git.sharing.proposals import Proposal
+    from uwf_git.store.remotes import Remote
 
 _REMOTE = click.option(
     "--remote",
@@ -53,7 +61,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
     chosen = instance.remotes.get(remote)
     found = publish_thread(instance, git_for(instance), chosen, instance.threads.find(thread), branch)
     tell_large(invocation, found.large)
-    invocation.emit(found.to_json(), _published_text)
+    invocation.emit(found.to_json(), published_text)
 
 
 @command(
@@ -65,12 +73,32 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
 @_REMOTE
 def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | None) -> None:
     """Push a workflow's newest version to a branch, for review. Proposals can be merged into it."""
-    from uwf_git.sharing.publish import publish_workflow
+    from uwf_git.sharing.publish import publish_version
 
     instance = invocation.instance
-    found = publish_workflow(instance, git_for(instance), instance.remotes.get(remote), workflow, branch)
+    git, chosen = git_for(instance), instance.remotes.get(remote)
+    found = publish_version(instance, git, chosen, instance.registry, workflow, branch)
     tell_large(invocation, found.large)
-    invocation.emit(found.to_json(), _published_text)
+    invocation.emit(found.to_json(), published_text)
+
+
+@command(
+    "uwf publish crew trip",
+    "uwf publish crew trip --remote team",
+)
+@click.argument("crew", metavar="NAME", shell_complete=complete_crew)
+@_AS
+@_REMOTE
+def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
+    """Push a crew's newest version to a branch, for review. Proposals can be merged into it."""
+    from uwf_git.crews.registry import Crews
+    from uwf_git.sharing.publish import publish_version
+
+    instance = invocation.instance
+    git, chosen = git_for(instance), instance.remotes.get(remote)
+    found = publish_version(instance, git, chosen, Crews(instance.store), crew, branch)
+    tell_large(invocation, found.large)
+    invocation.emit(found.to_json(), published_text)
 
 
 @command(
@@ -83,7 +111,7 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
 @click.option("--force", is_flag=True, help="Also if it holds what was not taken over here.")
 @_REMOTE
 def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None) -> None:
-    """Delete a published branch and its base from a remote. Threads and workflows stay as they are.
+    """Delete a published branch and its base from a remote. Threads, workflows and crews stay as they are.
 
     A branch with commits that were not taken over here, such as somebody's edit, is left alone without
     --force. The commits that the branches were at are printed.
@@ -100,7 +128,8 @@ def unpublish(invocation: Invocation, what: str, force: bool, remote: str | None
     invocation.emit(value, _unpublished_text)
 
 
-def _published_text(value: Any) -> str:
+def published_text(value: Any) -> str:
+    """A branch that was pushed, with its pages on a forge, for people; of the value that `to_json` gives."""
     pages = dict(value["pages"] or {})
     page = pages.pop("branch", "")
     return terminal.fields(
@@ -195,14 +224,14 @@ def _export_page(invocation: Invocation, thread: str, file: Path, force: bool) -
     if str(file) == "-":
         invocation.write(data.decode("utf-8"))
         return
-    _write(file, data, force)
+    write_whole(file, data, force)
     invocation.emit(
         {"thread": head.thread, "file": str(file), "bytes": len(data)},
         lambda value: f"{value['file']}: {value['bytes']:,} bytes",
     )
 
 
-def _write(path: Path, data: bytes, force: bool) -> None:
+def write_whole(path: Path, data: bytes, force: bool) -> None:
     """Writes a file that is whole or not there. Raises Invalid."""
     aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
@@ -232,19 +261,26 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
     """
     from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
     from uwf_git.sharing.proposals import propose as make
-    from uwf_git.sharing.proposals import publish_proposal
 
     compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
     refuse_secrets(instance, compiled)
     chosen = instance.remotes.get(remote) if remote else None
-    proposal = make(instance, compiled, branch)
-    value = {**proposal._asdict(), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
-    if chosen is not None and not proposal.is_registered:
-        published = publish_proposal(instance, git_for(instance), chosen, proposal)
-        tell_large(invocation, published.large)
-        value = {**value, "remote": chosen.name, "published": published.to_json()}
-    invocation.emit(value, _proposed_text)
+    proposal = make(instance, instance.registry, compiled, branch)
+    value = {**proposal.to_json(), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
+    invocation.emit({**value, **publish_proposed(invocation, chosen, proposal)}, _proposed_text)
+
+
+def publish_proposed(invocation: Invocation, remote: Remote | None, proposal: Proposal) -> dict[str, Any]:
+    """Pushes a proposal to a remote, if one was named; what came of it as a part of a result."""
+    from uwf_git.sharing.proposals import publish_proposal
+
+    if remote is None or proposal.is_registered:
+        return {}
+    instance = invocation.instance
+    published = publish_proposal(instance, git_for(instance), remote, proposal)
+    tell_large(invocation, published.large)
+    return {"remote": remote.name, "published": published.to_json()}
 
 
 @command(
@@ -259,7 +295,7 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
 
     instance = invocation.instance
     chosen = instance.remotes.get(remote) if remote else None
-    accepted = take(instance, git_for(instance), branch, chosen)
+    accepted = take(instance, git_for(instance), branch, chosen, "workflow")
     workflow = instance.registry.workflow(accepted.version.hash)
     invocation.emit({**accepted.to_json(), **bundle_of(workflow, instance)}, _accepted_text)
 
@@ -368,7 +404,7 @@ def _asked_whether(invocation: Invocation, found: Found, source: str) -> bool:
 def _proposed_text(value: Any) -> str:
     branch = value["branch"] if value["changed"] else f"{value['branch']}: nothing new"
     text = terminal.fields([*version_rows(value), ("proposal", branch)])
-    return text + "\n" + _published_text(value["published"]) if "published" in value else text
+    return text + "\n" + published_text(value["published"]) if "published" in value else text
 
 
 def _accepted_text(value: Any) -> str:

@@ -1,5 +1,5 @@
-"""`uwf push`, `pull` and `clone`, `bundle` and `unbundle`: threads and workflows between machines, through a remote or
-in a file; and `uwf remote`, which says where the remotes are."""
+"""`uwf push`, `pull` and `clone`, `bundle` and `unbundle`: threads, workflows and crews between machines, through a
+remote or in a file; and `uwf remote`, which says where the remotes are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from uwf_cli import exchange, resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_name, complete_remote, complete_thread
+from uwf_cli.completers import complete_crew, complete_name, complete_remote, complete_thread
 from uwf_cli.exchanged import pulled, pushed
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, RemoteFailed, Usage
@@ -29,6 +29,7 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each r
     "uwf push                                all that origin hasn't",
     "uwf push origin 01JK7M 01JK9Q           two threads",
     "uwf push backup --workflow solve-issue  a workflow and its threads",
+    "uwf push backup --crew trip             a crew, and the threads of its workflows",
     "uwf push --all                          also what was deleted there",
     "uwf push origin 01JK7M --delete         delete a thread there, not here",
 )
@@ -38,6 +39,9 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each r
 @click.option(
     "--workflow", metavar="W", help="A workflow by name, and its threads.", shell_complete=complete_name
 )
+@click.option(
+    "--crew", metavar="C", help="A crew by name, and its workflows' threads.", shell_complete=complete_crew
+)
 @_VERBOSE
 def push(
     invocation: Invocation,
@@ -45,9 +49,10 @@ def push(
     again: bool,
     deletes: bool,
     workflow: str | None,
+    crew: str | None,
     verbose: bool,
 ) -> None:
-    """Push threads and workflows to a remote. Only what it hasn't is sent, and nothing is ever forced.
+    """Push threads, workflows and crews to a remote. Only what it hasn't is sent, and nothing is ever forced.
 
     What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
     sides. Exit 8 where the remote can't be reached or refuses.
@@ -59,8 +64,8 @@ def push(
 
     instance = invocation.instance
     remote, ids = _remote_and_ids(instance, words)
-    if (ids and (again or workflow)) or (again and workflow):
-        raise Usage("ids, --all and --workflow exclude each other", "give one of them")
+    if sum(map(bool, (ids, again, workflow, crew))) > 1:
+        raise Usage("ids, --all, --workflow and --crew exclude each other", "give one of them")
     if deletes and not ids:
         raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
     git = exchange.git_for(instance)
@@ -68,7 +73,7 @@ def push(
         if deletes:
             report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
         else:
-            meant, named = _meant(instance, ids, workflow)
+            meant, named = _meant(instance, ids, workflow, crew)
             report = do(instance, git, remote, plan_anew(instance, git, remote, meant, named, again))
     exchange.tell_large(invocation, report.large)
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
@@ -92,14 +97,20 @@ def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote,
     return instance.remotes.get(None), list(words)
 
 
-def _meant(instance: Instance, ids: list[str], workflow: str | None) -> tuple[set[str] | None, set[str]]:
-    """The refs that are meant by ids or a workflow's name, None for all there are; and those that are called by their
-    name, not only as what belongs to it."""
-    from uwf_git.sharing.push import refs_of, refs_of_workflow
+def _meant(
+    instance: Instance, ids: list[str], workflow: str | None, crew: str | None
+) -> tuple[set[str] | None, set[str]]:
+    """The refs that are meant by ids or the name of a workflow or crew, None for all there are; and those that are
+    called by their name, not only as what belongs to it."""
+    from uwf_git.sharing.push import refs_of, refs_of_crew, refs_of_workflow
 
-    if workflow is not None:
-        meant = refs_of_workflow(instance, workflow)
-        return meant, {name for name in meant if name.startswith(layout.WORKFLOWS)}
+    if workflow is not None or crew is not None:
+        meant = (
+            refs_of_workflow(instance, workflow)
+            if workflow is not None
+            else refs_of_crew(instance, str(crew))
+        )
+        return meant, {name for name in meant if name.startswith((layout.WORKFLOWS, layout.CREWS))}
     threads = [instance.threads.find(each) for each in ids]
     named = {prefix + thread for prefix in layout.OF_THREADS for thread in threads}
     return refs_of(instance, threads) if threads else None, named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.exceptions import Exit
@@ -19,11 +19,11 @@ from uwf_git.errors import NotFound, Usage, UwfError
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from uwf_cli.resolve import Found
     from uwf_git.store.opened import Instance
-    from uwf_git.store.versions import Registry, Version
+    from uwf_git.store.versions import Version, Versions
     from uwf_git.values.ids import Hash
     from uwf_git.values.kinds import Workflow
 
@@ -136,7 +136,7 @@ def history(invocation: Invocation, name: str) -> None:
         rows = [
             (
                 *(each["hash"], *([each.get("bundle", "")] if has_code else [])),
-                *(each["time"], each["commit"][:10], each["author"], _history_note(each)),
+                *(each["time"], each["commit"][:10], each["author"], history_note(each)),
             )
             for each in value
         ]
@@ -146,7 +146,8 @@ def history(invocation: Invocation, name: str) -> None:
     invocation.emit(versions, text)
 
 
-def _history_note(each: Any) -> str:
+def history_note(each: Any) -> str:
+    """What is said of a version in a history besides."""
     notes = ["current"] if each["current"] else []
     notes += [] if each.get("trusted", True) else ["not trusted here"]
     if each["backTo"]:
@@ -265,7 +266,7 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
     """
     registry = invocation.instance.registry
     before = registry.current(name)
-    target = _past_hash(registry, name, to) if to else None
+    target = past_hash(registry, name, to) if to else None
     version = registry.rollback(name, target)
     moved = version.commit != before.commit
     invocation.emit({**_version(version), "from": before.hash}, _rolled_back_text)
@@ -273,16 +274,17 @@ def rollback(invocation: Invocation, name: str, to: str | None) -> None:
         invocation.note(f"what that changed: uwf workflow diff {name}~1 {name}")
 
 
-def _past_hash(registry: Registry, name: str, text: str) -> Hash:
-    """The hash of a version of a workflow from so much of it as was given. Raises NotFound, Usage."""
+def past_hash(versions: Versions[Any], name: str, text: str) -> Hash:
+    """The hash of a version of a workflow or crew from so much of it as was given. Raises NotFound, Usage."""
     from uwf_git.values.ids import Hash, complete
 
-    hashes = {entry.version.hash for entry in registry.history(name)}
+    hashes = {entry.version.hash for entry in versions.history(name)}
     try:
         return Hash(complete(text, hashes, "version"))
     except NotFound:
+        kind = versions.kind
         raise NotFound(
-            f"workflow {name!r} has no version {text!r}", f"see: uwf workflow history {name}"
+            f"{kind} {name!r} has no version {text!r}", f"see: uwf {kind} history {name}"
         ) from None
 
 
@@ -364,25 +366,13 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
 
     While an agent of config.yaml or an active thread uses it, nothing is done without --yes.
     """
-    from uwf_git.store.history import Head
-
     instance = invocation.instance
     version = instance.registry.current(name)
-    agents, others = _settings_about(instance, name)
-    heads = (head for head in instance.threads.all() if isinstance(head, Head))
-    threads = [head.thread for head in heads if head.row.name == name]
-    users = [f"{key} in config.yaml starts it" for key in agents]
-    if threads:
-        shown = ", ".join([*threads[:3], *(["…"] if len(threads) > 3 else [])])
-        users.append(f"{counted(len(threads), 'active thread')} of it: {shown}")
-    if users and not yes:
-        raise Usage(f"workflow {name!r} is in use: {'; '.join(users)}", f"uwf workflow rm {name} --yes")
+    use = use_of(instance, lambda each: each == name)
+    if use.users and not yes:
+        raise Usage(f"workflow {name!r} is in use: {'; '.join(use.users)}", f"uwf workflow rm {name} --yes")
     instance.registry.remove(name)
-    for user in users:
-        invocation.warn(f"workflow {name!r} was in use: {user}")
-    for key in others:
-        invocation.warn(f"config.yaml still has {key}")
-    value = {**_version(version), "removed": True, "settings": [*agents, *others], "threads": threads}
+    value = {**_version(version), "removed": True, **use.told(invocation, f"workflow {name!r}")}
     invocation.emit(value, lambda shown: f"forgot {shown['name']}, which was {shown['hash']}")
     invocation.note(
         f"threads of it keep the version they have: uwf workflow show {version.hash} while there are any; "
@@ -390,14 +380,43 @@ def rm(invocation: Invocation, name: str, yes: bool) -> None:
     )
 
 
-def _settings_about(instance: Instance, name: str) -> tuple[list[str], list[str]]:
-    """The settings that name a workflow, as dotted keys: agents that start it, and what is set for its threads."""
+class Use(NamedTuple):
+    """What uses workflows: `agents` of config.yaml that start them, other `settings` for their threads, both as dotted
+    keys, and active threads."""
+
+    agents: list[str]
+    settings: list[str]
+    threads: list[str]
+
+    @property
+    def users(self) -> list[str]:
+        """Those that would miss them, in words."""
+        users = [f"{key} in config.yaml starts it" for key in self.agents]
+        if self.threads:
+            shown = ", ".join([*self.threads[:3], *(["…"] if len(self.threads) > 3 else [])])
+            users.append(f"{counted(len(self.threads), 'active thread')} of it: {shown}")
+        return users
+
+    def told(self, invocation: Invocation, what: str) -> dict[str, Any]:
+        """Warns of who has used what is gone; returns that as a part of a result."""
+        for user in self.users:
+            invocation.warn(f"{what} was in use: {user}")
+        for key in self.settings:
+            invocation.warn(f"config.yaml still has {key}")
+        return {"settings": [*self.agents, *self.settings], "threads": self.threads}
+
+
+def use_of(instance: Instance, fits: Callable[[str], bool]) -> Use:
+    """What uses the workflows with such a name."""
     from uwf_git.config.edit import dotted
     from uwf_git.config.workflows import references
+    from uwf_git.store.history import Head
 
-    paths = [each.path for each in references(instance.config) if each.workflow == name]
+    paths = [each.path for each in references(instance.config) if fits(each.workflow)]
     agents = [dotted(path) for path in paths if path[0] == "agents"]
-    return agents, [dotted(path) for path in paths if path[0] != "agents"]
+    others = [dotted(path) for path in paths if path[0] != "agents"]
+    heads = (head for head in instance.threads.all() if isinstance(head, Head))
+    return Use(agents, others, [head.thread for head in heads if fits(head.row.name or "")])
 
 
 def _version(version: Version) -> dict[str, Any]:

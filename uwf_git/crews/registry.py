@@ -1,0 +1,185 @@
+"""Registered crews: `refs/uwf/crews/<name>` points at the newest version's commit, which holds the package byte for
+byte, its nodes, and a page to read.
+
+    README.md                 the crew's page
+    package/…                 the files of the package
+    package.bmad              the ZIP that they came in, where they did
+    crew/nodes/<hash>.json    the Crew node, its Workflow nodes, their schemas, and the built-in types
+
+A thread begins on a version of one of its workflows, as every thread does. That is a commit without a ref, whose
+`workflow/include/` is the folder `package/` of the crew's version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from uwf_git.errors import Invalid, NotFound
+from uwf_git.git.objects import Stamp, id_of
+from uwf_git.git.repository import BLOB, Oid
+from uwf_git.store import layout
+from uwf_git.store.versions import Version, Versions, put_definition, version_files, walk_tree
+from uwf_git.text import nearest
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Workflow, parse_workflow
+from uwf_git.values.personas import Crew, Offered, parse_crew
+from uwf_git.values.types import BUILTIN, CREW, CREW_DEFINITION, is_kind
+
+if TYPE_CHECKING:
+    from uwf_git.crews.compile import CompiledCrew
+    from uwf_git.crews.package import Package
+
+NODES = "crew/"
+
+
+class Definition(NamedTuple):
+    """A crew as it is registered: its package, and what that compiles to."""
+
+    package: Package
+    compiled: CompiledCrew
+
+
+class Found(NamedTuple):
+    """A workflow of a crew that an address, `<crew>/<id>`, led to, in the crew's newest version."""
+
+    version: Version
+    offered: Offered
+
+
+class Crews(Versions[Definition]):
+    """The crews of one store."""
+
+    kind = "crew"
+    prefix = layout.CREWS
+
+    def name_of(self, definition: Definition) -> str:
+        return definition.compiled.crew.name
+
+    def node_of(self, definition: Definition) -> Hash:
+        return definition.compiled.hash
+
+    def message(self, name: str, node: Hash) -> str:
+        return layout.crew_message(name, self.crew(node).version, node)
+
+    def write(self, definition: Definition, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
+        # A package has hundreds of files: one pack is synced in the time that a few of these would take.
+        with self._store.index.transaction(), self._repository.in_bulk():
+            return super().write(definition, parents, stamp)
+
+    def holds(self, commit: Oid, definition: Definition) -> bool:
+        if self._version(commit).hash != definition.compiled.hash:
+            return False
+        known = self.package(commit)
+        return (known.files, known.archive) == (dict(definition.package.files), definition.package.archive)
+
+    def are_same(self, one: Version, other: Version) -> bool:
+        # A node says nothing of the documents and the data that a menu only names.
+        return one.hash == other.hash and self._folder(one) == self._folder(other)
+
+    def _folder(self, version: Version) -> Oid | None:
+        root = self._repository.root(Oid(hex=version.commit))
+        return self._repository.file(root, layout.PACKAGE.rstrip("/"))
+
+    def tree(self, definition: Definition) -> Oid:
+        from uwf_git.crews.page import readme
+
+        package, compiled = definition
+        nodes: dict[Hash, None] = dict.fromkeys(BUILTIN)
+        with self._store.index.transaction():
+            for each in compiled.workflows.values():
+                put_definition(self._store, each.payload, each.schemas)
+                nodes |= dict.fromkeys((*each.schemas, each.hash))
+            self._store.put(CREW, compiled.payload, timestamp=0)
+        workflows = {each.hash: each.workflow for each in compiled.workflows.values()}
+        files: dict[str, bytes | Oid] = {
+            ".gitattributes": layout.GITATTRIBUTES,
+            "README.md": readme(compiled.crew, workflows).encode("utf-8"),
+        }
+        for path, data in package.files.items():
+            files[layout.PACKAGE + path] = self._known(data)
+        if package.archive is not None:
+            files[layout.ARCHIVED_PACKAGE] = self._known(package.archive)
+        for node in (*nodes, compiled.hash):
+            files[NODES + layout.node_file(node)] = self._store.blob_of(node)
+        return self._repository.write_folder(files)
+
+    def _known(self, data: bytes) -> bytes | Oid:
+        """A file's content, by its id where it is in the repository: a pack would hold it once more."""
+        oid = id_of(BLOB, data)
+        return oid if self._repository.has(oid) else data
+
+    # Reading
+
+    def crew(self, node: Hash) -> Crew:
+        """The value of a Crew node. Raises NotFound, Invalid."""
+        content = self._store.get(node)
+        if not is_kind(content.type, "crew"):
+            raise Invalid(f"node {node} is no crew", "see: uwf crew list")
+        return parse_crew(content.payload)
+
+    def workflows(self, crew: Crew) -> dict[Hash, Workflow]:
+        """The workflows of a crew, by the hashes of their nodes. Raises NotFound, Invalid."""
+        nodes = dict.fromkeys(each.workflow for each in crew.workflows)
+        return {node: parse_workflow(self._store.get(node).payload) for node in nodes}
+
+    def package(self, commit: Oid) -> Package:
+        """The package of a version, as it was read when that was registered. Raises StoreDamaged."""
+        from uwf_git.crews.package import Package
+
+        top = {entry.name: entry for entry in self._repository.tree(self._repository.root(commit))}
+        archive = top.get(layout.ARCHIVED_PACKAGE)
+        files = {
+            path: self._repository.blob(entry.oid)
+            for path, entry in walk_tree(self._repository, top[layout.PACKAGE.rstrip("/")].oid)
+        }
+        data = self._repository.blob(archive.oid) if archive is not None else None
+        return Package(self._version(commit).name, files, data)
+
+    def find(self, address: str) -> Found:
+        """The workflow that `<crew>/<id>` names. Raises NotFound with the nearest name."""
+        name, _, id_ = address.partition("/")
+        version = self.current(name)
+        offered = self.crew(version.hash).workflows
+        found = next((each for each in offered if each.id == id_), None)
+        if found is None:
+            hint = nearest(id_, [each.id for each in offered]) or f"see: uwf crew show {name}"
+            raise NotFound(f"crew {name!r} has no workflow {id_!r}", hint)
+        return Found(version, found)
+
+    def addresses(self) -> Iterable[str]:
+        """Every `<crew>/<id>` of the newest versions, crews by name and workflows in their order."""
+        for name in self.names():
+            for each in self.crew(self.current(name).hash).workflows:
+                yield f"{name}/{each.id}"
+
+    # What threads stand on
+
+    def workflow_version(self, commit: Oid, workflow: Hash) -> Oid:
+        """The version commit of a workflow of a crew's version: what its threads begin on. The one that was made before
+        is used, else one is made, without a ref."""
+        from uwf_git.crews.compile import definition_text
+
+        package = self._repository.file(self._repository.root(commit), layout.PACKAGE.rstrip("/"))
+        if package is None:
+            raise NotFound(f"commit {commit} holds no {layout.PACKAGE}", "it is no version of a crew")
+        include = layout.INCLUDED.rstrip("/")
+        for row in self._store.index.commits_of(workflow):
+            made = Oid(raw=row.oid)
+            if (
+                row.kind == "workflow"
+                and self._repository.has(made)
+                and self._repository.file(self._repository.root(made), include) == package
+            ):
+                return made
+        content = self._store.get(workflow)
+        value = parse_workflow(content.payload)
+        assert value.crew is not None
+        schemas = {role.schema: self._store.get(role.schema).payload for role in value.roles.values()}
+        files = version_files(self._store, value, workflow, schemas)
+        files[CREW_DEFINITION] = definition_text(value.crew.name, value.crew.workflow)
+        tree = self._repository.graft(self._repository.write_folder(files), include.split("/"), package)
+        message = layout.workflow_message(value.name, workflow)
+        made = self._repository.write_commit(tree, [], self._repository.user, message)
+        self._store.take_in(made)
+        return made

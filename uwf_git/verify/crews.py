@@ -1,0 +1,125 @@
+"""A version of a crew: the files of its package compile to its nodes, the ZIP that they came in holds the same files,
+and the page says what the nodes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from uwf_git.errors import UwfError
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.timelimit import TimeExceeded, time_limit
+from uwf_git.values.ids import Hash
+from uwf_git.values.kinds import Workflow, parse_workflow
+from uwf_git.values.node import Node
+from uwf_git.values.personas import Crew, parse_crew
+from uwf_git.values.types import BUILTIN, is_kind
+from uwf_git.verify.definition import SECONDS, check_attributes, read_all
+from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
+from uwf_git.verify.objects import Objects
+
+_NODES = "crew/"
+_STUMBLES = (ValueError, LookupError, TypeError, AttributeError, RecursionError, MemoryError)
+
+
+class CrewVersion(NamedTuple):
+    """What a version of a crew holds; `rows` are what an index keeps of its nodes."""
+
+    crew: Crew
+    rows: tuple[NodeRow, ...]
+
+
+def check_crew(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: Report) -> CrewVersion:
+    """The crew in the tree of a commit that says to record the Crew node `name`. Reports what is wrong; raises Bad
+    where there is no crew."""
+    files = files_below(objects, tree, "", report)
+    blobs = node_files(files, _NODES)
+    if name not in blobs:
+        raise Bad("missing-file", f"there is no {_NODES}{layout.node_file(name)}")
+    here = read_all(nodes, blobs, report)
+    if name not in here:
+        raise Bad("missing-node", f"Crew {name} can't be read")
+    if not is_kind(here[name].type, "crew"):
+        raise Bad("wrong-kind", f"node {name} is no Crew")
+    reached = nodes.closure(name, here, lambda _: False, report)
+    for extra in here.keys() - reached - BUILTIN.keys():
+        path = f"{_NODES}{layout.node_file(extra)}"
+        report("extra-file", f"{path} is not reached by the crew", Oid(raw=blobs[extra]))
+    try:
+        crew = parse_crew(here[name].payload)
+        workflows = {node: parse_workflow(each.payload) for node, each in _workflows(crew, here).items()}
+    except UwfError as error:
+        raise Bad("breaks-schema", error.message) from None
+    plain = {".gitattributes", "README.md", layout.ARCHIVED_PACKAGE}
+    plain |= {_NODES + layout.node_file(node) for node in blobs}
+    for path in files:
+        if path not in plain and not path.startswith(layout.PACKAGE):
+            report("extra-file", f"{path} does not belong to a version of a crew")
+    check_attributes(objects, files, report)
+    _check_package(objects, files, name, crew.name, report)
+    _check_page(objects, files, crew, workflows, report)
+    return CrewVersion(crew, tuple((node, each.type, blobs[node]) for node, each in here.items()))
+
+
+def _workflows(crew: Crew, here: Mapping[Hash, Node]) -> dict[Hash, Node]:
+    found = {each.workflow: here[each.workflow] for each in crew.workflows if each.workflow in here}
+    for node, content in found.items():
+        if not is_kind(content.type, "workflow"):
+            raise Bad("wrong-kind", f"node {node}, a workflow of the crew, is none")
+    return found
+
+
+def _check_package(
+    objects: Objects, files: Mapping[str, bytes], name: Hash, crew: str, report: Report
+) -> None:
+    from uwf_git.crews.compile import compile_crew
+    from uwf_git.crews.package import from_files, read_archive
+
+    content = {
+        path.removeprefix(layout.PACKAGE): objects.blob(blob)
+        for path, blob in files.items()
+        if path.startswith(layout.PACKAGE)
+    }
+    archive = objects.blob(files[layout.ARCHIVED_PACKAGE]) if layout.ARCHIVED_PACKAGE in files else None
+    try:
+        with time_limit(SECONDS):
+            package = from_files(crew, content, archive)
+            for path in content.keys() - package.files.keys():
+                report("extra-file", f"{layout.PACKAGE}{path} is hidden, so it belongs to no package")
+            compiled = compile_crew(package)
+            if compiled.hash != name:
+                report("other-source", f"the package compiles to {compiled.hash}, not to {name}")
+            if archive is not None and read_archive(archive, crew).files != package.files:
+                blob = Oid(raw=files[layout.ARCHIVED_PACKAGE])
+                report(
+                    "other-source", f"{layout.ARCHIVED_PACKAGE} holds other files than {layout.PACKAGE}", blob
+                )
+    except TimeExceeded:
+        report("bad-source", f"the package takes over {SECONDS:g} s to compile")
+    except UwfError as error:
+        report("bad-source", f"the package does not compile: {error.message}")
+    except _STUMBLES as error:
+        report("bad-source", f"the package does not compile: {type(error).__name__}")
+
+
+def _check_page(
+    objects: Objects,
+    files: Mapping[str, bytes],
+    crew: Crew,
+    workflows: Mapping[Hash, Workflow],
+    report: Report,
+) -> None:
+    from uwf_git.crews.page import readme
+
+    if "README.md" not in files:
+        report("missing-file", "there is no README.md")
+        return
+    page = objects.blob(files["README.md"])
+    try:
+        expected = readme(crew, workflows).encode("utf-8")
+    except _STUMBLES as error:
+        raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
+    if page != expected:
+        report("wrong-page", "README.md is not what the crew says", Oid(raw=files["README.md"]))
