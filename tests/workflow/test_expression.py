@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from uwf_git.errors import Invalid
-from uwf_git.workflow.expression import check_expression, evaluate, holds
+from uwf_git.workflow.expression import Frozen, check_expression, evaluate, holds
 
 
 def step(role: str, **output: Any) -> dict[str, Any]:
@@ -258,3 +258,31 @@ def test_any_text_is_an_expression_or_told_not_to_be(text: str) -> None:
     except Invalid as error:
         assert error.message
     assert check_expression(text) is None or check_expression(text)
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "good", "$x", "null"]),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["next", "a", "b"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@settings(max_examples=300, deadline=None)
+@given(
+    outputs=st.lists(JSON_VALUES, max_size=3),
+    names=st.lists(st.sampled_from(["next", "a", "b"]), min_size=1, max_size=3),
+)
+def test_whether_a_field_of_the_last_output_is_a_text_is_told_as_jsonata_tells_it(
+    frozen: bool, outputs: list[Any], names: list[str]
+) -> None:
+    context: Any = {"steps": [{"role": "one", "output": each} for each in outputs]}
+    if frozen:
+        held = Frozen()
+        held.value = held.freeze(context)
+        context = held
+    question = f'steps[-1].output.{".".join(names)} = "good"'
+    # In brackets it is the same question, and not of the form that is told without the library.
+    assert holds(question, context) is holds(f"({question})", context)

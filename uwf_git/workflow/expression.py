@@ -12,6 +12,7 @@ is copied too.
 from __future__ import annotations
 
 import copy
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -70,10 +71,44 @@ def holds(text: str, context: Any) -> bool:
     """Whether the value of an expression is true as JSONata's $boolean has it: no value, null, zero,
     empty strings, arrays and objects, and arrays of nothing but those, are not. Raises Invalid."""
 
+    if (asked := _plain_question(text)) is not None and (known := _answered(asked, context)) is not None:
+        return known
+
     def truth(value: Any) -> bool:
         return bool(_library().Jsonata.boolize(value))
 
     return _run(text, context, truth)
+
+
+# What most conditions ask is whether a field of the last output is some text. That is told without the library, which
+# takes longer to be imported than the rest of a step.
+_PLAIN_QUESTION = re.compile(
+    r"""\s*steps\[-1\]\.output\.(?!\d)(\w+(?:\.(?!\d)\w+)*)\s*=\s*("[^"\\\x00-\x1f]*")\s*""", re.ASCII
+)
+
+
+@lru_cache(maxsize=1024)
+def _plain_question(text: str) -> tuple[tuple[str, ...], str] | None:
+    """The names that lead to the field, and the text that it is compared with."""
+    found = _PLAIN_QUESTION.fullmatch(text)
+    if found is None or not {"and", "or", "in"}.isdisjoint(names := tuple(found[1].split("."))):
+        return None
+    return names, found[2][1:-1]
+
+
+def _answered(asked: tuple[tuple[str, ...], str], context: Any) -> bool | None:
+    """Whether the field is that text; None where only the library can say, as lists are gone through."""
+    names, text = asked
+    whole = context.value if isinstance(context, Frozen) else context
+    steps = whole.get("steps") if isinstance(whole, dict) else None
+    value = steps[-1] if isinstance(steps, list) and steps and isinstance(steps[-1], dict) else None
+    if value is None:
+        return None
+    for name in ("output", *names):
+        if isinstance(value, list):
+            return None
+        value = value.get(name) if isinstance(value, dict) else None
+    return None if isinstance(value, list) else isinstance(value, str) and value == text
 
 
 def _run(text: str, context: Any, use: Callable[[Any], _T]) -> _T:

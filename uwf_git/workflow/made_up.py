@@ -13,8 +13,9 @@ from __future__ import annotations
 import heapq
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 from uwf_git.errors import Invalid
 from uwf_git.timelimit import TimeExceeded, time_limit
@@ -56,6 +57,7 @@ _FORMATS = {
     "regex": ".*",
 }
 
+_T = TypeVar("_T", bound=Hashable)
 Place = tuple[str | int, ...]
 """Where in the value; names that begin with NUL are choices that have no place of their own."""
 
@@ -74,20 +76,34 @@ NO_HINTS = Hints()
 
 def hints_of(workflow: Workflow, role: str) -> Hints:
     """The hints for a role of a workflow."""
-    texts: list[str] = []
-    numbers: list[float] = []
-    for condition in workflow.conditions.values():
-        for one, other in _TEXT_IN_EXPRESSION.findall(condition.expression):
-            texts.append(one or other)
-        texts += matched_in(condition.expression)
-        rest = _TEXT_IN_EXPRESSION.sub('""', condition.expression)
-        numbers += [float(each) for each in _NUMBER_IN_EXPRESSION.findall(rest)]
+    statuses = (edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None)
+    expressions = [condition.expression for condition in workflow.conditions.values()]
     known = {"", *workflow.roles}
-    return Hints(
-        tuple(edge.status for edge in workflow.graph.get(role, ()) if edge.status is not None),
-        tuple(dict.fromkeys(text for text in texts if text not in known))[:_MOST_LITERALS],
-        tuple(dict.fromkeys(int(each) if each.is_integer() else each for each in numbers))[:_MOST_LITERALS],
-    )
+    texts = (text for each in expressions for text in _texts_in(each) if text not in known)
+    numbers = (number for each in expressions for number in _numbers_in(each))
+    return Hints(tuple(statuses), _first(texts), _first(numbers))
+
+
+def _first(values: Iterable[_T]) -> tuple[_T, ...]:
+    """The first few that differ."""
+    found: dict[_T, None] = {}
+    for value in values:
+        found[value] = None
+        if len(found) == _MOST_LITERALS:
+            break
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _texts_in(expression: str) -> tuple[str, ...]:
+    written = (one or other for one, other in _TEXT_IN_EXPRESSION.findall(expression))
+    return (*written, *matched_in(expression))
+
+
+def _numbers_in(expression: str) -> Iterator[int | float]:
+    rest = _TEXT_IN_EXPRESSION.sub('""', expression)
+    for each in map(float, _NUMBER_IN_EXPRESSION.findall(rest)):
+        yield int(each) if each.is_integer() else each
 
 
 def variants(

@@ -27,7 +27,7 @@ from uwf_git.values.kinds import (
 )
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, START, SUSPEND, USER
-from uwf_git.workflow.made_up import hints_of, variants
+from uwf_git.workflow.made_up import Hints, hints_of, variants
 from uwf_git.workflow.moderator import Chosen, brief, can_end, choose, describe, follow, reachable
 
 MAX_STEPS = 2_000
@@ -152,6 +152,7 @@ class _Walk:
         self._max_steps = max_steps
         self._deadline = deadline
         self._outputs: dict[str, list[Any]] = {}
+        self._made_before: dict[tuple[Hash, Hints], list[Any]] = {}
         self._taken: Counter[tuple[str, int]] = Counter()
         self._true: Counter[str] = Counter()
         self._false: Counter[str] = Counter()
@@ -162,13 +163,17 @@ class _Walk:
         self._linked = reachable(
             {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
         )
+        self._sources: dict[str, dict[str, None]] = {}
+        for source, edges in workflow.graph.items():
+            for edge in edges:
+                self._sources.setdefault(edge.role, {})[source] = None
         self._problems: dict[tuple[str, str], Problem] = {}
         self._caught: list[str] = []
         self._runs = 0
         self._steps = 0
         hints = hints_of(workflow, START)
         self._texts = hints.texts
-        self._run_limit = _RUN + min(440, 4 * int(max((0, *hints.numbers))))
+        self._run_limit = max(_RUN, 2 * len(workflow.roles)) + min(440, 4 * int(max((0, *hints.numbers))))
         text = " ".join(condition.expression for condition in workflow.conditions.values())
         self._humans_matter = USER in text
         # What conditions may ask of a step besides: an answer with all that they look for, a time far ahead.
@@ -344,13 +349,16 @@ class _Walk:
         if name not in self._schemas:
             self._add("no-output", role, f"role {role}: its schema {name} is missing", role)
             return []
-        try:
-            schema = Schema(self._schemas[name])
-            hints = hints_of(self._workflow, role)
-            made = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
-        except Invalid as error:
-            self._add("no-output", role, f"role {role}: {error.message}", role)
-            return []
+        hints = hints_of(self._workflow, role)
+        made = self._made_before.get((name, hints))
+        if made is None:
+            try:
+                schema = Schema(self._schemas[name])
+                made = list(variants(schema, hints=hints, reference=_NODE, thorough=True))
+            except Invalid as error:
+                self._add("no-output", role, f"role {role}: {error.message}", role)
+                return []
+            self._made_before[name, hints] = made
         if all(asks_human(output) for output in made):
             self._add("dead-end", role, f"role {role} can do nothing but ask a human", role)
         return made
@@ -378,10 +386,9 @@ class _Walk:
         """The number of edges from each role to the nearest goal, whatever their conditions."""
         distances = dict.fromkeys(goals, 0)
         waiting = list(distances)
-        while waiting:
-            target = waiting.pop(0)
-            for source, edges in self._workflow.graph.items():
-                if source not in distances and any(edge.role == target for edge in edges):
+        for target in waiting:  # grows while it is walked
+            for source in self._sources.get(target, ()):
+                if source not in distances:
                     distances[source] = distances[target] + 1
                     waiting.append(source)
         return distances
