@@ -125,3 +125,39 @@ class RemoteFailed(UwfError):
 
     code = "remote"
     exit_status = 8
+
+
+class NotSupportedClassicWorkflow(Invalid):
+    """A menu names a workflow or a script of the classic form, which is YAML or XML."""
+
+    code = "NotSupportedClassicWorkflow"
+
+    def __init__(self, shown: str) -> None:
+        super().__init__(
+            f"{shown} is of the classic form, which is not carried out",
+            "convert it to workflow.md with a graph and steps",
+        )
+
+
+class UnknownWorkflow(NotFound):
+    """A menu names a workflow that its crew doesn't have."""
+
+    code = "UnknownWorkflow"
+
+
+class UnknownPromptId(NotFound):
+    """A menu names a prompt that its persona doesn't have."""
+
+    code = "UnknownPromptId"
+
+
+class DataLoadFailed(Invalid):
+    """The file that an item of a menu brings along can't be read, or isn't what its name says."""
+
+    code = "DataLoadFailed"
+
+
+class ValidationFailed(Invalid):
+    """A workflow that has to be whole before an item of a menu is carried out isn't."""
+
+    code = "ValidationFailed"

@@ -78,6 +78,16 @@ def _personas(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, st
                     yield address, each.persona.title
 
 
+def _speakers(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    """The personas of all crews, by their ids."""
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(invocation.instance.store)
+    members = [each for name in crews.names() for each in crews.crew(crews.current(name).hash).members]
+    names = {each.persona.id: each.persona.name for each in members}
+    return [(id_, name) for id_, name in names.items() if id_.startswith(incomplete)]
+
+
 def _of_crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     from uwf_git.crews.registry import Crews
 
@@ -154,6 +164,7 @@ complete_thread = _offering(_threads)
 complete_name = _offering(_registered)
 complete_workflow = _offering(_workflows)
 complete_crew = _offering(_crews)
+complete_speaker = _offering(_speakers)
 complete_persona = _offering(_personas)
 complete_hash = _offering(_hashes)
 complete_step = _offering(_steps)

@@ -3,7 +3,8 @@ thread and a step by the beginning of an id.
 
 A workflow is looked for in this order, and the first that fits is taken:
 
-    1  a registered name, and with ~2 after it the version two before the newest
+    1  a registered name, or CREW/ID for a workflow of a registered crew, and with ~2 after it the version two before
+       the newest
     2  the hash of a Workflow node, or the id of a bundle's file, or the unique beginning of one (four characters
        and more)
     3  a file
@@ -20,9 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_cli import terminal
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.errors import (
+    Invalid,
+    NotFound,
+    NotSupportedClassicWorkflow,
+    UnknownWorkflow,
+    Usage,
+    UwfError,
+)
 from uwf_git.text import counted, nearest
-from uwf_git.values.ids import Hash, ThreadId, complete
+from uwf_git.values.ids import Hash, ThreadId, complete, name_problem
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.node import parse_json
 from uwf_git.values.types import CODE, is_kind, versions
@@ -120,7 +128,8 @@ SUFFIXES = (".yaml", ".yml", ".esm.js", ".mjs")
 
 class Found(NamedTuple):
     """A workflow that an argument led to: registered, in the store, or in a file. `schemas` are the
-    payloads of its roles' schemas; `commit` is a version commit, None for what is only in a file."""
+    payloads of its roles' schemas; `commit` is a version commit, None for what is only in a file. Of a crew's workflow,
+    `speaker` is the id of the persona who speaks where neither it nor its thread names one."""
 
     hash: Hash
     workflow: Workflow
@@ -128,6 +137,7 @@ class Found(NamedTuple):
     schemas: Mapping[Hash, Any]
     commit: str | None
     compiled: Compiled | None
+    speaker: str = ""
 
 
 def find_workflow(invocation: Invocation, text: str) -> Found:
@@ -275,18 +285,12 @@ def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
 def _in_store(instance: Instance, text: str) -> Found | None:
     registry = instance.registry
     name, tilde, back = text.rpartition("~")
-    if text in registry.names():
-        version = registry.current(text)
+    names = registry.names()
+    if text in names or (tilde and back.isdecimal() and name in names):
+        version = registry.named(text)
         return _stored(instance, version.hash, version.commit)
-    if tilde and back.isdecimal() and name in registry.names():
-        history = registry.history(name)
-        if int(back) >= len(history):
-            hint = f"see: uwf workflow history {name}"
-            raise NotFound(
-                f"workflow {name!r} has {counted(len(history), 'version')}, so none is {text}", hint
-            )
-        version = history[int(back)].version
-        return _stored(instance, version.hash, version.commit)
+    if "/" in text:
+        return _of_crew(instance, text)
     prefix = text.strip().upper()
     if not 4 <= len(prefix) <= 13 or not prefix.isalnum():
         return None
@@ -303,7 +307,44 @@ def _in_store(instance: Instance, text: str) -> Found | None:
             )
     except NotFound:
         return None
-    return _stored(instance, node, str(registry.commit_for(node)))
+    found_there = _stored(instance, node, str(registry.commit_for(node)))
+    return found_there._replace(speaker=_first_speaker(instance, found_there.workflow))
+
+
+def _of_crew(instance: Instance, text: str) -> Found | None:
+    """The workflow of a registered crew; None where there is no such crew, or a file of that path in its place."""
+    from uwf_git.git.repository import Oid
+    from uwf_git.store import layout
+
+    name = text.partition("/")[0]
+    if name_problem(name) or instance.store.repository.ref(layout.CREWS + name) is None:
+        return None
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(instance.store)
+    try:
+        version, crew, offered = crews.find(text)
+    except (UnknownWorkflow, NotSupportedClassicWorkflow):
+        if Path(text).is_file():
+            return None
+        raise
+    commit = crews.workflow_version(Oid(hex=version.commit), offered.workflow)
+    return _stored(instance, offered.workflow, str(commit))._replace(speaker=crew.members[0].persona.id)
+
+
+def _first_speaker(instance: Instance, workflow: Workflow) -> str:
+    """Who speaks first in the crew that a workflow is of; where the crew isn't here or is another by now, whose id
+    comes first."""
+    if workflow.crew is None:
+        return ""
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(instance.store)
+    name, ids = workflow.crew.name, sorted(workflow.personas)
+    if name in crews.names():
+        members = crews.crew(crews.current(name).hash).members
+        ids = [each.persona.id for each in members if each.persona.id in workflow.personas] + ids
+    return ids[0]
 
 
 def _bundles(instance: Instance) -> dict[str, list[Hash]]:

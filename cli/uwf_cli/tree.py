@@ -56,6 +56,9 @@ crew = Group(
     {
         "import": "crews.commands:import_",
         "show": "crews.commands:show",
+        "menu": "crews.entry:menu",
+        "route": "crews.entry:route",
+        "do": "crews.entry:do",
         "list": "crews.commands:list_",
         "history": "crews.commands:history",
         "rollback": "crews.commands:rollback",

@@ -118,7 +118,7 @@ def test_the_exit_statuses_in_the_documentation_are_those_of_the_errors() -> Non
         code: int(row.split("|")[1])
         for row in table.splitlines()
         if re.match(r"\| *\d", row)
-        for code in re.findall(r"`([a-z_]+)`", row.split("|")[2])
+        for code in re.findall(r"`([A-Za-z_]+)`", row.split("|")[2])
     }
     actual = _statuses()
     assert {code: documented.get(code) for code in actual} == actual

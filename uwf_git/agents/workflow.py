@@ -22,7 +22,7 @@ from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.candidate import with_all_fields
 from uwf_git.kit.extract import failed_with, judge
-from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.kinds import CONTENT, SUBWORKFLOW, StepContext, asks_human, step_fields
 from uwf_git.values.types import SUSPEND, USER
 
@@ -38,7 +38,7 @@ _WITHIN = "UWF_WITHIN"
 
 
 class Options(NamedTuple):
-    """The agent's arguments: a registered workflow's name, and what to make of its history."""
+    """The agent's arguments: the name of a registered workflow or CREW/ID, and what to make of its history."""
 
     name: str
     output: str | None = None
@@ -88,13 +88,31 @@ def _start(ctx: Context) -> ThreadId:
     _within(ctx, options.name)
     instance = ctx.instance
     try:
-        version = instance.registry.current(options.name)
-    except NotFound as error:
+        version, workflow, persona = _version(ctx)
+    except (NotFound, Invalid) as error:
         raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
-    child = instance.threads.start(Oid(hex=version.commit), version.hash, _task(ctx))
+    child = instance.threads.start(version, workflow, _task(ctx), persona=persona)
     instance.folders.remember(child, ctx.cwd)
     ctx.in_session(child)
     return child
+
+
+def _version(ctx: Context) -> tuple[Oid, Hash, str]:
+    """The version that the child begins on, its workflow, and who speaks in it where that is one of a crew: who speaks
+    here, where the crew is the same, else the crew's first. Raises NotFound, Invalid."""
+    instance, name = ctx.instance, ctx.options.name
+    if "/" not in name:
+        version = instance.registry.current(name)
+        return Oid(hex=version.commit), version.hash, ""
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(instance.store)
+    found = crews.find(name)
+    commit = crews.workflow_version(Oid(hex=found.version.commit), found.offered.workflow)
+    here, speakers = ctx.history.workflow.crew, [each.persona.id for each in found.crew.members]
+    speaker = ctx.history.start.persona
+    is_same = here is not None and here.name == found.crew.name and speaker in speakers
+    return commit, found.offered.workflow, speaker if is_same else speakers[0]
 
 
 def _task(ctx: Context) -> str:

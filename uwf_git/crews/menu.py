@@ -28,6 +28,9 @@ INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "Dismiss", "ResumeRun", "
 TURNS = frozenset({RUN_SCRIPT, RUN_PROMPT, INSTRUCT, CHAT})
 """What is one turn of the persona."""
 
+CLASSIC = (".yaml", ".yml", ".xml")
+"""How the names of workflows and scripts of the classic form end."""
+
 EXACT, HIGH, MEDIUM, LOW = "exact", "high", "medium", "low"
 TERMINAL = "terminal"
 
@@ -36,7 +39,7 @@ _SHOWN_AS = {TERMINAL: "ide"}
 _CODE = re.compile(r"\[([^\[\]\s]+)\]")
 _LEAST = 2  # characters of a text that is looked for in others
 _MOST_DIGITS = 9
-_PACKAGE = ("@pkg/", "{package-root}/", "./")
+_PACKAGE = "@pkg/"
 
 # Where a text was found, best first: whole words of a name or of a description, then parts of words likewise.
 _FOUND = (
@@ -128,17 +131,10 @@ def shown(member: Member, workflows: Iterable[Offered], surface: str = TERMINAL)
     return _Menu(member.menu, workflows, surface).items
 
 
-def package_path(path: str) -> str:
-    """The path from the package's folder on of a path that a package names one of its files by."""
-    for prefix in _PACKAGE:
-        path = path.removeprefix(prefix)
-    return path
-
-
 def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
-    """The workflow that begins with the document of that path in the package."""
-    wanted = package_path(path)
-    return next((each for each in workflows if each.entry and each.entry == wanted), None)
+    """The workflow that begins with the document of that path, in the package or as @pkg has it."""
+    inside = path.removeprefix(_PACKAGE)
+    return next((each for each in workflows if each.entry and each.entry == inside), None)
 
 
 class _Menu:
@@ -170,7 +166,7 @@ class _Menu:
         if does.workflow:
             return START
         if does.exec:
-            is_document = package_path(does.exec).rpartition("/")[2] == "workflow.md"
+            is_document = does.exec.rpartition("/")[2] == "workflow.md"
             return START if is_document or document_of(self._workflows, does.exec) else RUN_SCRIPT
         if does.action.startswith("#"):
             return RUN_PROMPT

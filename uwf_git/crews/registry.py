@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import Invalid, NotFound
+from uwf_git.crews.menu import CLASSIC, document_of
+from uwf_git.errors import Invalid, NotFound, NotSupportedClassicWorkflow, UnknownWorkflow
 from uwf_git.git.objects import Stamp, id_of
 from uwf_git.git.repository import BLOB, Oid
 from uwf_git.store import layout
 from uwf_git.store.versions import Version, Versions, put_definition, version_files, walk_tree
-from uwf_git.text import nearest
+from uwf_git.text import nearest, one_line
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.personas import Crew, Offered, parse_crew
@@ -41,9 +42,10 @@ class Definition(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A workflow of a crew that an address, `<crew>/<id>`, led to, in the crew's newest version."""
+    """A workflow of a crew that an address, `<crew>/<id>`, led to, and the version of the crew that has it."""
 
     version: Version
+    crew: Crew
     offered: Offered
 
 
@@ -137,15 +139,14 @@ class Crews(Versions[Definition]):
         return Package(self._version(commit).name, files, data)
 
     def find(self, address: str) -> Found:
-        """The workflow that `<crew>/<id>` names. Raises NotFound with the nearest name."""
-        name, _, id_ = address.partition("/")
-        version = self.current(name)
-        offered = self.crew(version.hash).workflows
-        found = next((each for each in offered if each.id == id_), None)
-        if found is None:
-            hint = nearest(id_, [each.id for each in offered]) or f"see: uwf crew show {name}"
-            raise NotFound(f"crew {name!r} has no workflow {id_!r}", hint)
-        return Found(version, found)
+        """The workflow that `<crew>/<id>` names in the crew's newest version, with ~2 after it in the one two before
+        that. Raises NotFound and UnknownWorkflow with the nearest name, NotSupportedClassicWorkflow."""
+        name, _, said = address.partition("/")
+        id_, tilde, back = said.rpartition("~")
+        is_past = bool(tilde) and back.isdecimal()
+        version = self.named(f"{name}~{back}" if is_past else name)
+        crew = self.crew(version.hash)
+        return Found(version, crew, offered_by(crew, id_ if is_past else said))
 
     def addresses(self) -> Iterable[str]:
         """Every `<crew>/<id>` of the newest versions, crews by name and workflows in their order."""
@@ -183,3 +184,17 @@ class Crews(Versions[Definition]):
         made = self._repository.write_commit(tree, [], self._repository.user, message)
         self._store.take_in(made)
         return made
+
+
+def offered_by(crew: Crew, said: str) -> Offered:
+    """The workflow of a crew that has that id, or begins with the document of that path. Raises UnknownWorkflow with
+    the nearest id, NotSupportedClassicWorkflow."""
+    found = next((each for each in crew.workflows if each.id == said), None)
+    found = found or document_of(crew.workflows, said)
+    if found is not None:
+        return found
+    shown = one_line(said, 80)
+    if said.casefold().endswith(CLASSIC):
+        raise NotSupportedClassicWorkflow(shown)
+    hint = nearest(said, [each.id for each in crew.workflows]) or f"see: uwf crew show {crew.name}"
+    raise UnknownWorkflow(f"crew {crew.name!r} has no workflow {shown!r}", hint)

@@ -18,7 +18,7 @@ from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
-from uwf_git.text import nearest
+from uwf_git.text import counted, nearest
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
 from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
@@ -183,6 +183,18 @@ class Versions(ABC, Generic[Defined]):
             hint = nearest(name, self.names()) or f"see: uwf {self.kind} list"
             raise NotFound(f"no {self.kind} {name!r}", hint)
         return self._version(oid)
+
+    def named(self, text: str) -> Version:
+        """The newest version of a name, and with ~2 after it the one two before that. Raises NotFound."""
+        name, tilde, back = text.rpartition("~")
+        if not (tilde and back.isdecimal()):
+            return self.current(text)
+        past = self.history(name)
+        if len(back) > 9 or int(back) >= len(past):
+            many = counted(len(past), "version")
+            hint = f"see: uwf {self.kind} history {name}"
+            raise NotFound(f"{self.kind} {name!r} has {many}, so none is {text}", hint)
+        return past[int(back)].version
 
     def history(self, name: str) -> list[PastVersion]:
         """Every version of a name, newest first."""

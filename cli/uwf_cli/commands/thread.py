@@ -14,6 +14,7 @@ from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, folder, run_one, stepper
 from uwf_cli.completers import (
     complete_remote,
+    complete_speaker,
     complete_thread,
     complete_workflow,
 )
@@ -53,6 +54,15 @@ MAX_ROUNDS = click.option(
 )
 
 
+AS = click.option(
+    "--as",
+    "persona",
+    metavar="PERSONA",
+    help="Of a crew: who speaks where the workflow names nobody.",
+    shell_complete=complete_speaker,
+)
+
+
 class Begun(NamedTuple):
     """A thread that was started, and its workflow."""
 
@@ -66,10 +76,12 @@ class Begun(NamedTuple):
     "uwf thread start ./review.yaml --prompt-file task.md",
     "gh issue view 42 | uwf thread start solve-issue -p -",
     'uwf thread start solve-issue -p "Fix it" --max-cost 2.50 --max-time 1h',
+    'uwf thread start trip/plan-trip --as mary -p "Three days in Rome"',
 )
 @click.argument("workflow", shell_complete=complete_workflow)
 @PROMPT
 @PROMPT_FILE
+@AS
 @CWD
 @click.option("--max-steps", metavar="N", help="Then it waits for a human.")
 @MAX_TOKENS
@@ -82,17 +94,20 @@ def start(
     workflow: str,
     prompt: str | None,
     prompt_file: str | None,
+    persona: str | None,
     cwd: Path | None,
     max_rounds: int | None,
     **limits: str | None,
 ) -> None:
     """Start a run of a workflow; nothing is executed yet.
 
-    WORKFLOW is looked for as a registered name, as a hash, as a file, and as .workflows/WORKFLOW.yaml in
-    this folder and those above it, up to the edge of the repository.
+    WORKFLOW is looked for as a registered name, or CREW/ID for a workflow of a crew, as a hash, as a file, and as
+    .workflows/WORKFLOW.yaml in this folder and those above it, up to the edge of the repository.
     """
-    task, where = _prompt(prompt, prompt_file), folder(cwd)
-    begun = _begin(invocation, workflow, task, where, resolve.limits(limits), max_rounds)
+    task, where = read_prompt(prompt, prompt_file), folder(cwd)
+    begun = begin(
+        invocation, workflow, task, where, resolve.limits(limits), max_rounds=max_rounds, persona=persona
+    )
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields(
@@ -106,17 +121,21 @@ def start(
     )
 
 
-def _begin(
+def begin(
     invocation: Invocation,
     workflow: str,
     task: str,
     where: Path | None,
     budget: Mapping[str, float],
+    *,
     max_rounds: int | None = None,
     to_run: bool = False,
+    persona: str | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> Begun:
     """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
-    path is trusted by that."""
+    path is trusted by that. `persona` and `data` are of a crew's workflow: who speaks, as somebody named it, and the
+    file that a menu brings along."""
     from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
     instance = invocation.instance_for_writing()
@@ -132,16 +151,31 @@ def _begin(
             require_trusted(instance, found.workflow)
         elif not is_trusted(instance, found.workflow):
             invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
+    speaker = _speaker(found, persona)
     task, secrets = instance.redactor.text(task)
     if secrets:
         invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
     if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
     version = resolve.version_of(instance, found)
-    made = instance.threads.start(version, found.hash, task, budget, max_rounds)
+    made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data)
     if where is not None:
         instance.folders.remember(made, where)
     return Begun(made, found.hash, found.workflow.name)
+
+
+def _speaker(found: resolve.Found, said: str | None) -> str:
+    """The id of who speaks where a workflow names nobody, "" for what is of no crew. Raises NotFound, Usage."""
+    workflow = found.workflow
+    if workflow.crew is None:
+        if said is not None:
+            raise Usage(f"--as is for workflows of crews, and {workflow.name} is of none", "leave it out")
+        return ""
+    if said is None:
+        return found.speaker
+    from uwf_git.crews.entry import find_persona
+
+    return find_persona(workflow.crew.name, workflow.personas.values(), said).id
 
 
 @command(
@@ -152,6 +186,7 @@ def _begin(
 @click.argument("workflow", shell_complete=complete_workflow)
 @PROMPT
 @PROMPT_FILE
+@AS
 @MAX_TOKENS
 @MAX_COST
 @MAX_TIME
@@ -166,6 +201,7 @@ def start_and_run(
     workflow: str,
     prompt: str | None,
     prompt_file: str | None,
+    persona: str | None,
     max_rounds: int | None,
     max_steps: int,
     agent: str | None,
@@ -181,9 +217,18 @@ def start_and_run(
     budget = resolve.limits({**limits, "max_steps": None})
     where = folder(cwd)
     if agent is not None:
-        _require_agent(invocation, agent)
-    task = _prompt(prompt, prompt_file)
-    begun = _begin(invocation, workflow, task, where, budget, max_rounds, to_run=True)
+        require_agent(invocation, agent)
+    task = read_prompt(prompt, prompt_file)
+    begun = begin(
+        invocation,
+        workflow,
+        task,
+        where,
+        budget,
+        max_rounds=max_rounds,
+        to_run=True,
+        persona=persona,
+    )
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},
         lambda value: terminal.fields([("thread", terminal.style(value["thread"], "bold"))]),
@@ -193,7 +238,7 @@ def start_and_run(
     run_one(invocation, do, thread, max_steps, agent, where, quiet, remote)
 
 
-def _require_agent(invocation: Invocation, agent: str) -> None:
+def require_agent(invocation: Invocation, agent: str) -> None:
     """Raises Usage, before there is a thread, for an agent that no step could ask."""
     import shutil
 
@@ -448,7 +493,8 @@ def _restored_text(value: Any) -> str:
     return f"{value['thread']} is gone here; uwf pull brings it back from a remote that has it"
 
 
-def _prompt(text: str | None, file: str | None) -> str:
+def read_prompt(text: str | None, file: str | None) -> str:
+    """The task that -p or --prompt-file gives. Raises Usage for none, and what reading raises."""
     if text is not None and file is not None:
         raise Usage("-p and --prompt-file exclude each other", "give one of them")
     if text == resolve.STDIN:

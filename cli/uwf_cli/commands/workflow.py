@@ -192,6 +192,13 @@ def _compared_with(invocation: Invocation, found: Found, text: str) -> Found:
     from uwf_git.git.repository import Oid
 
     name = found.workflow.name
+    if found.workflow.crew is not None:
+        older, _, back = text.partition("~")
+        if "/" not in older:
+            raise NotFound(
+                f"{text} is a version of {name}, and there may be several before it", "name both sides"
+            )
+        return find_workflow(invocation, f"{older}~{int(back or 0) + 1}")
     if found.commit is None:
         if not invocation.location.git_dir.exists() or name not in invocation.instance.registry.names():
             raise NotFound(f"no workflow {name!r} is registered to compare {text} with", "name both sides")

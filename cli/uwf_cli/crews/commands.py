@@ -14,7 +14,7 @@ from uwf_cli.completers import complete_crew, complete_remote
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.text import counted
 from uwf_git.values.types import BMAD, OWN
 
@@ -364,15 +364,7 @@ def _find(invocation: Invocation, text: str) -> tuple[Crews, Version, Crew]:
     from uwf_git.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
-    name, tilde, back = text.rpartition("~")
-    if not (tilde and back.isdecimal()):
-        version = crews.current(text)
-    else:
-        past = crews.history(name)
-        if int(back) >= len(past):
-            many = counted(len(past), "version")
-            raise NotFound(f"crew {name!r} has {many}, so none is {text}", f"see: uwf crew history {name}")
-        version = past[int(back)].version
+    version = crews.named(text)
     return crews, version, crews.crew(version.hash)
 
 

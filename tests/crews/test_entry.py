@@ -1,0 +1,299 @@
+"""What becomes of an input: a workflow begins, whichever way it was chosen, or it is said what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import write
+from conftest import Uwf
+from crew_packages import own
+
+from uwf_git.store.opened import Instance
+from uwf_git.values.kinds import parse_start
+
+CREW = """\
+crew: trip
+personas:
+  mary:
+    name: Mary
+    title: Analyst
+    icon: 📊
+    role: Finds out what people want.
+    prompts: {brief: Say in three lines what you know.}
+    menu:
+      - {trigger: plan, description: "[PT] Plan the trip", workflow: plan-trip, aliases: [plan trip]}
+      - {trigger: wishes, description: Plan by the list, workflow: plan-trip, data: "{project-root}/wishes.csv"}
+      - {trigger: cities, description: Plan by cities, workflow: plan-trip, data: data/cities.json}
+      - {trigger: brief, description: What she knows, action: "#brief", data: data/cities.json}
+      - {trigger: story, description: Tell a story, exec: texts/story.md}
+      - {trigger: cheer, description: Cheer up, action: Say something kind.}
+      - {trigger: help, description: Show the menu, action: menu.show}
+      - {trigger: bye, description: Leave, action: agent.dismiss}
+      - {trigger: go on, description: Go on with the run, action: run.resume}
+      - {trigger: web, description: Look it up, action: Look., surface: web}
+  tom:
+    name: Tom
+    systemPrompt: You are Tom, who doubts.
+    tools: {maxReadBytes: 9}
+    menu:
+      - {trigger: plan, description: Plan by cities, workflow: plan-trip, data: data/cities.json}
+  eve:
+    name: Eve
+    role: Sees no files.
+    tools: {files: false}
+    menu:
+      - {trigger: plan, description: Plan by cities, workflow: plan-trip, data: data/cities.json}
+workflows:
+  plan-trip: {file: plans/plan.yaml, title: Plan a trip, personas: {checker: tom}}
+"""
+CITIES = '["Rome", "Ghent"]\n'
+
+
+def put(uwf: Uwf, crew: str = CREW, **more: str) -> str:
+    """Imports the crew; returns the hash of its workflow."""
+    files = {**own(crew), "data/cities.json": CITIES.encode(), **{k: v.encode() for k, v in more.items()}}
+    for path, data in files.items():
+        Path("trip", path).parent.mkdir(parents=True, exist_ok=True)
+        Path("trip", path).write_bytes(data)
+    return str(uwf("crew", "import", "trip").json["workflows"][0]["workflow"])
+
+
+@pytest.fixture
+def workflow(uwf: Uwf) -> str:
+    """The hash of the crew's workflow."""
+    return put(uwf)
+
+
+def start_of(uwf: Uwf, thread: str) -> Any:
+    """The StartNode of a thread that has no steps: its type, and its payload."""
+    instance = Instance.open()
+    head = instance.threads.head(instance.threads.find(thread))
+    node = instance.store.get(head.node)
+    return node.type, node.payload
+
+
+def test_both_ways_in_give_the_same_start_node(uwf: Uwf, workflow: str) -> None:
+    first = uwf("thread", "start", "trip/plan-trip", "--as", "mary", "-p", "Rome").json
+    by_default = uwf("thread", "start", "trip/plan-trip", "-p", "Rome").json
+    by_hash = uwf("thread", "start", workflow, "--as", "Mary", "-p", "Rome").json
+    chosen = [
+        uwf("crew", "do", who, text, "-p", "Rome", "--no-run").json
+        for who, text in (("trip", "1"), ("trip/mary", "*PLAN Trip"), ("trip", "the trip"))
+    ]
+    found = [start_of(uwf, each["thread"]) for each in (first, by_default, by_hash, *chosen)]
+    assert found == [found[0]] * 6
+    start = parse_start(found[0][1])
+    assert (start.workflow, start.prompt, start.persona, start.data) == (workflow, "Rome", "mary", None)
+    assert {each["workflow"] for each in chosen} == {workflow}
+    other = start_of(
+        uwf, uwf("thread", "start", "trip/plan-trip", "--as", "tom", "-p", "Rome").json["thread"]
+    )
+    assert (other[0], other[1]["persona"]) == (found[0][0], "tom")
+    assert uwf("verify").json["findings"] == []
+
+
+def test_do_runs_what_it_starts_and_each_step_has_its_persona(uwf: Uwf, workflow: str) -> None:
+    lines = uwf("crew", "do", "trip", "plan trip", "--agent", "uwf-rehearse").lines
+    begun, *steps = lines
+    assert begun.keys() == {
+        *("kind", "confidence", "reason", "matchedMenuItemIndex", "persona", "workflow", "thread")
+    }
+    assert (begun["kind"], begun["confidence"], begun["matchedMenuItemIndex"]) == (
+        "StartWorkflow",
+        "exact",
+        0,
+    )
+    assert {each["thread"] for each in steps} == {begun["thread"]} and steps[-1]["done"]
+    # Without a task the menu says it.
+    threads = Instance.open().threads
+    assert threads.history(threads.head(begun["thread"])).start.prompt == "Plan the trip"
+
+
+def test_a_workflow_of_a_crew_is_named_wherever_a_workflow_is(uwf: Uwf, workflow: str) -> None:
+    shown = uwf("workflow", "show", "trip/plan-trip").json
+    assert (shown["name"], shown["hash"]) == ("trip/plan-trip", workflow)
+    assert "writer" in uwf("workflow", "graph", "trip/plan-trip").out
+    assert uwf("workflow", "rehearse", "trip/plan-trip").json["ok"]
+    assert uwf("run", "trip/plan-trip", "-p", "Rome", "--as", "tom", "--agent", "uwf-rehearse").lines[-1][
+        "done"
+    ]
+    assert [each["name"] for each in uwf("thread", "list", "--all", "--workflow", "trip/plan-trip").json] == [
+        "trip/plan-trip"
+    ]
+    put(uwf, CREW.replace("Plan a trip", "Plan any trip"), **{"plans/texts/writer.md": "Write it well.\n"})
+    assert uwf("workflow", "show", "trip/plan-trip~1").json["hash"] == workflow
+    compared = uwf("workflow", "diff", "trip/plan-trip").json
+    assert (compared["from"]["hash"], [each["name"] for each in compared["changes"]]) == (
+        workflow,
+        ["writer"],
+    )
+    # A file of that path is not hidden by a crew that has no such workflow.
+    write(
+        "trip/other.yaml",
+        Path("trip/plans/plan.yaml").read_text().replace("!include texts/writer.md", "Write."),
+    )
+    assert uwf("workflow", "show", "trip/other.yaml").json["name"] == "plan"
+
+
+def test_a_workflow_of_a_crew_does_the_step_of_another(uwf: Uwf, workflow: str) -> None:
+    outer = """\
+name: outer
+description: Has it planned.
+roles:
+  planner:
+    description: Has it planned.
+    systemPrompt: Plan.
+    outputSchema: {type: object, properties: {status: {type: string}}, required: [status]}
+graph: {$START: [{role: planner}], planner: [{role: $END}]}
+"""
+    uwf("workflow", "put", write("outer.yaml", outer))
+    done = uwf("run", "outer", "-p", "Rome", "--agent", "uwf-workflow trip/plan-trip").lines[-1]
+    assert done["done"]
+    child = next(each for each in uwf("thread", "list", "--all").json if each["name"] == "trip/plan-trip")
+    history = Instance.open().threads
+    start = history.history(history.head(child["thread"])).start
+    assert start.persona == "mary"
+
+
+def test_route_says_what_do_would_do_and_does_nothing(uwf: Uwf, workflow: str) -> None:
+    refs = Instance.open().store.repository.refs()
+    meant = uwf("crew", "route", "trip", "cities").json
+    assert (meant["kind"], meant["workflow"], meant["persona"]) == ("StartWorkflow", "trip/plan-trip", "mary")
+    assert meant["data"] == {"path": "@pkg/data/cities.json", "format": "json", "size": len(CITIES)}
+    asked = uwf("crew", "route", "trip", "by").json
+    assert (asked["kind"], [each["number"] for each in asked["candidates"]]) == ("ClarifyChoice", [2, 3])
+    told = uwf("crew", "route", "trip", "story", "--format", "text").out
+    assert json.loads(told)["message"] == "Carry out @pkg/texts/story.md:\n\n# A story\n\nTell one."
+    brief = uwf("crew", "route", "trip", "brief").json["message"]
+    assert brief.startswith("Say in three lines what you know.\n\n@pkg/data/cities.json (json, 18 bytes):")
+    chat = uwf("crew", "route", "trip", "Why Rome?").json
+    assert (chat["kind"], chat["message"], chat["readsOnly"]) == ("Chat", "Why Rome?", True)
+    assert uwf("crew", "route", "trip", "look it up").json["kind"] == "Chat"
+    assert uwf("crew", "route", "trip/tom", "-", input="1\n").json["persona"] == "tom"
+    assert uwf("crew", "route", "trip", "wishes").json["problem"]["code"] == "DataLoadFailed"
+    assert Instance.open().store.repository.refs() == refs
+
+
+def test_the_menu_has_what_a_terminal_shows_and_every_number_chooses_its_item(
+    uwf: Uwf, workflow: str
+) -> None:
+    shown = uwf("crew", "menu", "trip").json
+    assert [each["number"] for each in shown["menu"]] == list(range(1, 10))
+    assert (shown["persona"]["id"], shown["personas"]) == ("mary", ["mary", "tom", "eve"])
+    for each in shown["menu"]:
+        routed = uwf("crew", "route", "trip", str(each["number"])).json
+        assert (routed["matchedMenuItemIndex"], routed["kind"]) == (each["menuItemIndex"], each["kind"])
+    asked = uwf("crew", "do", "trip", "", "--format", "text").out
+    assert asked == uwf("crew", "menu", "trip", "--format", "text").out
+    assert "1  plan" in asked and "Look it up" not in asked and "trip/tom" in asked
+    assert uwf("crew", "do", "trip", "help").json["menu"] == shown
+    assert uwf("crew", "do", "trip", "bye").json["kind"] == "Dismiss"
+
+
+def test_what_is_not_clear_starts_nothing_and_names_the_candidates(uwf: Uwf, workflow: str) -> None:
+    asked = uwf("crew", "do", "trip", "by", check=2)
+    assert [each["label"] for each in asked.json["candidates"]] == ["Plan by the list", "Plan by cities"]
+    assert asked.error["code"] == "usage"
+    assert "from 1 to 9" in uwf("crew", "do", "trip", "10", check=2).error["message"]
+    assert uwf("thread", "list", "--all").json == []
+
+
+def test_data_goes_along_as_far_as_the_persona_may_read(uwf: Uwf, workflow: str) -> None:
+    Path("wishes.csv").write_text("place,days\nRome,3\n")
+    by_list = uwf("crew", "do", "trip", "wishes", "--no-run").json["thread"]
+    assert start_of(uwf, by_list)[1]["data"] == {
+        "path": "@project/wishes.csv",
+        "format": "csv",
+        "text": "place,days\nRome,3\n",
+        "size": 18,
+    }
+    cut = start_of(uwf, uwf("crew", "do", "trip/tom", "plan", "--no-run").json["thread"])[1]["data"]
+    assert (cut["text"], cut["size"]) == (CITIES[:9], len(CITIES))
+    refused = uwf("crew", "do", "trip/eve", "plan", "--no-run", check=1).error
+    assert (refused["code"], "may read no files" in refused["message"]) == ("DataLoadFailed", True)
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (lambda: None, "no file @project/wishes.csv"),
+        (lambda: Path("wishes.csv").mkdir(), "can't be read|no regular file"),
+        (lambda: os.mkfifo("wishes.csv"), "no regular file"),
+        (lambda: Path("wishes.csv").symlink_to("/etc/hostname"), "leads out of @project"),
+        (lambda: Path("wishes.csv").symlink_to("../secret.csv"), "leads out of @project"),
+        (lambda: Path("wishes.csv").symlink_to("wishes.csv"), "can't be read"),
+        (lambda: Path("wishes.csv").write_bytes(b"\xff\xfe"), "not UTF-8"),
+        (lambda: Path("wishes.csv").write_bytes(b"a\0b"), "no text"),
+        (lambda: Path("wishes.csv").write_text('a,"b\nc'), "is no csv"),
+    ],
+)
+def test_data_that_cant_be_had_starts_nothing(uwf: Uwf, workflow: str, made: Any, problem: str) -> None:
+    Path("../secret.csv").write_text("key,1\n")
+    made()
+    error = uwf("crew", "do", "trip", "wishes", "--no-run", check=1).error
+    assert error["code"] == "DataLoadFailed" and re.search(problem, error["message"]), error
+    assert uwf("thread", "list", "--all").json == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        ("a.json", '{"a": }', "line 1 column 7"),
+        ("a.yaml", "a: [1", "a.yaml:2:1"),
+        ("a.xml", "<a><b></a>", "mismatched tag"),
+        ("a.xml", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "entities"),
+    ],
+)
+def test_data_is_what_its_suffix_says(uwf: Uwf, name: str, text: str, problem: str) -> None:
+    put(uwf, CREW.replace("data/cities.json", name, 1), **{name: text})
+    error = uwf("crew", "do", "trip", "cities", "--no-run", check=1).error
+    assert error["code"] == "DataLoadFailed" and problem in error["message"], error
+
+
+def test_a_secret_in_the_data_stays_here(uwf: Uwf, workflow: str, root: Path) -> None:
+    (root / ".env").write_text("MAP_KEY=hunter2hunter2\n")
+    Path("wishes.csv").write_text("key\nhunter2hunter2\n")
+    thread = uwf("crew", "do", "trip", "wishes", "--no-run").json["thread"]
+    assert start_of(uwf, thread)[1]["data"]["text"] == "key\n[redacted:MAP_KEY]\n"
+
+
+def test_names_that_are_not_there_lead_to_the_nearest(uwf: Uwf, workflow: str) -> None:
+    for call, code, hint in [
+        (("crew", "menu", "trip/tim"), "not_found", 'did you mean "tom"?'),
+        (("crew", "menu", "trap"), "not_found", 'did you mean "trip"?'),
+        (
+            ("thread", "start", "trip/plan-trip", "-p", "x", "--as", "may"),
+            "not_found",
+            'did you mean "mary"?',
+        ),
+        (("thread", "start", "trip/plan-tip", "-p", "x"), "UnknownWorkflow", 'did you mean "plan-trip"?'),
+        (("run", "trip/plan-trip~3", "-p", "x"), "not_found", "see: uwf crew history trip"),
+    ]:
+        error = uwf(*call, check=3).error
+        assert (error["code"], error["hint"]) == (code, hint)
+    classic = uwf("thread", "start", "trip/plans/old.yaml", "-p", "x", check=1).error
+    assert classic["code"] == "NotSupportedClassicWorkflow"
+    uwf(
+        "workflow",
+        "put",
+        write(
+            "one.yaml", Path("trip/plans/plan.yaml").read_text().replace("!include texts/writer.md", "Write.")
+        ),
+    )
+    assert "--as is for" in uwf("thread", "start", "plan", "--as", "tom", "-p", "x", check=2).error["message"]
+
+
+def test_resume_goes_on_with_the_newest_run_of_the_crew(uwf: Uwf, workflow: str) -> None:
+    assert uwf("crew", "do", "trip", "go on", check=3).error["code"] == "not_found"
+    first = uwf("crew", "do", "trip", "plan", "--no-run").json["thread"]
+    newest = uwf("crew", "do", "trip", "plan", "--no-run").json["thread"]
+    uwf("thread", "pause", newest)
+    lines = uwf("crew", "do", "trip", "go on", "--agent", "uwf-rehearse").lines
+    assert (lines[0]["kind"], lines[0]["thread"], lines[0]["resumed"]) == ("ResumeRun", newest, True)
+    assert lines[-1]["done"]
+    assert uwf("crew", "do", "trip", "go on", "--no-run").json["thread"] == first

@@ -1,0 +1,304 @@
+"""What becomes of a choice from a persona's menu. Everything that it names is looked up in the crew and in the project,
+and read, before anything begins; so either all of it is there, or nothing starts.
+
+A workflow of the crew begins in a thread of its own; anything else that isn't answered at once, such as a script, a
+prompt, or what nothing of the menu is called, is one turn of the persona.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git.crews.menu import CHAT, CLASSIC, RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routed, route
+from uwf_git.crews.package import PACKAGE, PROJECT, mounted
+from uwf_git.crews.registry import Crews, offered_by
+from uwf_git.errors import (
+    DataLoadFailed,
+    Invalid,
+    NotFound,
+    NotSupportedClassicWorkflow,
+    UnknownPromptId,
+    UnknownWorkflow,
+    ValidationFailed,
+)
+from uwf_git.text import fenced, nearest, one_line
+from uwf_git.values.personas import Crew, Member, Offered, Persona
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.versions import Version
+
+PREVIEW = 64 << 10
+"""Bytes of a file that are given along where no limit is stricter."""
+LARGEST = 16 << 20
+"""Bytes of a file that is read at all."""
+
+_FORMATS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".csv": "csv", ".tsv": "csv", ".xml": "xml"}
+_CODE = re.compile(r"^\[[^\[\]\s]+\]\s*")
+_MEND = "mend it, or name another file"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Run(NamedTuple):
+    """A workflow of the crew begins, with that task; `persona` is the id of who speaks for it where it names nobody.
+    `data` is the file that is brought along, as a StartNode has it: its `path`, `format`, `text` and `size`."""
+
+    workflow: Offered
+    persona: str
+    prompt: str
+    data: Mapping[str, Any] | None = None
+
+
+class Turn(NamedTuple):
+    """A persona is told something and answers. With `reads_only` nothing may be changed by it."""
+
+    persona: str
+    message: str
+    reads_only: bool = False
+
+
+class Entry:
+    """A persona of a crew's newest version, to whom inputs are put. `project` is the folder that is worked in."""
+
+    def __init__(self, instance: Instance, address: str, project: Path) -> None:
+        """`address` is CREW or CREW/PERSONA; without a persona it is the crew's first. Raises NotFound with the
+        nearest name."""
+        self._instance = instance
+        self._project = project
+        name, _, persona = address.partition("/")
+        self.crews = Crews(instance.store)
+        self.version: Version = self.crews.current(name)
+        self.crew: Crew = self.crews.crew(self.version.hash)
+        members = {each.persona.id: each for each in self.crew.members}
+        who = find_persona(name, (each.persona for each in self.crew.members), persona) if persona else None
+        self.member: Member = members[who.id] if who else self.crew.members[0]
+
+    def route(self, text: str, offered: tuple[Choice, ...] = ()) -> Routed:
+        """What an input means; `offered` are the candidates of the ClarifyChoice that it answers."""
+        return route(self.member, self.crew.workflows, text, offered=offered)
+
+    def resolve(self, routed: Routed, task: str = "") -> Run | Turn | None:
+        """What is to be done, ready to be done; None for what is no run and no turn. `task` is what the user says
+        besides. Raises NotSupportedClassicWorkflow, UnknownWorkflow, UnknownPromptId, DataLoadFailed and
+        ValidationFailed."""
+        choice = routed.choice
+        if routed.kind == START:
+            assert choice is not None
+            return self._run(choice, task)
+        if routed.kind not in TURNS:
+            return None
+        said = routed.said if choice is None else self._told(choice)
+        if choice is not None and choice.validate:
+            self._check_whole(choice.validate)
+        data = self._data(choice) if choice is not None else None
+        parts = [said, task.strip(), data_message(data) if data else ""]
+        return Turn(self.member.persona.id, "\n\n".join(filter(None, parts)), routed.kind == CHAT)
+
+    def _run(self, choice: Choice, task: str) -> Run:
+        does = choice.does
+        offered = offered_by(self.crew, does.workflow or does.exec or choice.validate)
+        if choice.validate:
+            self._check_whole(choice.validate)
+        prompt = task.strip() or self._said(choice)
+        return Run(offered, self.member.persona.id, prompt, self._data(choice))
+
+    def _told(self, choice: Choice) -> str:
+        """What the persona is told for a choice."""
+        does = choice.does
+        if choice.kind == RUN_PROMPT:
+            name, prompts = does.action.removeprefix("#"), self.member.prompts
+            if name not in prompts:
+                persona = self.member.persona.id
+                raise UnknownPromptId(
+                    f"persona {persona!r} of crew {self.crew.name!r} has no prompt {one_line(name, 80)!r}",
+                    nearest(name, prompts),
+                )
+            return prompts[name].strip()
+        if choice.kind == RUN_SCRIPT:
+            if does.exec.casefold().endswith(CLASSIC):
+                raise NotSupportedClassicWorkflow(one_line(does.exec, 80))
+            path, data = self._read(does.exec)
+            return f"Carry out {path}:\n\n{_text(path, data).strip()}"
+        return does.action.strip() or self._said(choice)
+
+    def _said(self, choice: Choice) -> str:
+        """What an item of the menu says that it does, without the code that it may begin with."""
+        description = self.member.menu[choice.place].description.strip()
+        return _CODE.sub("", description, count=1) or description or choice.label
+
+    def _check_whole(self, said: str) -> None:
+        """Raises ValidationFailed, naming what a workflow lacks."""
+        try:
+            found = offered_by(self.crew, said)
+        except (UnknownWorkflow, NotSupportedClassicWorkflow) as error:
+            raise ValidationFailed(error.message, error.hint) from None
+        workflow = self.crews.workflows(self.crew)[found.workflow]
+        origin = workflow.crew
+        nodes = [role.node.file for role in workflow.roles.values() if role.node is not None]
+        needed = [found.entry, origin.graph if origin is not None else "", *nodes]
+        missing = [path for path in dict.fromkeys(needed) if path and path not in self._package]
+        if missing:
+            raise ValidationFailed(
+                f"workflow {self.crew.name}/{found.id} lacks {', '.join(one_line(each) for each in missing[:5])}",
+                f"import the crew again: uwf crew import {self.crew.name}.bmad",
+            )
+
+    # Files
+
+    @cached_property
+    def _package(self) -> Mapping[str, bytes]:
+        from uwf_git.git.repository import Oid
+
+        return self.crews.package(Oid(hex=self.version.commit)).files
+
+    @cached_property
+    def _most(self) -> int:
+        """Bytes of a file that may be given along. Raises DataLoadFailed where none may be read."""
+        from uwf_git.config.policy import parse_policy, tighten
+
+        persona, _ = parse_policy(self.member.persona.tools, of_persona=True)
+        policy = tighten(self._instance.config.tools, None, persona)
+        if not policy.permits("read_file"):
+            raise DataLoadFailed(
+                f"persona {self.member.persona.id!r} may read no files",
+                "its tools, or tools in config.yaml, forbid read_file",
+            )
+        return PREVIEW if policy.max_read is None else min(PREVIEW, policy.max_read)
+
+    def _data(self, choice: Choice) -> Mapping[str, Any] | None:
+        if not choice.does.data:
+            return None
+        most = self._most
+        path, data = self._read(choice.does.data)
+        kind = _FORMATS.get(Path(path).suffix.casefold(), "text")
+        text = _text(path, data)
+        _check_form(path, kind, text)
+        whole = text.encode()
+        shown = self._instance.redactor.text(whole[:most].decode("utf-8", "ignore"))[0]
+        return {"path": path, "format": kind, "text": shown, "size": len(whole)}
+
+    def _read(self, said: str) -> tuple[str, bytes]:
+        """A file's path, with the folder that it is in named, and all of it. Raises DataLoadFailed."""
+        try:
+            path = mounted(said)
+        except Invalid as error:
+            raise DataLoadFailed(error.message, error.hint) from None
+        mount, _, rest = path.partition("/")
+        if mount == PACKAGE:
+            if rest not in self._package:
+                raise DataLoadFailed(f"there is no file {path}", nearest(rest, self._package))
+            return path, self._package[rest]
+        if mount != PROJECT:
+            raise DataLoadFailed(
+                f"{path} is of a run, and none has begun", f"name a file of {PROJECT} or {PACKAGE}"
+            )
+        return path, self._of_project(path, rest)
+
+    def _of_project(self, shown: str, rest: str) -> bytes:
+        try:
+            base = self._project.resolve(strict=True)
+            real = (base / rest).resolve(strict=True)
+            own = (self._instance.location.root, self._instance.location.git_dir)
+            if not real.is_relative_to(base):
+                raise DataLoadFailed(
+                    f"{shown} is a link that leads out of {PROJECT}", "put a copy of the file there"
+                )
+            if any(real.is_relative_to(each.resolve()) for each in own):
+                raise DataLoadFailed(f"{shown} is uwf's own", "name another file")
+            with open(os.open(real, _READ), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise DataLoadFailed(f"{shown} is no regular file", "name a file")
+                data = file.read(LARGEST + 1)
+        except FileNotFoundError:
+            raise DataLoadFailed(f"there is no file {shown}", f"{PROJECT} is {self._project}") from None
+        except (OSError, ValueError, RuntimeError) as error:  # a NUL in the path, links in a circle
+            reason = getattr(error, "strerror", None) or str(error)
+            raise DataLoadFailed(f"{shown} can't be read: {one_line(reason, 80)}", "check it") from None
+        if len(data) > LARGEST:
+            raise DataLoadFailed(f"{shown} is larger than {LARGEST >> 20} MiB", "name a smaller file")
+        return data
+
+
+def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
+    """The persona that has that id or, in any case, that id or name. Raises NotFound with the nearest."""
+    known = list(personas)
+    exact = [each for each in known if each.id == said]
+    folded = said.casefold()
+    found = exact or [each for each in known if folded in (each.id.casefold(), each.name.casefold())]
+    if len(found) != 1:
+        hint = nearest(said, [each.id for each in known]) or f"see: uwf crew show {crew}"
+        raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
+    return found[0]
+
+
+def data_message(data: Mapping[str, Any]) -> str:
+    """What an agent is told of a file that is brought along."""
+    whole, text = data["size"], data["text"]
+    cut = len(text.encode("utf-8", "replace")) < whole
+    size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
+    return f"{data['path']} ({data['format']}, {size}):\n\n{fenced(text, data['format'])}"
+
+
+def _text(path: str, data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise DataLoadFailed(f"{path} is not UTF-8", "convert it: iconv -t utf-8") from None
+    if "\0" in text:
+        raise DataLoadFailed(f"{path} is no text", "name a text file")
+    return text
+
+
+def _check_form(path: str, kind: str, text: str) -> None:
+    """Raises DataLoadFailed for a text that isn't of the form that its name says, with the place."""
+    try:
+        if kind == "json":
+            import json
+
+            json.loads(text)
+        elif kind == "yaml":
+            from uwf_git.values.documents import MAX_BYTES
+            from uwf_git.values.yaml12 import load
+
+            if (
+                len(text) <= MAX_BYTES
+            ):  # what is larger takes long to read, and only its beginning is given along
+                load(text, path)
+        elif kind == "csv":
+            _check_table(text)
+        elif kind == "xml":
+            _check_xml(text)
+    except Invalid as error:
+        raise DataLoadFailed(error.message, error.hint or _MEND) from None
+    except (ValueError, RecursionError) as error:
+        raise DataLoadFailed(f"{path} is no {kind}: {one_line(str(error), 120)}", _MEND) from None
+
+
+def _check_table(text: str) -> None:
+    import csv
+
+    try:
+        for _ in csv.reader(text.splitlines(keepends=True), strict=True):
+            pass
+    except csv.Error as error:
+        raise ValueError(str(error)) from None
+
+
+def _check_xml(text: str) -> None:
+    from xml.parsers.expat import ExpatError, ParserCreate
+
+    def refuse(*_: object) -> None:
+        raise ValueError("it declares entities")
+
+    parser = ParserCreate()
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(text.encode(), True)
+    except ExpatError as error:
+        raise ValueError(str(error)) from None
