@@ -123,6 +123,7 @@ class Doctor:
                 yield from _guarded("objects", self._objects(instance))
             yield from _guarded("threads", _threads(instance))
             yield from _guarded("workflows", _workflows(instance))
+            yield from _guarded("crews", _crews(instance))
             yield from _guarded("config", self._names(instance))
             if not self._quick:
                 yield from _guarded("sizes", _sizes(instance))
@@ -367,6 +368,20 @@ def _workflows(instance: Instance) -> Iterator[Check]:
         except UwfError as error:
             yield Check("workflows", ERROR, f"{name}: {error.message}", error.hint, True)
     yield Check("workflows", OK, f"{len(names)} registered")
+
+
+def _crews(instance: Instance) -> Iterator[Check]:
+    from uwf_git.crews.registry import Crews
+
+    crews = Crews(instance.store)
+    names = crews.names()
+    for name in names:
+        try:
+            crews.workflows(crews.crew(crews.current(name).hash))
+        except UwfError as error:
+            yield Check("crews", ERROR, f"{name}: {error.message}", error.hint, True)
+    if names:
+        yield Check("crews", OK, f"{len(names)} imported")
 
 
 def _damage(damage: Damage) -> Iterator[Check]:

@@ -29,7 +29,7 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each r
     "uwf push                                all that origin hasn't",
     "uwf push origin 01JK7M 01JK9Q           two threads",
     "uwf push backup --workflow solve-issue  a workflow and its threads",
-    "uwf push backup --crew trip             a crew, and the threads of its workflows",
+    "uwf push backup --crew trip             a crew and its workflows' threads",
     "uwf push --all                          also what was deleted there",
     "uwf push origin 01JK7M --delete         delete a thread there, not here",
 )
