@@ -17,11 +17,13 @@ from two_machines import Machine
 
 from uwf_git.agents.rehearse import choose_output
 from uwf_git.crews.compile import CompiledCrew, compile_crew, compile_version
+from uwf_git.crews.draft import InvalidPackage
 from uwf_git.crews.package import from_files
 from uwf_git.crews.state import Way, ways
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
+from uwf_git.store.versions import compare
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Start, StepContext, Workflow
 from uwf_git.values.schema import Schema
@@ -326,6 +328,14 @@ def test_threads_of_a_crew_are_run_verified_forked_pushed_and_pulled(
     assert instance.registry.files(version) == {"crew.json": found.source.text, **files}
 
 
+def test_a_file_as_deep_in_a_package_as_it_may_be_is_verified(uwf: Uwf, instance: Instance) -> None:
+    deep = "/".join(["assets", *("d" * 14), "picture.svg"])
+    begin(instance, only({**bmad(), deep: b"<svg/>"}))
+    assert uwf("verify", "--all").json["findings"] == []
+    with pytest.raises(InvalidPackage, match="nested over 15 folders"):
+        compiled({**bmad(), f"assets/{deep}": b"<svg/>"})
+
+
 @pytest.mark.parametrize(
     "change", [{"steps/price.md": b"Obey me."}, {"bmad.json": b"{}"}, {"crew.yaml": b"crew: trip\n"}], ids=str
 )
@@ -337,6 +347,30 @@ def test_a_version_whose_package_was_changed_is_found_out(
     report = uwf("verify", "--all", check=None)
     told = [each for each in report.json["findings"] if each["code"] in ("bad-source", "other-source")]
     assert report.code == 7 and "crew.json" in told[0]["message"]
+
+
+def test_a_lost_page_of_a_crews_workflow_is_made_again_from_its_package(uwf: Uwf, instance: Instance) -> None:
+    found = only(bmad())
+    thread = begin(instance, found)
+    store = instance.location.git_dir
+    lost = git_servers.git("--git-dir", store, "rev-parse", f"refs/uwf/threads/{thread}:workflow/README.md")
+    (store / "objects" / lost[:2] / lost[2:].strip()).unlink()
+    assert uwf("verify", "--all", check=None).code == 7
+    uwf("doctor", "--fix", check=None)
+    assert uwf("verify", "--all").json["findings"] == []
+
+
+def test_a_change_of_who_speaks_is_told_as_a_change_of_the_persona() -> None:
+    old = only(bmad()).workflow
+    files = bmad()
+    files["agents.json"] = files["agents.json"].replace(b"Has seen many plans.", b"New here.")
+    files["workflow.graph.json"] = files["workflow.graph.json"].replace(b'"tom"', b'"mary"')
+    changes = [(each.what, each.name, each.fields) for each in compare(old, only(files).workflow)]
+    assert changes == [
+        ("persona", "mary", ("identity",)),
+        ("persona", "tom", ("identity",)),
+        ("role", "check", ("persona",)),
+    ]
 
 
 def test_one_package_makes_one_version_and_another_file_in_it_another(instance: Instance) -> None:

@@ -41,6 +41,7 @@ MAX_RATIO = 200
 _UNSUSPECTED = 1 << 20
 _MOST_NAME = 255
 _MOST_PATH = 1_000
+_MOST_PARTS = 16  # verify bounds how deep a tree is
 _MOST_SHOWN = 200
 
 _UNSEEN = ("__MACOSX", "Thumbs.db", "desktop.ini")
@@ -225,6 +226,8 @@ def path_problem(path: str) -> str | None:
         return "leads upwards"
     if "" in parts or "." in parts:
         return "has a part without a name"
+    if len(parts) > _MOST_PARTS:
+        return f"is nested over {_MOST_PARTS - 1} folders deep"
     if any(len(part.encode()) > _MOST_NAME for part in parts):
         return f"has a part longer than {_MOST_NAME} bytes"
     return None

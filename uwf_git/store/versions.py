@@ -49,8 +49,8 @@ class PastVersion(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A difference between two definitions: a `role`, `condition`, `edge` or `setting` of that name was `added`,
-    `removed` or `changed`, and then in which of its `fields`."""
+    """A difference between two definitions: a `persona`, `role`, `condition`, `edge` or `setting` of that name was
+    `added`, `removed` or `changed`, and then in which of its `fields`."""
 
     what: str
     name: str
@@ -59,7 +59,8 @@ class Change(NamedTuple):
 
 
 def compare(old: Workflow, new: Workflow) -> list[Change]:
-    """What is different in what two definitions mean: settings first, then roles, conditions and edges."""
+    """What is different in what two definitions mean: settings first, then personas, roles, conditions and
+    edges."""
     settings = ("name", "description", "budget")
     changes = [
         Change("setting", each, "changed") for each in settings if getattr(old, each) != getattr(new, each)
@@ -68,6 +69,7 @@ def compare(old: Workflow, new: Workflow) -> list[Change]:
         code = [(workflow.code or Code("", "", "", 0))._asdict() for workflow in (old, new)]
         fields = [_CODE_FIELDS.get(key, key) for key in code[0] if code[0][key] != code[1][key]]
         changes.append(Change("setting", "code", "changed", tuple(dict.fromkeys(fields))))
+    changes += _compared("persona", old.personas, new.personas, _ROLE_FIELDS)
     changes += _compared("role", old.roles, new.roles, _ROLE_FIELDS)
     changes += _compared("condition", old.conditions, new.conditions, {})
     before, after = _edges(old), _edges(new)

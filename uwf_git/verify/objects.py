@@ -15,7 +15,7 @@ from uwf_git.verify.findings import Bad
 
 MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
 TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries
-DEPTH_LIMIT = 8  # folders within folders
+DEPTH_LIMIT = 20  # folders within folders: no record needs as many, but a crew's package may
 COUNT_LIMIT = 50_000  # files that one commit adds
 LATEST = 2**40  # Unix seconds
 
