@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from acp_steps import Scripted
+from conftest import Uwf
 from crew_threads import start_crew
 
 from uwf_git.agents.cli.rows import shipped_row
@@ -28,7 +29,7 @@ package, state = Path(sys.argv[2]), Path(sys.argv[4])
 tips = (package / "assets" / "tips.txt").read_text()
 document = state / "workflow.md"
 document.write_text(document.read_text().replace("variables: {}", "variables: {days: 7}"))
-Path("seen.json").write_text(json.dumps([sys.argv[1:], tips]))
+Path("seen.json").write_text(json.dumps([sys.argv[1:], tips, sys.stdin.read()]))
 print("---\\nsummary: Seen.\\n---\\n")
 """
 ROW = """\
@@ -43,6 +44,11 @@ agentClis:
 
 def where(instance: Instance, thread: ThreadId) -> Places:
     return places(instance.store.repository, instance.threads.active_head(thread), Path.cwd())
+
+
+def folders_told(text: str) -> list[str]:
+    """The lines of a prompt that say where the folders are."""
+    return [line for line in text.splitlines() if line.startswith("- @") and " is `" in line]
 
 
 def output(instance: Instance, thread: ThreadId) -> Any:
@@ -62,7 +68,8 @@ def test_an_agent_cli_is_let_into_the_folders_and_what_it_writes_counts(
     known = where(instance, thread)
     assert not known.package.exists(), "to say where they are makes no folders"
     step(Instance.open(), thread, "mycli")
-    seen, tips = json.loads(Path("seen.json").read_text())
+    seen, tips, prompt = json.loads(Path("seen.json").read_text())
+    assert folders_told(prompt) == [f"- {name} is `{path}`" for name, path in known.named.items()]
     assert seen == ["--add-dir", str(known.package), "--add-dir", str(known.state)]
     assert tips == "Pack light.\n"
     assert output(instance, thread) == {"summary": "Seen.", "variables": {"days": 7}}
@@ -146,6 +153,28 @@ def test_an_acp_agent_reads_the_package_and_its_client_checks_what_it_writes(ins
     steps.now(f"ask:{'|'.join(asked)}")
     steps.step()
     assert dict(steps.noted("permission")) == asked
+
+
+@pytest.mark.parametrize(
+    ("agent", "told"),
+    [
+        ("mycli", True),
+        ("uwf-acp opencode acp", True),
+        ("uwf-exec true", True),
+        ("uwf-builtin", False),
+        ("uwf-llm", False),
+    ],
+)
+def test_who_works_by_names_is_told_nothing_of_the_machine(
+    uwf: Uwf, instance: Instance, config: Callable[[str], Path], agent: str, told: bool
+) -> None:
+    config(f"{ROW}defaultAgent: {agent}\n")
+    thread = start_crew(instance)
+    known = where(instance, thread)
+    text = uwf("thread", "prompt", thread).out
+    assert len(folders_told(text)) == (3 if told else 0)
+    assert (str(known.package) in text) is told
+    assert "@pkg" in text and not known.package.exists()
 
 
 def test_a_command_finds_the_folders_by_variables(instance: Instance) -> None:

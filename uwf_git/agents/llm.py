@@ -71,7 +71,7 @@ class _Conversation(Conversation):
         return reply
 
 
-agent = Agent("uwf-llm", _Conversation, parse_args, USAGE, about=__doc__)
+agent = Agent("uwf-llm", _Conversation, parse_args, USAGE, about=__doc__, sees_files=lambda ctx: False)
 main = agent.main
 
 if __name__ == "__main__":

@@ -275,7 +275,9 @@ class _Rehearse(Agent):
         return error.status if isinstance(error, _Exit) else super().exit_status(error)
 
 
-agent = _Rehearse("uwf-rehearse", _Conversation, parse_args, USAGE, about=__doc__)
+agent = _Rehearse(
+    "uwf-rehearse", _Conversation, parse_args, USAGE, about=__doc__, sees_files=lambda ctx: False
+)
 main = agent.main
 
 if __name__ == "__main__":

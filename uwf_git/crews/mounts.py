@@ -78,10 +78,17 @@ def places(repository: Repository, head: Head, project: Path) -> Places:
 
 
 class Mounts:
-    """The folders of one step, made when they are asked for. `close` removes those of the step alone."""
+    """The folders of one step, made when they are asked for. `close` removes those of the step alone. Without
+    `has_document` there is none in @state, as in a conversation, which is no run that comes to anything."""
 
     def __init__(
-        self, repository: Repository, head: Head, history: History, role: Role, project: Path
+        self,
+        repository: Repository,
+        head: Head,
+        history: History,
+        role: Role,
+        project: Path,
+        has_document: bool = True,
     ) -> None:
         self._repository = repository
         self._tree = _tree(repository, head)
@@ -90,18 +97,22 @@ class Mounts:
         self._told: str | None = None
         self._before: Reached | None = None
         self.places = places(repository, head, project)
+        self.has_document = has_document
 
     def prepare(self) -> Places:
         """Makes sure that all folders are there: the package whole, the state as the step found it. Once it is there it
         stays as the agent leaves it. Raises StoreUnwritable, StoreDamaged."""
         materialise(self._repository, self._tree)
         if self._told is None:
-            from uwf_git.crews.state import reached, render
-
-            self._before = reached(self._history, self._role.name)
-            self._told = render(self._history, self._before, self._body())
+            self._told = self._render() if self.has_document else ""
             self._write(self._told)
         return self.places
+
+    def _render(self) -> str:
+        from uwf_git.crews.state import reached, render
+
+        self._before = reached(self._history, self._role.name)
+        return render(self._history, self._before, self._body())
 
     def check(self, text: str) -> Changes:
         """What a text says as the document in @state. Raises Invalid, with all that is wrong in one line."""
@@ -113,7 +124,7 @@ class Mounts:
     def written(self) -> Changes | None:
         """What the agent has changed in the document, None where that is nothing. Raises Invalid for what is wrong
         with it."""
-        if self._told is None:
+        if not self._told:
             return None
         text = self._read()
         return None if text is None or text == self._told else self.check(text)
@@ -137,7 +148,8 @@ class Mounts:
         try:
             _remove(folder)
             folder.mkdir(parents=True, mode=0o700)
-            (folder / DOCUMENT).write_text(text, encoding="utf-8", newline="\n")
+            if text:
+                (folder / DOCUMENT).write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
             raise _unwritable(folder, error) from None
 

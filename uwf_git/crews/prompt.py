@@ -9,6 +9,7 @@ heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.crews.mounts import PLACEHOLDERS
@@ -53,6 +54,12 @@ def answered(history: History) -> StepContext | None:
 def rules(deliverable: str) -> str:
     """The rules that hold in each node. `deliverable` is the form of its answer."""
     return f"# Base rules\n\n{_RULES}\n\n## Deliverable format\n\n{deliverable}"
+
+
+def folders(named: Mapping[str, Path]) -> str:
+    """Where the folders are, for whoever gets at them by the machine's own paths; "" for everybody else."""
+    lines = [f"- {name} is `{path}`" for name, path in named.items()]
+    return "# Folders\n\nOn this machine:\n\n" + "\n".join(lines) if lines else ""
 
 
 def policy(history: History, role: Role) -> str:

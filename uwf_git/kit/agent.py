@@ -127,7 +127,9 @@ class AttemptFailed(AgentFailed):
 
 class Agent:
     """An agent: `converse` makes its conversation for a step. `about` is what `--help` shows below the usage; the other
-    parameters are those of create_agent, which makes an agent of functions. `has_shell` may look at the context, but
+    parameters are those of create_agent, which makes an agent of functions. `sees_files` says whether it gets at files
+    by the machine's own paths, so that its prompts say where the folders of a crew's step are; both it and `has_shell`
+    may look at the context, but
     not at its prompt."""
 
     def __init__(
@@ -139,6 +141,7 @@ class Agent:
         named: NameFunction | None = None,
         about: str | None = None,
         has_shell: ShellFunction = lambda ctx: False,
+        sees_files: ShellFunction = lambda ctx: True,
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -147,6 +150,7 @@ class Agent:
         self._parse = parse_args
         self._named = named
         self.has_shell = has_shell
+        self.sees_files = sees_files
 
     def called(self, args: Sequence[str]) -> str:
         """The name that steps bear which the agent does with these arguments. Raises Usage."""
@@ -325,7 +329,15 @@ class Agent:
             deadline=None if order.timeout is None else recorder.began + order.timeout,
             options=self._parse(args) if self._parse else None,
             build_prompt=lambda remembers, resumes: prompt_at(
-                instance, history, role, order.instruction, remembers, name, self.has_shell(context), resumes
+                instance,
+                history,
+                role,
+                order.instruction,
+                remembers,
+                name,
+                self.has_shell(context),
+                resumes,
+                context.mounts.prepare().named if context.mounts and self.sees_files(context) else {},
             ),
             record=recorder.record,
             in_session=recorder.in_session,
@@ -422,7 +434,7 @@ def _mounts(instance: Instance, at: Position, role: Role, cwd: Path) -> Mounts |
         return None
     from uwf_git.crews.mounts import Mounts
 
-    return Mounts(instance.store.repository, at.head, at.history, role, cwd)
+    return Mounts(instance.store.repository, at.head, at.history, role, cwd, not talks(role))
 
 
 def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:

@@ -12,7 +12,8 @@ run is, the node, and what came along. There a session that goes on is told only
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
@@ -47,6 +48,7 @@ def build_prompt(
     shell: bool = False,
     resumes: bool = False,
     quota: int = QUOTA,
+    folders: Mapping[str, Path] = {},
 ) -> str:
     """The whole prompt for a role's next turn.
 
@@ -55,11 +57,12 @@ def build_prompt(
     it takes. With `remembers`, the agent resumes the session of the role's last turn (of its last turn by `agent`, if
     that is given), and only the steps since then are told. With `shell` it is told by which commands it can look things
     up, in the part on its role, which is the same in each of its steps. `resumes` says that it goes on in the session
-    of an attempt at this very step, which was told all of it.
+    of an attempt at this very step, which was told all of it. `folders` are those of a crew's step by their names, for
+    an agent that gets at them by the machine's own paths.
     """
     if history.workflow.crew is not None:
         return _of_crew(
-            history, role, schema, instruction, answer_of, remembers, agent, shell, resumes, quota
+            history, role, schema, instruction, answer_of, remembers, agent, shell, resumes, quota, folders
         )
     parts = [
         f"# Deliverable format\n\n{format_instruction(schema)}",
@@ -85,6 +88,7 @@ def _of_crew(
     shell: bool,
     resumes: bool,
     quota: int,
+    folders: Mapping[str, Path],
 ) -> str:
     """The prompt for a node of a crew's workflow. Who it is and what its node is are told anew where another node has
     spoken since."""
@@ -96,7 +100,7 @@ def _of_crew(
     anew = not remembers or (not resumes and any(step.role not in (role.name, USER) for step in since))
     parts = []
     if not remembers:
-        parts = [crew.rules(format_instruction(schema)), crew.policy(history, role)]
+        parts = [crew.rules(format_instruction(schema)), crew.folders(folders), crew.policy(history, role)]
         parts += [_commands(history) if shell else ""]
     if anew:
         parts.append(crew.speaks(history, role))
@@ -129,9 +133,10 @@ def prompt_at(
     agent: str | None = None,
     shell: bool = False,
     resumes: bool = False,
+    folders: Mapping[str, Path] = {},
 ) -> str:
     """The prompt for a role's turn after `history`, with the schema and the answers out of the store. `remembers`,
-    `agent`, `shell` and `resumes` are those of build_prompt."""
+    `agent`, `shell`, `resumes` and `folders` are those of build_prompt."""
     told = instance.threads.answer
     if talks(role):
         return told_conversation(
@@ -155,6 +160,7 @@ def prompt_at(
         agent=agent,
         shell=shell,
         resumes=resumes,
+        folders=folders,
     )
     log.debug(
         "7JPE1BK5",

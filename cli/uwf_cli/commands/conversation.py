@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -52,17 +54,17 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
         if role == BUNDLE:
             raise Invalid(f"the code of thread {found} decides who is next", "name a role with --role")
     instruction = following.instruction if role == following.next else None
-    shell = _has_shell(instance, Position(head, history), role)
-    text = prompt_at(instance, history, role_of(history, role), instruction, resumed, shell=shell)
+    shell, folders = _told_besides(instance, Position(head, history), role)
+    text = prompt_at(
+        instance, history, role_of(history, role), instruction, resumed, shell=shell, folders=folders
+    )
     value = {"thread": found, "role": role, "instruction": instruction, "prompt": text}
     invocation.emit_document(text, value)
 
 
-def _has_shell(instance: Instance, at: Position, role: str) -> bool:
-    """Whether the agent that is configured for the role is told of commands; False where that can't be said, as of one
-    that isn't installed."""
-    from pathlib import Path
-
+def _told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:
+    """Whether the agent that is configured for the role is told of commands, and which folders it is told; nothing of
+    either where that can't be said, as of one that isn't installed."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.engine.performer import embedded
     from uwf_git.kit.record import Recorder
@@ -73,8 +75,9 @@ def _has_shell(instance: Instance, at: Position, role: str) -> bool:
         if (agent := embedded(config.command)) is not None:
             order = Order(at.head.node, role, config.alias, None, None)
             context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))
-            return agent.has_shell(context)
-    return False
+            seen = context.mounts is not None and agent.sees_files(context)
+            return agent.has_shell(context), context.mounts.places.named if seen and context.mounts else {}
+    return False, {}
 
 
 @command(

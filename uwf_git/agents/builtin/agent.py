@@ -148,7 +148,7 @@ _TALK = (
     "reply, and the person goes next."
 )
 
-agent = Agent("uwf-builtin", _Conversation, parse_args, USAGE, about=__doc__)
+agent = Agent("uwf-builtin", _Conversation, parse_args, USAGE, about=__doc__, sees_files=lambda ctx: False)
 main = agent.main
 
 if __name__ == "__main__":

@@ -174,11 +174,14 @@ def crew_mounts(mounts: Mounts, policy: ToolPolicy) -> list[Mount]:
             raise ToolFailure("invalid_arguments", f"{said}; nothing was written") from None
 
     where = mounts.prepare()
+    package = "the package, read only"
+    if not mounts.has_document:
+        return [Mount(PACKAGE, where.package, told=package), Mount(STATE, where.state)]
     access = f"this run: {DOCUMENT} says how far it is, "
     access += "and what you change there counts as a part of your answer" if _writes(policy) else "read only"
     commands = policy.permits(RUN)
     return [
-        Mount(PACKAGE, where.package, told="the package, read only" + ("; $UWF_PKG in commands" * commands)),
+        Mount(PACKAGE, where.package, told=package + ("; $UWF_PKG in commands" * commands)),
         Mount(STATE, where.state, True, access + ("; $UWF_STATE in commands" * commands), check),
     ]
 

@@ -53,6 +53,7 @@ def agent_called(command: str) -> Agent:
             _name_of,
             __doc__,
             lambda ctx: _has_shell(ctx, _row(ctx)),
+            lambda ctx: _row(ctx).tools,
         )
     name = f"uwf-{row.name}"
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
@@ -63,6 +64,7 @@ def agent_called(command: str) -> Agent:
         usage,
         about=__doc__,
         has_shell=lambda ctx: _has_shell(ctx, row),
+        sees_files=lambda ctx: row.tools,
     )
 
 
