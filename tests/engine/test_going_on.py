@@ -353,3 +353,12 @@ def test_what_an_answer_leaves_out_keeps_no_thread_from_going_on(uwf: Uwf) -> No
     broken = write("broken.yaml", optional.replace("{{ note }}", "{{ nota }}"))
     assert "doesn't have" in uwf("workflow", "put", broken, check=1).error["message"]
     is_sound(uwf)
+
+
+def test_neither_a_long_answer_nor_a_long_task_keeps_a_thread_from_going_on(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("flow.yaml", FLOW))
+    task = "t" * 1_000_001
+    thread = uwf("thread", "start", "flow", "-p", "-", input=task).json["thread"]
+    uwf("thread", "run", thread, "--agent", scripted(REPLIES.replace("# First", "b" * 1_000_000)))
+    assert all("characters left out …]" in str(text) for text in instructions(uwf, thread))
+    is_sound(uwf)

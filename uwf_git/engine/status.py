@@ -114,7 +114,8 @@ def raise_if_stuck(found: Outlook, thread: ThreadId) -> None:
     if found.problem is not None:
         raise NoTransition(
             f"thread {thread} can't go on: {found.problem}",
-            found.hint or f"fork it before that step: uwf thread fork {thread} --at N",
+            found.hint
+            or f"fork it before that step: uwf thread fork {thread} --at N; or end it: uwf thread kill {thread}",
         )
 
 

@@ -3,8 +3,8 @@
 Variables are the fields of the last output. One that isn't there prints nothing and is false where it is tested, for
 an answer that is committed must not keep its thread from going on; `needs` tells before that a template prints it.
 Nothing is escaped: the text goes to an agent, not into a page. Arrays and objects are printed as JSON. `{{{ x }}}` is
-`{{ x }}`. Templates have no way to files, to the clock or to each other, and get two seconds, 256 MB, 10,000 turns
-of a loop and 1 MB of output.
+`{{ x }}`. Templates have no way to files, to the clock or to each other, and get two seconds, 256 MB and 10,000 turns
+of a loop. What they print beyond a million characters is left out of the middle, with a note that says how many.
 
 Liquid takes 170 ms to import, so text without markup, and markup that only names variables, are
 rendered here.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ MAX_OUTPUT = 1_000_000
 MAX_LOOPS = 10_000
 MAX_LENGTH = 100_000
 
-_HINT = "see the templates of its edges with: uwf workflow show NAME"
+_LEFT_OUT = "\n[… {} characters left out …]\n"
 _PLAIN = re.compile(r"\{\{[ \t]*([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*)[ \t]*\}\}")
 # Words that mean something else to Liquid than the field of that name, wherever they stand in a path.
 _WORDS = re.compile(
@@ -51,12 +51,13 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
     try:
         pieces = _pieces(template)
         if pieces is not None:
-            return _limited("".join(_value(piece, variables) for piece in pieces))
-        return _guarded(lambda: _limited(_parse(template).render(_printable(variables))))
+            values = {piece: _value(piece, variables) for piece in pieces}
+            return _limited([values[piece] for piece in pieces])
+        return _limited([_guarded(lambda: str(_parse(template).render(_printable(variables))))])
     except _Unusable as error:
         reason = str(error)
         kind = LimitExceeded if isinstance(error, _TooMuch) else Invalid
-    raise kind(f'template "{one_line(template, 100)}": {reason}', _HINT)
+    raise kind(f'template "{one_line(template, 100)}": {reason}')
 
 
 def variables_of(template: str) -> set[tuple[str, ...]]:
@@ -69,7 +70,7 @@ def variables_of(template: str) -> set[tuple[str, ...]]:
             return {piece for piece in pieces if isinstance(piece, tuple)}
         found = _guarded(lambda: _parse(template).analyze().globals.values())
     except _Unusable as error:
-        raise Invalid(f'template "{one_line(template, 100)}": {error}', _HINT) from None
+        raise Invalid(f'template "{one_line(template, 100)}": {error}') from None
     return {path for paths in found for each in paths if (path := _path(each.segments))}
 
 
@@ -185,10 +186,26 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _limited(text: str) -> str:
-    if len(text) > MAX_OUTPUT:
-        raise _Unusable(f"makes a text of over {MAX_OUTPUT:,} characters")
-    return text
+def _limited(parts: Sequence[str]) -> str:
+    """The text of its parts, which together may be larger than memory is; without its middle where it is too long. An
+    answer that is committed must not keep its thread from going on."""
+    length = sum(map(len, parts))
+    if length <= MAX_OUTPUT:
+        return "".join(parts)
+    half = MAX_OUTPUT // 2
+    head = _beginning(parts, half)
+    tail = _beginning((part[: -half - 1 : -1] for part in reversed(parts)), half)[::-1]
+    return head + _LEFT_OUT.format(length - len(head) - len(tail)) + tail
+
+
+def _beginning(parts: Iterable[str], room: int) -> str:
+    taken: list[str] = []
+    for part in parts:
+        taken.append(part[:room])
+        room -= len(taken[-1])
+        if not room:
+            break
+    return "".join(taken)
 
 
 def _undefined(path: str) -> str:
