@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cli_samples import write
+from commands import git
 from conftest import Uwf
 from model_script import Call, Fail, Say
 from model_server import ModelServer, serving
@@ -123,6 +124,22 @@ def test_the_data_becomes_a_node_of_a_type_that_is_there_or_given(uwf: Uwf, serv
     assert "breaks its type" in text.error["message"]
     uwf("gc", "--prune")
     assert uwf("cas", "has", made["hash"]).json == {"exists": True}
+
+
+def test_a_node_that_is_stored_as_it_was_given_holds_no_secret(uwf: Uwf, root: Path) -> None:
+    uwf("init")
+    key = "sk-proj-" + "Zx81kQ93mfLw72hYtB50" * 2
+    (root / ".env").write_text("OTHER=othersecretvalue99\n")
+    for schema in (
+        {"title": "S2", "description": f"use {key}"},
+        {"properties": {"othersecretvalue99": {"type": "string"}}},
+    ):
+        refused = uwf("extract", "--schema", json.dumps(schema), "--into", "schema", input="{}", check=1)
+        assert refused.error["message"] == "the schema holds a secret, and a node is stored as it is"
+        assert uwf("cas", "put", "JSON Schema", json.dumps(schema), check=1).error["code"] == "invalid"
+    refused = uwf("cas", "put", "Text", json.dumps(f"use {key}"), check=1)
+    assert refused.error["message"] == "the payload holds a secret, and a node is stored as it is"
+    assert git("--git-dir", root / "store.git", "for-each-ref", "refs/uwf/nodes/") == ""
 
 
 def test_what_is_printed_of_a_node_is_what_is_stored_without_its_secrets(uwf: Uwf, root: Path) -> None:

@@ -173,7 +173,9 @@ def test_a_runaway_ends_with_its_reason(name: str, monkeypatch: pytest.MonkeyPat
         render(text, {})
 
 
-@pytest.mark.parametrize("text", ["a{{ huge }}b", "a{{ huge }}b" + LIQUID, "a{{ huge }}{{ huge }}{{ huge }}b"])
+@pytest.mark.parametrize(
+    "text", ["a{{ huge }}b", "a{{ huge }}b" + LIQUID, "a{{ huge }}{{ huge }}{{ huge }}b"]
+)
 def test_what_a_template_prints_beyond_the_limit_is_left_out_of_its_middle(text: str) -> None:
     huge = "1234567890" * 100_000
     whole = f"a{huge * text.count('huge')}b"

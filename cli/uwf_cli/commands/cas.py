@@ -24,6 +24,7 @@ from uwf_git.values.types import BUILTIN, META
 if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.kit.context import Reply
+    from uwf_git.store.opened import Instance
     from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import Hash
 
@@ -41,15 +42,23 @@ def put(invocation: Invocation, type_: str, json: str) -> None:
     The ref refs/uwf/nodes/<HASH> keeps it, with all that it refers to.
 
     TYPE is the hash of a schema node or the title of a built-in one. The payload must obey it, and what
-    it refers to must be here. JSON of - is read from standard input.
+    it refers to must be here. JSON of - is read from standard input. A payload that holds a secret is refused.
     """
     from uwf_git.store.taking_in import pin
 
     payload = resolve.json_value(json)
-    store = invocation.instance_for_writing().store
-    node = store.put(_type(store, type_), payload)
-    pin(store, node)
+    instance = invocation.instance_for_writing()
+    node = _put(instance, _type(instance.store, type_), payload, "the payload")
+    pin(instance.store, node)
     invocation.emit({"hash": node}, lambda value: str(value["hash"]))
+
+
+def _put(instance: Instance, kind: Hash, payload: Any, what: str) -> Hash:
+    """Stores a node as somebody gave it, whose hash they may know: nothing can be taken out of it. Raises Invalid
+    where there is a secret in it, and as the store does."""
+    if instance.redactor.value(payload)[1]:
+        raise Invalid(f"{what} holds a secret, and a node is stored as it is", "take it out")
+    return instance.store.put(kind, payload)
 
 
 @command("uwf cas hash Text '\"hello\"'")
@@ -222,7 +231,7 @@ def extract(
 
     instance = invocation.instance_for_writing()
     if into == _SAME:
-        kind = type_hash or instance.store.put(META, payload)
+        kind = type_hash or _put(instance, META, payload, "the schema")
     else:
         kind = _type(instance.store, into)
     data, taken_out = instance.redactor.value(found.value)
