@@ -65,6 +65,26 @@ def test_of_two_values_that_obey_none_is_taken_and_the_message_says_so(uwf: Uwf)
         uwf("extract", "--schema", WANTED, input=other, check=6)
 
 
+def test_a_value_is_found_and_a_second_one_noticed_wherever_it_stands(uwf: Uwf) -> None:
+    before = '{"mood":\n[\n{"is": 1\n},\n{}\n]\n}\n' * 60 + "[see below\n" * 60
+    last = f'{before}{{"version": "1"}}\n'
+    assert uwf("extract", "--schema", WANTED, input=last).json == {"version": "1"}
+    failed = uwf("extract", "--schema", WANTED, input=f'{{"version": "2"}}\n{last}', check=6)
+    assert "2 values in it obey, of which it must be one: in lines 1, 482" in failed.error["message"]
+
+
+def test_what_is_not_looked_at_is_said(uwf: Uwf) -> None:
+    text = '{"version": "1"}\n' + '["' + "x" * 21_000_000 + '\n{"version": "2"}\n'
+    failed = uwf("extract", "--schema", WANTED, input=text, check=6)
+    assert "too many places where JSON may begin" in failed.error["message"]
+
+
+@pytest.mark.parametrize("text", ['{"a":1e999}', 'As JSON:\n\n{"a":1e999}\n\nThat is all.'])
+def test_a_number_that_is_too_large_is_named_and_does_not_become_a_text(uwf: Uwf, text: str) -> None:
+    failed = uwf("extract", "--schema", '{"type": "object"}', input=text, check=6)
+    assert "a number is too large" in failed.error["message"]
+
+
 def test_a_schema_may_be_true(uwf: Uwf) -> None:
     assert uwf("extract", "--schema", "true", input="[1]").json == [1]
 

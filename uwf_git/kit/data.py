@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed, Invalid, UwfError
@@ -18,15 +19,20 @@ from uwf_git.kit.context import Reply
 from uwf_git.kit.frontmatter import parse_answer
 from uwf_git.kit.reading import Ask, messages_for, read_by, said_by
 from uwf_git.values.ids import Hash
-from uwf_git.values.node import parse_json
+from uwf_git.values.node import NotJson, parse_json
 from uwf_git.values.schema import Schema, check_schema
 
 FOUND = "found"
 _NOTHING = "it holds neither JSON nor a block of fields that obeys it"
 _NO_TYPE = Hash("")  # nothing is stored here
-_MOST_PLACES = 50  # where JSON may begin
+_MOST_READ = 20_000_000  # characters that may be read as JSON in vain
+_LEAST_READ = 1000  # as many count at least for each place where that was tried
+_TOO_MANY = "it has too many places where JSON may begin, and was not looked at to its end"
+_LINES_NAMED = 10
 _OPENS = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 _WITHIN = re.compile(r"[,{\[][ \t]*\r?\n[ \t]*\Z")  # what is written before a part of something larger
+_RULE = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
+_UNREAD = object()
 _DECODER = json.JSONDecoder()
 _FENCED = re.compile(r"^(`{3,}|~{3,})[ \t]*\w*[ \t]*\n(.*?)\n\1[ \t]*$", re.MULTILINE | re.DOTALL)
 
@@ -90,10 +96,21 @@ def extract_data(
 
 def _found(text: str, schema: Schema) -> Verdict:
     """The data that stands in a text, or what is wrong with what stands there."""
+    unheld: Invalid | None = None
     for value in _json_in(text):
+        if isinstance(value, Invalid):
+            unheld = unheld or value
+            continue
         verdict = built(value, _NO_TYPE, schema, "", reads_all)
         if not verdict.problems:
             return verdict
+
+    if not _RULE.search(
+        text
+    ):  # what no node can hold must not be read as a block of fields, with texts for numbers
+        unheld = unheld or next((value for _, value in _values_in(text) if isinstance(value, Invalid)), None)
+        if unheld is not None:
+            return _unheld(unheld)
 
     def fits(fields: dict[str, Any]) -> bool:
         return not built(fields, _NO_TYPE, schema, "", reads_all).problems
@@ -111,43 +128,65 @@ def _standing(text: str, schema: Schema) -> Verdict | None:
     first: Verdict | None = None
     found: dict[str, tuple[int, Verdict]] = {}
     for line, value in _values_in(text):
-        verdict = built(value, _NO_TYPE, schema, "", reads_all)
+        if value is _UNREAD:
+            return Verdict(None, _NO_TYPE, (_TOO_MANY,))
+        if isinstance(value, Invalid):
+            verdict = _unheld(value)
+        else:
+            verdict = built(value, _NO_TYPE, schema, "", reads_all)
         first = first or verdict
         if not verdict.problems:
             found.setdefault(json.dumps(verdict.output, sort_keys=True), (line, verdict))
     if len(found) > 1:
-        lines = ", ".join(str(line) for line, _ in found.values())
+        lines = ", ".join(str(line) for line, _ in islice(found.values(), _LINES_NAMED))
+        lines += ", …" if len(found) > _LINES_NAMED else ""
         problem = f"{len(found)} values in it obey, of which it must be one: in lines {lines}"
         return Verdict(None, _NO_TYPE, (problem,))
     return next((verdict for _, verdict in found.values()), first)
 
 
 def _values_in(text: str) -> Iterator[tuple[int, Any]]:
-    """The objects and lists that stand on lines of their own, with the line that each begins in. Those within another
-    are no values of the text."""
-    end = 0
-    for number, opening in enumerate(_OPENS.finditer(text)):
-        if number == _MOST_PLACES:
-            return
+    """The objects and lists that stand on lines of their own, with the line that each begins in; Invalid for one that
+    no node can hold. Those within another are no values of the text. The last is _UNREAD where the rest was not looked
+    at, since too much was read that is no JSON."""
+    end, line, counted, vain = 0, 1, 0, 0
+    for opening in _OPENS.finditer(text):
         start = opening.end()
         if start < end or _WITHIN.search(text, max(0, opening.start() - 200), opening.end()):
             continue
+        line, counted = line + text.count("\n", counted, start), start
+        if vain > _MOST_READ:
+            yield line, _UNREAD
+            return
         try:
             _, after = _DECODER.raw_decode(text, start)
-            if text[after:].partition("\n")[0].strip():
-                continue
-            value = parse_json(text[start:after])
-        except (ValueError, RecursionError, Invalid):
+        except (ValueError, RecursionError) as error:
+            vain += max(_LEAST_READ, getattr(error, "pos", start) - start)
+            continue
+        stop = text.find("\n", after)
+        if text[after : stop if stop >= 0 else len(text)].strip():
+            vain += max(_LEAST_READ, after - start)
             continue
         end = after
-        yield text.count("\n", 0, start) + 1, value
+        try:
+            yield line, parse_json(text[start:after])
+        except NotJson:
+            continue
+        except Invalid as error:
+            yield line, error
+
+
+def _unheld(error: Invalid) -> Verdict:
+    return Verdict(None, _NO_TYPE, (error.message,))
 
 
 def _json_in(text: str) -> Iterator[Any]:
-    """The value that the text is, and that in its only fence."""
+    """The value that the text is, and that in its only fence; Invalid for one that no node can hold."""
     fences = _FENCED.findall(text.replace("\r\n", "\n"))
     for source in (text, *([fences[0][1]] if len(fences) == 1 else [])):
         try:
             yield parse_json(source.strip().removeprefix("\ufeff"))
-        except Invalid:
+        except NotJson:
             continue
+        except Invalid as error:
+            yield error

@@ -38,7 +38,10 @@ def normalise(value: Any, depth: int = 0) -> Any:
         raise Invalid(f"integer {str(value)[:24]} is outside ±(2^53-1)", LARGE_INTEGER_HINT)
     if kind is float:
         if not math.isfinite(value):
-            raise Invalid(f"{value} is not a JSON number", "NaN and infinities have no hash")
+            what = (
+                f"{value} is not a JSON number" if math.isnan(value) else "a number is too large, or infinite"
+            )
+            raise Invalid(what, "NaN, infinities and what is beyond 1.8e308 have no hash")
         return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
     if depth >= MAX_DEPTH:
         raise Invalid(f"value is nested deeper than {MAX_DEPTH} levels")

@@ -94,13 +94,17 @@ def from_blob(data: bytes, name: str) -> Node:
     return Node(Hash(value["type"]), value["payload"], value["timestamp"])
 
 
+class NotJson(Invalid):
+    """A text isn't JSON."""
+
+
 def parse_json(text: str) -> Any:
-    """Normalised JSON from outside. Raises Invalid, also for duplicate keys: two readers could
-    otherwise see two different values under one hash."""
+    """Normalised JSON from outside. Raises NotJson, and Invalid for JSON that no node can hold, also for duplicate
+    keys: two readers could otherwise see two different values under one hash."""
     try:
         return cbor.normalise(_DECODER.decode(text))
     except json.JSONDecodeError as error:
-        raise Invalid(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
+        raise NotJson(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
     except RecursionError:
         raise Invalid(f"value is nested deeper than {cbor.MAX_DEPTH} levels") from None
     except ValueError:
@@ -108,7 +112,7 @@ def parse_json(text: str) -> Any:
 
 
 def _not_json(name: str) -> Any:
-    raise Invalid(f"{name} is not JSON")
+    raise NotJson(f"{name} is not JSON")
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
