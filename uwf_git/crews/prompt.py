@@ -161,9 +161,8 @@ def brief(history: History, role: Role) -> str:
 def _told(way: Way) -> str:
     target = "the end of the run" if way.target == END else f"`{way.target}`"
     how = f" on `{way.label}`" if way.label else ""
-    said = f": {way.when.rstrip('.')}" if way.when else ""
-    alone = "" if way.asked else " (decided by itself)" if way.when else ""
-    return f"{target}{how}{said}{alone}"
+    said = f": {in_words(way.when)}" if way.when else ""
+    return f"{target}{how}{said}" + (" (what the run has reached decides that)" if way.tested else "")
 
 
 def brought(history: History) -> str:
