@@ -225,7 +225,7 @@ def test_what_the_run_has_reached_is_told_with_the_labels_of_the_package() -> No
         Way("again", "draft", True, "Something is missing"),
     )
     assert ways(workflow, "price") == (
-        Way("dear", "draft", False, '{">": [{"var": "cost"}, 100]}'),
+        Way("dear", "draft", False, '{">": [{"var": "cost"}, 100]}', True),
         Way("fine", "join"),
     )
     assert ways(workflow, "join") == (Way("done", "end"),) and ways(workflow, "end") == ()

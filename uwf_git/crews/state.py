@@ -42,8 +42,8 @@ class Way(NamedTuple):
     label: str
     target: str
     asked: bool = False
-    tested: bool = False
     when: str = ""
+    tested: bool = False
 
 
 class Logged(NamedTuple):
@@ -172,7 +172,7 @@ def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
         chosen = condition is None or condition.expression.startswith(_CHOOSES)
         when = edge.text or (condition.description if condition is not None else "")
         label = edge.label or edge.status or edge.condition or ""
-        found.append(Way(label, edge.role, of_package and chosen, not chosen, when.strip()))
+        found.append(Way(label, edge.role, of_package and chosen, when.strip(), not chosen))
     asked = sum(way.asked for way in found)
     return tuple(way._replace(asked=way.asked and asked > 1) for way in found)
 
