@@ -143,6 +143,36 @@ def test_a_rollback_goes_back_where_only_a_document_was_changed(
     assert uwf("verify").json["findings"] == []
 
 
+def test_a_crew_in_use_is_forgotten_only_on_demand_and_its_threads_go_on(
+    uwf: Uwf, store: Path, tmp_path: Path
+) -> None:
+    uwf("crew", "import", folder(tmp_path / "trip", own()))
+    thread = uwf("thread", "start", "trip/plan-trip", "-p", "Rome").json["thread"]
+    refused = uwf("crew", "rm", "trip", check=2).error
+    assert thread in refused["message"] and refused["hint"] == "uwf crew rm trip --yes"
+    gone = uwf("crew", "rm", "trip", "--yes").json
+    assert (gone["removed"], gone["threads"]) == (True, [thread])
+    assert uwf("crew", "list").json == []
+    git(store, "gc", "--quiet", "--prune=now")
+    assert uwf("thread", "step", thread).json["role"] == "writer"
+    assert uwf("verify").json["findings"] == []
+    uwf("crew", "import", tmp_path / "trip")
+
+
+def test_a_threads_version_holds_the_folder_of_the_crews(uwf: Uwf, store: Path, tmp_path: Path) -> None:
+    made = uwf("crew", "import", folder(tmp_path / "trip", own())).json
+    heads = []
+    for _ in range(2):
+        thread = uwf("thread", "start", "trip/plan-trip", "-p", "Rome").json["thread"]
+        heads.append(git(store, "rev-parse", f"refs/uwf/threads/{thread}^"))
+    assert len(set(heads)) == 1
+    assert git(store, "rev-parse", f"{heads[0]}:workflow/include") == git(
+        store, "rev-parse", f"{made['commit']}:package"
+    )
+    assert uwf("workflow", "show", "trip/plan-trip").json["commit"] == heads[0]
+    assert git(store, "show", f"{heads[0]}:crew.json") == '{"crew":"trip","workflow":"plan-trip"}'
+
+
 def test_text_of_a_package_reaches_no_terminal_with_control_characters(
     uwf: Uwf, store: Path, tmp_path: Path
 ) -> None:
@@ -198,3 +228,13 @@ def test_a_page_and_nodes_that_are_lost_are_made_again(uwf: Uwf, store: Path, tm
     uwf("doctor", "--fix")
     assert uwf("verify").json["findings"] == []
     assert git(store, "cat-file", "-t", lost[0]) == "tree"
+
+
+def test_names_that_a_package_may_have_are_those_that_a_verification_takes(
+    uwf: Uwf, store: Path, tmp_path: Path
+) -> None:
+    odd = ["x/" * 15 + "y.md", "é" * 120 + "/a b.txt", "con.txt", "a.", "nodes/0000000000000.json"]
+    uwf("crew", "import", folder(tmp_path / "trip", {**own(), **dict.fromkeys(odd, b"x")}))
+    uwf("thread", "start", "trip/plan-trip", "-p", "Rome")
+    uwf("cas", "reindex")
+    assert uwf("verify").json["findings"] == []

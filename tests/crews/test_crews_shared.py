@@ -16,6 +16,7 @@ from two_machines import Machine
 
 from uwf_git.crews.package import to_archive
 from uwf_git.git.repository import Repository
+from uwf_git.store import layout
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import local_refs, verify_refs
 
@@ -44,6 +45,26 @@ class Pair:
 @pytest.fixture
 def pair(uwf: Uwf, hermetic: Path) -> Pair:
     return Pair(uwf, hermetic)
+
+
+def test_a_second_machine_has_the_crew_and_goes_on_with_its_thread(pair: Pair) -> None:
+    made = pair.imports(pair.ada, own())
+    thread = pair.ada("thread", "start", "trip/plan-trip", "-p", "Rome").json["thread"]
+    pair.ada("thread", "step", thread)
+    pushed = pair.ada("push", "--crew", "trip").json
+    assert {each["ref"] for each in pushed["pushed"]} == {REF, layout.THREADS + thread}
+    pair.ben("clone", pair.remote)
+    [crew] = pair.ben("crew", "list").json
+    assert (crew["commit"], crew["personas"]) == (made["commit"], ["mary", "tom"])
+    assert pair.ben("thread", "step", thread).json["role"] == "checker"
+    pair.ben("push")
+    assert "crew trip" not in pair.ada("pull", "--format", "text").out
+    for machine in (pair.ada, pair.ben):
+        machine.is_sound()
+    pair.imports(pair.ben, own(CREW.replace("1.0.0", "2.0.0")))
+    pair.ben("push")
+    assert "crew trip" in pair.ada("pull", "--format", "text").out
+    assert pair.ada("crew", "show", "trip").json["version"] == "2.0.0"
 
 
 def test_of_two_histories_the_remotes_counts_and_ours_becomes_a_proposal(pair: Pair) -> None:

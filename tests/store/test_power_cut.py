@@ -13,6 +13,7 @@ import pygit2
 import pytest
 from cli_samples import ONE
 from conftest import Uwf
+from crew_packages import folder, own
 from power import FILE_SYSTEMS, Disk, unsynced_installs
 
 from uwf_git.git.repository import Repository
@@ -152,13 +153,14 @@ def wait_for(what: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("command", ["workflow put", "thread step", "gc", "pull", "unbundle"])
+@pytest.mark.parametrize("command", ["workflow put", "crew import", "thread step", "gc", "pull", "unbundle"])
 def test_no_ref_is_installed_before_what_it_needs_is_synced(
     uwf: Uwf, hermetic: Path, tmp_path: Path, remote: Path, command: str
 ) -> None:
     root = hermetic / "other"
     put = ["workflow", "put", str(hermetic / "one.yaml")]
     arguments = {"workflow put": put, "gc": ["gc"], "pull": ["pull"], "unbundle": ["unbundle", "all.bundle"]}
+    arguments["crew import"] = ["crew", "import", str(folder(hermetic / "trip", own()))]
     if command != "workflow put":
         uwf("--root", root, *put)
         uwf("--root", root, "remote", "add", "origin", remote)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.crews.draft import InvalidPackage, PackageFinding
 from uwf_git.errors import Invalid, NotFound
+from uwf_git.git.objects import stands_for_git
 from uwf_git.text import one_line
 from uwf_git.values.types import BMAD, OWN
 
@@ -228,6 +229,8 @@ def path_problem(path: str) -> str | None:
         return "has a part without a name"
     if len(parts) > _MOST_PARTS:
         return f"is nested over {_MOST_PARTS - 1} folders deep"
+    if any(stands_for_git(part) for part in parts if not _is_hidden(part)):
+        return "stands for git's own folder on some systems"
     if any(len(part.encode()) > _MOST_NAME for part in parts):
         return f"has a part longer than {_MOST_NAME} bytes"
     return None

@@ -7,6 +7,7 @@ of its message; reading leaves both out.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -207,3 +208,14 @@ def clean(text: str) -> str:
 
 def _person(line: str) -> str:
     return line.rsplit(">", 1)[0] + ">" if ">" in line else line
+
+
+# What HFS+ leaves out when it compares names.
+_IGNORED = "[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]"
+# What NTFS takes for .git: trailing dots and spaces, a stream behind a colon, the short name.
+_DISGUISED = r"(?i:\.git|git~[0-9]+)[. ]*(?::.*)?"
+
+
+def stands_for_git(name: str) -> bool:
+    """Whether some file system takes a file's name for that of git's own folder."""
+    return re.fullmatch(_DISGUISED, re.sub(_IGNORED, "", name)) is not None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.config import MAX_BLOB
+from uwf_git.git.objects import stands_for_git
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
 from uwf_git.text import printable, shortened
 from uwf_git.verify.findings import Bad
@@ -24,10 +25,6 @@ _ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)
 _OID = re.compile(r"[0-9a-f]{40}")
 _PERSON = re.compile(r"([^<>\x00-\x1f\x7f-\x9f]*<[^<>\x00-\x1f\x7f-\x9f]*>) ([0-9]{1,13}) [+-][0-9]{4}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# What HFS+ leaves out when it compares names.
-_IGNORED = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
-# What NTFS takes for .git: trailing dots and spaces, a stream behind a colon, the short name.
-_DISGUISED = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE)
 # What git writes below a tag's message: OpenPGP, SSH or X.509, and nothing after it.
 _SIGNATURE = re.compile(
     r"^-----BEGIN ((?:PGP|SSH) SIGNATURE|PGP MESSAGE|SIGNED MESSAGE)-----\n"
@@ -188,8 +185,7 @@ def name_problem(name: bytes) -> str | None:
         return "holds a slash"
     if _CONTROL.search(text):
         return "holds control characters"
-    plain = _IGNORED.sub("", text)
-    if _DISGUISED.fullmatch(plain):
+    if stands_for_git(text):
         return "stands for git's own folder on some systems"
     return None
 
