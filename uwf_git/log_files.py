@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
 from pathlib import Path
@@ -134,7 +135,7 @@ class _Files(logging.Handler):
         if known and path.stat().st_size >= LARGEST:
             path = self._folder / f"{day}.{_place(path)[1] + 1}.jsonl"
         begins = not path.exists()
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         self._day = day
         if begins:
             self._remove_old()
@@ -184,9 +185,9 @@ def _is_record(value: Mapping[str, Any]) -> bool:
 
 
 def _lines_backwards(path: Path) -> Iterator[bytes]:
-    """The lines of a file, the last first. It is read piece by piece; one that is gone has none."""
+    """The lines of a file, the last first. It is read piece by piece; one that is gone, or is no file, has none."""
     try:
-        file = path.open("rb")
+        file = os.fdopen(_opened(path, os.O_RDONLY), "rb")
     except OSError:
         return
     with file:
@@ -200,6 +201,21 @@ def _lines_backwards(path: Path) -> Iterator[bytes]:
             yield from reversed(whole)
             rest = first
         yield rest
+
+
+def _opened(path: Path, flags: int) -> int:
+    """A descriptor of a log's file. Raises OSError for what is none: a pipe would be waited for, and a link leads to
+    somebody else's file."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if not path.is_symlink():
+            raise
+        raise OSError(f"{path.name} is a link; move it away") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path.name} is no file; move what is there away")
+    return descriptor
 
 
 def _files(folder: Path) -> list[Path]:

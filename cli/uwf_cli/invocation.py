@@ -67,14 +67,14 @@ class Invocation:
 
     def begin_log(self) -> None:
         """Begins the log that `--debug` or UWF_LOG asks for, also for the processes that this one starts. What goes to
-        standard error is of this process alone: that of an agent is looked at. Raises Usage."""
+        standard error is of this process alone: that of an agent is looked at."""
         shown = os.environ.pop("UWF_LOG_STDERR", "") == "1" or self.debug_option
         if self.debug_option:
             os.environ["UWF_LOG"] = "debug"
         if os.environ.get("UWF_LOG"):
             from uwf_git.store.opened import begin_log, wanted_log
 
-            if level := wanted_log(os.environ):
+            if level := wanted_log(os.environ, self.warn):
                 begin_log(self.location, level, self._show if shown else None, self.warn)
                 self._log_call()
 

@@ -85,6 +85,22 @@ def test_code_that_was_edited_on_a_forge_is_not_taken_over(ada: Machine, ben: Ma
     assert ben("workflow", "show", "debate").json["hash"] == before
 
 
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_definition_that_a_version_would_not_hold_is_refused_with_its_name(
+    ada: Machine, ben: Machine, hub: Path, moved: bool
+) -> None:
+    forge = Forger(hub)
+    branch = "refs/heads/uwf/workflows/debate"
+    root = forge.folder(branch)
+    name = "workflow.py" if moved else "workflow.yaml"
+    root[name] = root.pop("workflow.esm.js") if moved else forge.blob(b"name: debate\n")
+    forge.point(branch, forge.commit(forge.tree(root), [forge("rev-parse", branch)], "Another form\n"))
+    before = ben("workflow", "history", "debate").json
+    error = ben("workflow", "accept", "uwf/workflows/debate", "--remote", "origin", check=1).error
+    assert name in error["message"] and error["hint"]
+    assert ben("workflow", "history", "debate").json == before
+
+
 def test_a_pull_of_code_that_was_edited_on_a_forge_says_how_to_change_it(
     ada: Machine, ben: Machine, hub: Path
 ) -> None:

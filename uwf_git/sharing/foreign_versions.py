@@ -89,6 +89,9 @@ def _bundle(files: _Files, code: str) -> Compiled:
     from uwf_git.bundles.contract import kept_bundle
     from uwf_git.bundles.files import MAX_BYTES
 
+    for other in DEFINITIONS.values():
+        if other != code and files.has(other):
+            raise Invalid(f"{other} stands beside {code}: a version has one definition")
     text = files.read(code, MAX_BYTES)
     digest = sha256(text).hexdigest()
     nodes = {}
@@ -99,6 +102,8 @@ def _bundle(files: _Files, code: str) -> Compiled:
         if node.type == CODE:
             workflow = parse_workflow(cbor.normalise(node.payload))
             if workflow.code is not None and workflow.code.sha256 == digest:
+                if (named := DEFINITIONS[workflow.code.language]) != code:
+                    raise Invalid(f"{code} was {named}, and is the same still: a bundle keeps its language")
                 schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
                 return kept_bundle(cbor.normalise(node.payload), schemas, text)
     raise Invalid(f"{code} was changed there, and what code says of itself is only known by running it")

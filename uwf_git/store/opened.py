@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from uwf_git.errors import Usage, UwfError
+from uwf_git.errors import UwfError
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store import layout
 from uwf_git.store.attempts import Attempts
@@ -163,16 +163,21 @@ class Instance:
         return Redactor(self.secrets)
 
 
-def wanted_log(environ: Mapping[str, str]) -> int | None:
-    """The level of the log that UWF_LOG asks for; None for no log. Raises Usage for what is no level."""
+def wanted_log(environ: Mapping[str, str], warn: Callable[[str], None] = lambda text: None) -> int | None:
+    """The level of the log that UWF_LOG asks for; None for no log. `warn` is told of what is no level."""
     named = environ.get(LOG_VARIABLE, "").strip().lower()
-    if named in ("", "off"):
+    if named in ("", "off", "0", "false", "no", "none"):
         return None
     from uwf_git.log import LEVELS
 
+    if named in ("on", "1", "true", "yes"):
+        return LEVELS["debug"]
     if named not in LEVELS:
-        raise Usage(f"{LOG_VARIABLE} is {environ[LOG_VARIABLE]!r}", f"it is one of {', '.join(LEVELS)}, off")
-    return LEVELS[named]
+        known = ", ".join(LEVELS)
+        warn(
+            f"{LOG_VARIABLE} is {environ[LOG_VARIABLE]!r}, which is no level, so nothing is logged: {known}, off"
+        )
+    return LEVELS.get(named)
 
 
 def log_folder(location: Location) -> Path:
