@@ -1,6 +1,6 @@
 # Everything goes into this folder: .venv, .venv-bench, .agents, .demo. Needed: Python 3.11 or newer, git, make.
 #
-#   make demo          two workflows run to their end, nothing configured, no network besides pip
+#   make demo          three runs to their end, nothing configured, no network besides pip
 #   make test          the whole test suite
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Two workflows from their first role to $END, in a store of their own: .demo, made anew each time.
+# Two workflows from their first role to $END, and a run that begins with somebody's menu, in a store of their own: .demo, made anew each time.
 # `make demo` calls this with UWF_BIN, the folder that uwf was installed into.
 set -eu
 
@@ -58,9 +58,14 @@ show uwf thread read "$release"
 say "4  The second thread in plain git: one commit is one step."
 show git --no-pager --git-dir .demo/store.git log --oneline --stat "refs/uwf/archive/$issue"
 
+say "5  The other way in: not a workflow's name, but somebody, what she offers, and what one types."
+show uwf crew import examples/crew/press
+show uwf crew menu press/nora
+show uwf crew do press/nora "release notes" -p "Version 2 reads CSV files that have a byte order mark."
+
 cat <<END
 
-Both threads are at their end. The store is .demo; to look around in it:
+All threads are at their end. The store is .demo; to look around in it:
 
   export PATH="$bin:\$PATH" UWF_STORAGE_ROOT="$UWF_STORAGE_ROOT"
   uwf thread list --all
@@ -68,6 +73,7 @@ Both threads are at their end. The store is .demo; to look around in it:
   uwf thread fork $issue --at 2
   git --git-dir .demo/store.git log -p refs/uwf/archive/$issue
   uwf workflow graph solve-issue
+  uwf chat press
 
 A model instead of made-up answers: uwf setup. A first hour: docs/guide.md
 END
