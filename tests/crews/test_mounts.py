@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,16 +13,16 @@ from typing import Any
 
 import pytest
 from crew_threads import FILES, start_crew
-from model_server import Call, ModelServer, Say, serving
+from model_server import Call, Fail, ModelServer, Say, serving
 
 from uwf_git.agents.builtin.surroundings import crew_mounts, standard_tools
 from uwf_git.agents.builtin.tools.sandbox import find_sandbox
 from uwf_git.agents.builtin.tools.tool import Toolbox
 from uwf_git.config.policy import ToolPolicy, parse_policy, reading_only, tighten
-from uwf_git.crews.mounts import Mounts, forget, materialise
+from uwf_git.crews.mounts import Mounts, forget_packages, forget_states, materialise
 from uwf_git.crews.state import reached
 from uwf_git.engine.step import step
-from uwf_git.errors import StoreDamaged
+from uwf_git.errors import AgentFailed, StoreDamaged
 from uwf_git.git.objects import BLOB_MODE, TREE, Entry
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
@@ -228,7 +229,8 @@ def test_a_package_is_written_once_and_heals(instance: Instance) -> None:
     swap(lambda: (package.rename("again"), package.write_text("")))
     assert outside.read_bytes() == FILES["assets/tips.txt"]
     assert [path.name for path in package.parent.iterdir()] == [package.name], "nothing is left beside it"
-    assert forget(repository) == 1 and not package.exists()
+    forget_packages(repository)
+    assert not package.exists()
 
 
 def test_many_steps_at_once_have_one_package(instance: Instance) -> None:
@@ -338,6 +340,33 @@ agent = create_agent("writer", run, continue_)
 if __name__ == "__main__":
     agent.main()
 """
+
+
+def test_what_a_failed_step_has_written_is_there_for_the_one_that_carries_on(
+    instance: Instance, model: ModelServer
+) -> None:
+    state = {"path": "@state/workflow.md"}
+    change = Call("edit_file", {**state, "old": "variables: {}", "new": "variables: {cost: 20}"})
+    states = instance.store.repository.private / "states"
+    model.play([change, Fail(400, "no more"), Say(SKETCHED), Say(CHOSEN)])
+    thread = start_crew(instance)
+    with pytest.raises(AgentFailed):
+        step(instance, thread, "uwf-builtin")
+    assert {each.name for each in states.iterdir()} == {thread, f"{thread}.begun"}
+    step(instance, thread, "uwf-builtin")
+    assert outputs(instance, thread) == [{"summary": "A week.", "variables": {"cost": 20}}]
+    assert not list(states.iterdir())
+    model.play([change, Fail(400, "no more"), Say(SKETCHED)])
+    other = start_crew(instance)
+    with pytest.raises(AgentFailed):
+        step(instance, other, "uwf-builtin")
+    says = 'printf \'{"summary": "%s"}\' $(grep -c cost $UWF_STATE/workflow.md)'
+    step(instance, other, shlex.join(["uwf-exec", "--", "sh", "-c", says]))
+    assert outputs(instance, other) == [{"summary": "0"}], "another agent begins anew"
+    left = states / other
+    left.mkdir(exist_ok=True)
+    forget_states(instance.store.repository, {thread}.__contains__)
+    assert not left.exists()
 
 
 def test_a_persona_narrows_the_tools_and_what_they_move(instance: Instance, model: ModelServer) -> None:

@@ -8,7 +8,8 @@
 time it is used, so that whatever happened to it there heals. `@state` is a folder of the thread.
 
     packages/<tree>/      the files of a package, by the id of the tree that holds them
-    states/<ULID>/        a thread's, while a step is made
+    states/<ULID>/        a thread's, while a step is made, and after one that failed
+    states/<ULID>.begun   its document as that step found it
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -78,8 +79,9 @@ def places(repository: Repository, head: Head, project: Path) -> Places:
 
 
 class Mounts:
-    """The folders of one step, made when they are asked for. `close` removes those of the step alone. Without
-    `has_document` there is none in @state, as in a conversation, which is no run that comes to anything."""
+    """The folders of one step, made when they are asked for. As a context manager it removes those of the step alone,
+    but not of a step that failed: one that `carries_on` from that finds what was written. Without `has_document` there
+    is none in @state, as in a conversation, which is no run that comes to anything."""
 
     def __init__(
         self,
@@ -89,6 +91,7 @@ class Mounts:
         role: Role,
         project: Path,
         has_document: bool = True,
+        carries_on: bool = False,
     ) -> None:
         self._repository = repository
         self._tree = _tree(repository, head)
@@ -98,15 +101,34 @@ class Mounts:
         self._before: Reached | None = None
         self.places = places(repository, head, project)
         self.has_document = has_document
+        self._carries_on = carries_on
+        self._begun = self.places.state.with_suffix(".begun")
+
+    def __enter__(self) -> Mounts:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.close()
 
     def prepare(self) -> Places:
         """Makes sure that all folders are there: the package whole, the state as the step found it. Once it is there it
         stays as the agent leaves it. Raises StoreUnwritable, StoreDamaged."""
         materialise(self._repository, self._tree)
         if self._told is None:
-            self._told = self._render() if self.has_document else ""
-            self._write(self._told)
+            told = self._render() if self.has_document else ""
+            if not (self._carries_on and self._is_left(told)):
+                self._write(told)
+            self._told = told
         return self.places
+
+    def _is_left(self, told: str) -> bool:
+        """Whether a step that failed has left its folder, and the run is where it was."""
+        try:
+            state = self.places.state.lstat()
+            return stat.S_ISDIR(state.st_mode) and self._begun.read_bytes() == told.encode()
+        except OSError:
+            return False
 
     def _render(self) -> str:
         from uwf_git.crews.state import reached, render
@@ -133,6 +155,7 @@ class Mounts:
         """Removes what was made for this step alone."""
         if self._told is not None:
             _remove(self.places.state)
+            _remove(self._begun)
 
     def _body(self) -> str:
         """The text of the document that the workflow begins with, without its own fields."""
@@ -148,6 +171,7 @@ class Mounts:
         try:
             _remove(folder)
             folder.mkdir(parents=True, mode=0o700)
+            self._begun.write_bytes(text.encode())
             if text:
                 (folder / DOCUMENT).write_text(text, encoding="utf-8", newline="\n")
         except OSError as error:
@@ -201,14 +225,17 @@ def materialise(repository: Repository, tree: Oid) -> Path:
     return folder
 
 
-def forget(repository: Repository, keep: Collection[Oid] = ()) -> int:
-    """Removes the folders of all packages but those of these trees. Returns how many."""
-    names = {str(tree) for tree in keep}
-    folder = _packages(repository)
-    found = [each for each in folder.iterdir() if each.name not in names] if folder.is_dir() else []
-    for each in found:
-        _remove(each)
-    return len(found)
+def forget_packages(repository: Repository) -> None:
+    """Removes the folders of all packages. They are made anew when they are asked for, but no step may run."""
+    _remove(_packages(repository))
+
+
+def forget_states(repository: Repository, wanted: Callable[[str], bool]) -> None:
+    """Removes what steps have left of the threads that `wanted` is False for."""
+    folder = repository.private / "states"
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if not wanted(each.stem):
+            _remove(each)
 
 
 def _packages(repository: Repository) -> Path:

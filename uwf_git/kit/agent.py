@@ -266,7 +266,7 @@ class Agent:
 
         with ExitStack() as stack:
             if context.mounts is not None:
-                stack.enter_context(closing(context.mounts))
+                stack.enter_context(context.mounts)
             conversation = stack.enter_context(closing(self.converse(context)))
             try:
                 extraction = read_output(context, conversation.begin(), conversation)
@@ -312,6 +312,7 @@ class Agent:
         role = role or role_of(history, order.role)
         attempts = instance.attempts.all(head.thread)
         memory = Memory(instance, history, role, name, attempts, lambda: self.has_shell(context))
+        resume = None if talks(role) else memory.resume()
         context = Context(
             thread=head.thread,
             alias=order.agent,
@@ -321,7 +322,7 @@ class Agent:
             schema=instance.store.schema(role.schema),
             instruction=order.instruction,
             previous=memory.previous(),
-            resume=None if talks(role) else memory.resume(),
+            resume=resume,
             attempt=sum(each.prev == history.prev and each.role == role.name for each in attempts),
             attempts=len(attempts),
             config=instance.config,
@@ -346,7 +347,7 @@ class Agent:
             extract=lambda schema, prompt="", text=None: _extract(context, schema, prompt, text),
             secrets=instance.secrets,
             instance=instance,
-            mounts=_mounts(instance, at, role, cwd),
+            mounts=_mounts(instance, at, role, cwd, resume is not None),
         )
         return context
 
@@ -429,12 +430,13 @@ def detail_of(replies: Sequence[Reply], answer: str, usage: TokenUsage | None, h
     )
 
 
-def _mounts(instance: Instance, at: Position, role: Role, cwd: Path) -> Mounts | None:
+def _mounts(instance: Instance, at: Position, role: Role, cwd: Path, carries_on: bool) -> Mounts | None:
     if at.history.workflow.crew is None:
         return None
     from uwf_git.crews.mounts import Mounts
 
-    return Mounts(instance.store.repository, at.head, at.history, role, cwd, not talks(role))
+    repository = instance.store.repository
+    return Mounts(repository, at.head, at.history, role, cwd, not talks(role), carries_on)
 
 
 def _extract(ctx: Context, schema: Any, prompt: str, text: str | None) -> Any:

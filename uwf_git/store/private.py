@@ -10,6 +10,7 @@
     folders/<ULID>        the working directory that a thread's agents get
     trusted/<SHA-256>     there for the code that this machine's user trusts, as one workflow; see `Trusted`
     logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
+    packages/, states/    what agents see of a crew's package and of a run; see `crews.mounts`
 
 The hash that an agent prints is the protocol; its report says more, and outlives an engine that was killed: the
 next step finds it and takes the finished work over instead of doing it again.

@@ -292,6 +292,7 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     Folded threads are found and read as ever, but stand in one ref a month. A remote with thousands of
     refs gets faster once that is pushed.
     """
+    from uwf_git.crews.mounts import forget_packages, forget_states
     from uwf_git.engine.pause import forget_lifted
     from uwf_git.sharing.removal import KEPT_SECONDS, expire
     from uwf_git.store import maintenance
@@ -312,7 +313,11 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     if prune:
         store.reindex()
     store.sync()
-    instance.sessions.forget(instance.threads.ids().__contains__)
+    known = instance.threads.ids().__contains__
+    instance.sessions.forget(known)
+    forget_states(store.repository, known)
+    if not instance.locks.held():
+        forget_packages(store.repository)
     forget_lifted(instance)
     now = maintenance.counts(store.repository)
     invocation.emit({"folded": folded, "before": was._asdict(), "after": now._asdict()}, _gc_text)
