@@ -358,7 +358,8 @@ def _bundles(instance: Instance) -> dict[str, list[Hash]]:
 def _stored(instance: Instance, node: Hash, commit: str) -> Found:
     workflow = instance.registry.workflow(node)
     payload = instance.store.get(node).payload
-    schemas = {role.schema: instance.store.get(role.schema).payload for role in workflow.roles.values()}
+    names = dict.fromkeys(role.schema for role in workflow.roles.values())
+    schemas = {name: instance.store.get(name).payload for name in names}
     return Found(node, workflow, payload, schemas, commit, None)
 
 

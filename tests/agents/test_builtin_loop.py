@@ -62,7 +62,11 @@ def tool(name: str, arguments: str) -> ToolResult:
 
 
 def play(
-    *answers: Answer, turns: int = 30, room: int = 400_000, before: Sequence[Exchange] = ()
+    *answers: Answer,
+    turns: int = 30,
+    room: int = 400_000,
+    before: Sequence[Exchange] = (),
+    must_end: bool = False,
 ) -> tuple[Ended, Model, list[TurnRecord]]:
     """A run whose deliverable is any answer that begins with "DONE"."""
     model, recorded = Model(*answers), list[TurnRecord]()
@@ -70,7 +74,11 @@ def play(
     conversation.replay(before)
     conversation.tell("prompt")
     loop = Loop(
-        conversation, lambda text: () if text.startswith("DONE") else ("no fields",), recorded.append, turns
+        conversation,
+        lambda text: () if text.startswith("DONE") else ("no fields",),
+        recorded.append,
+        turns,
+        must_end=must_end,
     )
     ended = loop.run(model, tool)
     assert tuple(recorded) == ended.turns
@@ -155,6 +163,14 @@ def test_a_model_that_calls_tools_to_the_end_is_asked_once_without_any() -> None
     ended, model, _ = play(calls(("read", "1")), turns=3)
     assert ended.problem == "model m gave an empty answer (finish_reason tool_calls)"
     assert len(model.sent) == 4
+
+
+def test_a_model_that_must_end_by_itself_has_failed_where_it_does_not() -> None:
+    ended, model, _ = play(calls(("read", "1")), turns=5, must_end=True)
+    assert (ended.text, ended.problem) == ("", "the model came to no end in 5 turns")
+    assert model.tools == ["auto"] * 5, "no answer is pressed out of it"
+    ended, model, _ = play(*[calls(("read", "1"))] * 4, says("DONE"), turns=5, must_end=True)
+    assert (ended.text, ended.problem, len(model.sent)) == ("DONE", "", 5)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 30])

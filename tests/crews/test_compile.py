@@ -225,7 +225,7 @@ def test_what_the_run_has_reached_is_told_with_the_labels_of_the_package() -> No
         Way("again", "draft", True, "Something is missing"),
     )
     assert ways(workflow, "price") == (
-        Way("dear", "draft", False, '{">": [{"var": "cost"}, 100]}'),
+        Way("dear", "draft", False, '{">": [{"var": "cost"}, 100]}', True),
         Way("fine", "join"),
     )
     assert ways(workflow, "join") == (Way("done", "end"),) and ways(workflow, "end") == ()
@@ -326,6 +326,19 @@ def test_threads_of_a_crew_are_run_verified_forked_pushed_and_pulled(
     assert here.heads() == there.heads()
     version = instance.registry.commit_for(found.hash)
     assert instance.registry.files(version) == {"crew.json": found.source.text, **files}
+
+
+def test_any_node_may_ask_a_human_and_goes_again_with_the_answer(uwf: Uwf, instance: Instance) -> None:
+    thread = begin(instance, only(bmad()))
+    asks = "uwf-exec --stdin none printf -- '---\\nstatus: needs_input\\nquestion: When?\\n---\\n'"
+    uwf("thread", "step", thread, "--agent", asks)
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
+    uwf("thread", "answer", thread, "-m", "In May.")
+    uwf("thread", "step", thread, "--agent", """uwf-exec --stdin none printf '%s' '{"summary": "In May"}'""")
+    told = [(each["role"], each["output"]) for each in uwf("thread", "steps", thread).json]
+    assert [role for role, _ in told] == ["draft", "$USER", "draft"]
+    assert told[0][1]["question"] == "When?"
+    assert uwf("verify", "--all").json["findings"] == []
 
 
 def test_a_file_as_deep_in_a_package_as_it_may_be_is_verified(uwf: Uwf, instance: Instance) -> None:

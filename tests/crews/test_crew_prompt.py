@@ -75,6 +75,9 @@ def test_a_node_is_told_what_was_reached_and_where_it_can_lead() -> None:
     )
     assert "variables:\n  cost: 20\n" in text
     assert "## Step 1: sketch, by uwf-builtin" in text
+    text = prompt(run(SKETCH), "write")
+    decided = '  - `end` on `cheap`: {"<": ["cost", 10]} (what the run has reached decides that)\n'
+    assert f"{decided}  - `sketch` on `dear`\n" in text
     assert "none. This node ends the run." in prompt(run(SKETCH), "end")
 
 

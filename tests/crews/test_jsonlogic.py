@@ -4,6 +4,7 @@ which has its own ideas of truth and equality."""
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -307,7 +308,7 @@ def as_jsonata(rule: Any, state: dict[str, Any]) -> Any:
     return evaluate(f"({names}{translated(rule)})", {"state": state})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(RULES, STATES)
 @example({"==": [{"var": "a"}, 1]}, {**dict.fromkeys(STATE_NAMES), "variables": {"a": [[1]]}})
 def test_a_translated_rule_decides_as_json_logic_does(rule: Any, state: dict[str, Any]) -> None:
@@ -325,6 +326,69 @@ def test_a_translated_rule_decides_as_json_logic_does(rule: Any, state: dict[str
         return
     # What isn't looked at can't fail, and which operand is looked at first is not said.
     assert found is wanted or wanted is Inexact, translated(rule)
+
+
+CONSTANTS: list[Any] = [None, True, 0, 2.5, "", "1.", "a", "true", [], [1]]
+MANY: list[Any] = [
+    *CONSTANTS,
+    *(
+        False,
+        1,
+        " 1\n",
+        "0x1",
+        ".25e1",
+        "1,2",
+        ["a"],
+        [None],
+        [True],
+        [["2.5"]],
+        [1, 2],
+        {},
+        "[object Object]",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("operator", "constants"), [("==", CONSTANTS), ("<", CONSTANTS), ("<=", []), ("===", []), ("in", [])]
+)
+def test_any_two_values_compare_as_in_javascript(operator: str, constants: list[Any]) -> None:
+    first, second = {"var": "a"}, {"var": "b"}
+    for one in MANY:
+        pairs = [{"a": one, "b": deepcopy(other)} for other in MANY]
+        forward = [decide({operator: [first, second]}, pair) for pair in pairs]
+        assert _of_each({operator: [first, second]}, pairs) == forward, one
+        if one in constants:
+            backward = [decide({operator: [second, first]}, pair) for pair in pairs]
+            assert _of_each({operator: [one, second]}, pairs) == forward, one
+            assert _of_each({operator: [second, one]}, pairs) == backward, one
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"var": "a"},
+        {"!": {"var": "a"}},
+        {"===": [{"var": ["a.b", "d"]}, "d"]},
+        {"===": [{"var": ["a.0", "d"]}, "d"]},
+        {"===": [{"var": ["a.length", 0]}, {"if": [{"missing": "a"}, 0, 2]}]},
+        {"===": [{"or": [{"var": "a"}, "d"]}, "d"]},
+        {"===": [{"and": [{"var": "a"}, "d"]}, "d"]},
+        {"missing": ["a"]},
+        {"in": [{"var": "a"}, "0.5,1,2.5 null true [object Object]"]},
+        {"in": [{"var": "a"}, [None, 1, "a"]]},
+    ],
+    ids=str,
+)
+def test_any_value_counts_as_in_javascript(rule: Any) -> None:
+    values = [*MANY, {"b": None}, {"b": 0}, {"0": 1, "length": 2}, "ab", "\U0001f600"]
+    states = [{}, *({"a": value} for value in values)]
+    assert _of_each(rule, states) == [decide(rule, state) for state in states]
+
+
+def _of_each(rule: Any, variables: list[dict[str, Any]]) -> Any:
+    """What a translated rule comes to for each of several objects of variables."""
+    return evaluate(f"each.($variables := $; {translated(rule)})", {"each": variables})
 
 
 @pytest.mark.parametrize(

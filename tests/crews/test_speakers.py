@@ -5,8 +5,13 @@ from __future__ import annotations
 from commands import git
 from conftest import Uwf
 from crew_histories import begin, plan
+from crew_packages import bmad
+from forged import Forger
 
+from uwf_git.crews.compile import compile_crew
+from uwf_git.crews.package import from_files
 from uwf_git.store.opened import Instance
+from uwf_git.values.types import start_node
 
 ADA, TOM = {"id": "ada", "name": "Ada"}, {"id": "tom", "name": "Tom"}
 
@@ -55,3 +60,25 @@ def test_a_failed_attempt_is_the_personas_too(instance: Instance, uwf: Uwf) -> N
     assert git("--git-dir", store, "log", "--format=%an", "-1", ref) == "Tom (uwf-exec)"
     page = git("--git-dir", store, "show", f"{ref}:attempts/0001-sketch/README.md")
     assert "by Tom (`uwf-exec`): " in page
+
+
+def test_verify_takes_the_persona_with_the_agent_and_nobody_else(instance: Instance, uwf: Uwf) -> None:
+    (compiled,) = compile_crew(from_files("trip", bmad())).workflows.values()
+    version = instance.registry.commit_unregistered(compiled)
+    node = instance.store.put(*start_node(compiled.hash, "Plan it.", persona="mary"))
+    thread = instance.threads.fork(instance.threads.begin(version, node))
+    uwf("thread", "step", thread, "--agent", says('{"summary": "x", "variables": []}'), check=6)
+    uwf("thread", "step", thread, "--agent", says('{"summary": "Drafted"}'))
+    uwf("thread", "step", thread, "--agent", says('{"summary": "Fine", "next": "good"}'))
+    assert uwf("verify").json["findings"] == []
+
+    forger = Forger(instance.location.git_dir)
+    ref = f"refs/uwf/threads/{thread}"
+    made = forger("rev-parse", ref)
+    tree, before = forger("rev-parse", f"{made}^{{tree}}"), forger("rev-parse", f"{made}^")
+    text = forger("log", "-1", "--format=%B", made) + "\n"
+    for author in ("uwf-exec", "Mary (uwf-exec)", "Tom (uwf-claude-code)", "Tom"):
+        forger.point(ref, forger.commit(tree, [before], text, f"{author} <uwf-exec@agents.invalid>"))
+        (found,) = uwf("verify", check=7).json["findings"]
+        assert found["code"] == "wrong-author"
+        assert found["message"].endswith("the agent 'Tom (uwf-exec)'")

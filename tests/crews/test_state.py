@@ -39,7 +39,7 @@ def test_a_run_is_folded_from_its_steps() -> None:
     assert now.decision_log == (
         Logged("check", "sketch", "again", "No dates", BEGAN + 120_000),
         Logged("check", "write", "good", "All there", BEGAN + 240_000),
-        Logged("write", "sketch", "", "Written", BEGAN + 300_000),
+        Logged("write", "sketch", "dear", "Written", BEGAN + 300_000),
     )
 
 

@@ -67,14 +67,21 @@ PAYLOAD: dict[str, Any] = {
     "conditions": {
         "complete": {"description": "", "expression": "false"},
         "good": {"description": "Nothing is missing", "expression": 'steps[-1].output.next = "good"'},
-        "again": {"description": "Something is missing", "expression": 'steps[-1].output.next = "again"'},
-        "cheap": {"description": "cost < 10", "expression": "steps[-1].output.variables.cost < 10"},
+        "cheap": {"description": '{"<": ["cost", 10]}', "expression": "steps[-1].output.variables.cost < 10"},
     },
     "graph": {
         "$START": [{"role": "sketch", "condition": None}],
         "sketch": [COMPLETE, {"role": "check", "condition": None}],
-        "check": [COMPLETE, {"role": "write", "condition": "good"}, {"role": "sketch", "condition": "again"}],
-        "write": [COMPLETE, {"role": "end", "condition": "cheap"}, {"role": "sketch", "condition": None}],
+        "check": [
+            COMPLETE,
+            {"role": "write", "condition": "good", "label": "good", "text": "Nothing is missing"},
+            {"role": "sketch", "condition": None, "label": "again", "text": "Something is missing"},
+        ],
+        "write": [
+            COMPLETE,
+            {"role": "end", "condition": "cheap", "label": "cheap"},
+            {"role": "sketch", "condition": None, "label": "dear"},
+        ],
         "end": [COMPLETE, {"role": "$END", "condition": None}],
     },
 }

@@ -121,7 +121,9 @@ def _named(ctx: Context) -> str:
     from uwf_git.config.resolve import resolve_agent
 
     with suppress(UwfError):
-        if resolve_agent(ctx.config, ctx.history.workflow.name, ctx.role.name).command == "uwf-human":
+        name, role = ctx.history.workflow.name, ctx.role.name
+        agent = resolve_agent(ctx.config, name, role, persona=ctx.history.speaks(role))
+        if agent.command == "uwf-human":
             return ""
     return " --agent uwf-human"
 

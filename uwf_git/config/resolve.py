@@ -16,14 +16,17 @@ from uwf_git.text import nearest, one_line
 from uwf_git.values.kinds import REHEARSE
 
 
-def resolve_agent(config: Config, workflow: str, role: str, override: str | None = None) -> AgentConfig:
+def resolve_agent(
+    config: Config, workflow: str, role: str, override: str | None = None, persona: str = ""
+) -> AgentConfig:
     """The agent for a role: `override` (what --agent gave) > agentOverrides > defaultAgent > the embedded
-    `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. Raises Invalid, Usage."""
+    `uwf-rehearse`. Each is an alias or a command; in the file one word is always an alias. `persona` is the id of who
+    speaks, in a crew's workflow. Raises Invalid, Usage."""
     if override is not None:
         log.debug("H8NBHNDW", "--agent names {agent} for {role}", agent=override, role=role)
         known = known_agent(config, override)
         return known if known is not None else command_agent(config, override, "--agent")
-    named, where = config.agent_overrides.get(workflow, {}).get(role), f"agentOverrides.{workflow}.{role}"
+    named, where = overriding(config, workflow, role, persona)
     if named is None:
         named, where = config.default_agent, "defaultAgent"
     log.debug("MN11X218", "{where} names {agent} for {role}", where=where, agent=named, role=role)
@@ -47,6 +50,19 @@ def resolve_agent(config: Config, workflow: str, role: str, override: str | None
         )
     # As a default it is no choice for this role: uwf setup offers it where there is no model.
     return agent._replace(stands_in=where == "defaultAgent" and PurePath(agent.command).name == REHEARSE)
+
+
+def overriding(config: Config, workflow: str, role: str, persona: str = "") -> tuple[str | None, str]:
+    """The agent that agentOverrides names for a role, and where; None where it names none. A role in a workflow goes
+    before the persona that speaks for it there, and that before the persona in the crew, `trip` of `trip/plan`."""
+    crew, slash, _ = workflow.partition("/")
+    places = [(workflow, role)]
+    if persona:
+        places += [(workflow, persona), (crew, persona)] if slash else [(workflow, persona)]
+    for section, key in places:
+        if (named := config.agent_overrides.get(section, {}).get(key)) is not None:
+            return named, f"agentOverrides.{section}.{key}"
+    return None, ""
 
 
 def resolve_model(config: Config, scenario: str) -> Model | None:

@@ -1,4 +1,4 @@
-"""Which workflows and roles `config.yaml` names, and which of them nobody knows.
+"""Which workflows and roles `config.yaml` names, or crews and their personas, and which of them nobody knows.
 
 A name may stand there before its workflow is registered, so one that nobody knows is told and never refused. What
 is known is for the caller to say: for each workflow the roles of its newest version, and of those in use.
@@ -18,7 +18,7 @@ from uwf_git.values.documents import ValuePath
 RUNS_A_WORKFLOW = "uwf-workflow"
 
 Known = Mapping[str, Collection[str]]
-"""The roles of each workflow that is known."""
+"""The roles of each workflow that is known, also the personas of a crew's; and of each crew its personas."""
 
 
 def together(*parts: Known) -> dict[str, set[str]]:
@@ -65,13 +65,17 @@ def strangers(config: Config, known: Known) -> Iterator[Stranger]:
         shown = one_line(workflow, 60)
         if workflow not in known:
             where = "runs" if path[0] == "agents" else "is about"
-            hint = nearest(workflow, known) or "register it: uwf workflow put FILE"
+            hint = (
+                nearest(workflow, known) or "register it: uwf workflow put FILE, or uwf crew import PACKAGE"
+            )
             key = f"{path[0]}.{one_line(str(path[-1]), 60)}"
             yield Stranger(path, f'{key} {where} workflow "{shown}", which is not known here', hint)
             continue
         for role in roles:
             if role not in known[workflow]:
-                message = f'workflow "{shown}" has no role "{one_line(role, 60)}"'
+                is_crew = any(name.startswith(f"{workflow}/") for name in known)
+                what = f'crew "{shown}" has no persona' if is_crew else f'workflow "{shown}" has no role'
+                message = f'{what} "{one_line(role, 60)}"'
                 yield Stranger((*path, role), message, nearest(role, known[workflow]))
 
 

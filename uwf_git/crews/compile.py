@@ -39,6 +39,7 @@ from uwf_git.crews.draft import (
 )
 from uwf_git.crews.package import Package
 from uwf_git.errors import Invalid
+from uwf_git.store import layout
 from uwf_git.text import nearest, one_line
 from uwf_git.values import cbor
 from uwf_git.values.documents import Document
@@ -115,12 +116,6 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
     return compiled
 
 
-def definition_text(crew: str, workflow: str) -> bytes:
-    """The file that says which workflow of which crew a version is of."""
-    said = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
-    return f"{said}\n".encode()
-
-
 def _named(text: bytes) -> tuple[str, str]:
     try:
         said = json.loads(text)
@@ -164,7 +159,7 @@ def _compiled(
     payload["crew"] = origin | {key: value for key, value in besides.items() if value}
     payload["personas"] = {member.persona.id: member.persona.payload() for member in draft.members}
     payload = cbor.normalise(payload)
-    text = definition_text(draft.name, workflow.id)
+    text = layout.crew_definition(draft.name, workflow.id)
     data = json.loads(text)
     source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
     return Compiled(

@@ -125,7 +125,7 @@ _FUNCTIONS = {
     ),
     "$within": (
         'function($a, $b) { ($t := $kind($b); $t = "string" ? $b != "" and $contains($b, $text($a)) :'
-        ' $t = "array" ? $count($filter($b, function($i) { $strict($a, $i) })) > 0 : false) }'
+        ' $t = "array" ? true in $map($b, function($i) { $strict($a, $i) }) : false) }'
     ),
 }
 _CALLED = re.compile(r"\$[a-z_]+")

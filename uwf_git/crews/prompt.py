@@ -65,7 +65,7 @@ def folders(named: Mapping[str, Path]) -> str:
 def policy(history: History, role: Role) -> str:
     """What the workflow and the persona let it use at most; "" where they say nothing of that."""
     lines = [*_limits("This workflow", role.tools)]
-    persona = history.workflow.speaker(role.name, history.start.persona)
+    persona = history.speaker(role.name)
     if persona is not None:
         lines += _limits(persona.name, persona.tools)
     if not lines:
@@ -98,7 +98,7 @@ def _limits(who: str, tools: Mapping[str, Any] | None) -> Iterable[str]:
 
 def speaks(history: History, role: Role) -> str:
     """Who it is; "" where nobody in particular speaks."""
-    persona = history.workflow.speaker(role.name, history.start.persona)
+    persona = history.speaker(role.name)
     if persona is None:
         return ""
     if persona.system_prompt.strip():
@@ -125,7 +125,7 @@ def directive(history: History, role: Role, resumes: bool = False) -> str:
         "graph": f"@pkg/{crew.graph}" if crew.graph else "",
         "artifactsRoot": ARTIFACTS,
         "currentNodeId": role.name,
-        "effectiveAgentId": role.persona or history.start.persona,
+        "effectiveAgentId": history.speaks(role.name),
         "autopilot": "true",
     }
     return _form("RUN_DIRECTIVE", fields)
@@ -161,9 +161,8 @@ def brief(history: History, role: Role) -> str:
 def _told(way: Way) -> str:
     target = "the end of the run" if way.target == END else f"`{way.target}`"
     how = f" on `{way.label}`" if way.label else ""
-    said = f": {way.when.rstrip('.')}" if way.when else ""
-    alone = "" if way.asked else " (decided by itself)" if way.when else ""
-    return f"{target}{how}{said}{alone}"
+    said = f": {in_words(way.when)}" if way.when else ""
+    return f"{target}{how}{said}" + (" (what the run has reached decides that)" if way.tested else "")
 
 
 def brought(history: History) -> str:

@@ -159,8 +159,6 @@ class Crews(Versions[Definition]):
     def workflow_version(self, commit: Oid, workflow: Hash) -> Oid:
         """The version commit of a workflow of a crew's version: what its threads begin on. The one that was made before
         is used, else one is made, without a ref."""
-        from uwf_git.crews.compile import definition_text
-
         package = self._repository.file(self._repository.root(commit), layout.PACKAGE.rstrip("/"))
         if package is None:
             raise NotFound(f"commit {commit} holds no {layout.PACKAGE}", "it is no version of a crew")
@@ -176,9 +174,10 @@ class Crews(Versions[Definition]):
         content = self._store.get(workflow)
         value = parse_workflow(content.payload)
         assert value.crew is not None
-        schemas = {role.schema: self._store.get(role.schema).payload for role in value.roles.values()}
+        names = dict.fromkeys(role.schema for role in value.roles.values())
+        schemas = {name: self._store.get(name).payload for name in names}
         files = version_files(self._store, value, workflow, schemas)
-        files[CREW_DEFINITION] = definition_text(value.crew.name, value.crew.workflow)
+        files[CREW_DEFINITION] = layout.crew_definition(value.crew.name, value.crew.workflow)
         tree = self._repository.graft(self._repository.write_folder(files), include.split("/"), package)
         message = layout.workflow_message(value.name, workflow)
         made = self._repository.write_commit(tree, [], self._repository.user, message)

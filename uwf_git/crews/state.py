@@ -32,17 +32,18 @@ _LEFT_ALONE = ("schemaVersion", "workflowType", "runId", "project_name", "user_n
 _FOLDED = ("currentNodeId", "stepsCompleted", "variables", "decisionLog", "artifacts")
 _LOGGED = ("from", "to", "label", "reason", "decidedAt")
 _BLOCK = re.compile(r"\A\ufeff?\s*---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_LABELLED = re.compile(r'\.next\s*=\s*("(?:[^"\\]|\\.)*")')
+_CHOOSES = "steps[-1].output.next = "  # how the condition begins of an edge that an answer chooses
 
 
 class Way(NamedTuple):
-    """An edge of a node, in the order they are tried. An answer's `next` chooses it where `asked`; else an expression
-    or a status decides, or it is what is left. `when` says in words when it is taken."""
+    """An edge of a node, in the order they are tried. An answer's `next` chooses it where `asked`; where `tested`, an
+    expression decides; else a status does, or it is what is left. `when` says in words when it is taken."""
 
     label: str
     target: str
     asked: bool = False
     when: str = ""
+    tested: bool = False
 
 
 class Logged(NamedTuple):
@@ -159,21 +160,21 @@ def _next(history: History) -> str:
 
 
 def ways(workflow: Workflow, node: str) -> tuple[Way, ...]:
-    """The edges of a node. Of one that was made of a package's, without those that end the run."""
+    """The edges of a node. Of one that was made of a package's, without those to $END: that follows from its type, or
+    from the run's variables."""
     role = workflow.roles.get(node)
-    edges = workflow.graph.get(node, ())
-    if role is not None and role.node is not None:
-        edges = tuple(edge for edge in edges if edge.role != END)
-    conditions = [workflow.conditions.get(edge.condition or "") for edge in edges]
-    labels = [_LABELLED.search(each.expression) if each is not None else None for each in conditions]
-    found = []
-    for edge, condition, label in zip(edges, conditions, labels, strict=True):
+    of_package = role is not None and role.node is not None
+    found: list[Way] = []
+    for edge in workflow.graph.get(node, ()):
+        if of_package and edge.role == END:
+            continue
+        condition = workflow.conditions.get(edge.condition or "")
+        chosen = condition is None or condition.expression.startswith(_CHOOSES)
         when = edge.text or (condition.description if condition is not None else "")
-        name = edge.label or (json.loads(label[1]) if label else edge.status or edge.condition or "")
-        # The last of those that are chosen by their labels is what is left, and has no condition.
-        asked = label is not None or (condition is None and bool(edge.label) and any(labels))
-        found.append(Way(name, edge.role, asked, when.strip()))
-    return tuple(found)
+        label = edge.label or edge.status or edge.condition or ""
+        found.append(Way(label, edge.role, of_package and chosen, when.strip(), not chosen))
+    asked = sum(way.asked for way in found)
+    return tuple(way._replace(asked=way.asked and asked > 1) for way in found)
 
 
 def successors(workflow: Workflow, node: str) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, STEPNODE, USER
 
 if TYPE_CHECKING:
     from uwf_git.engine.step import Outcome
+    from uwf_git.store.index import CommitRow
 
 QUESTION, BUDGET, ROLE = "question", "budget", "role"
 
@@ -69,7 +70,7 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
 
 
 def _of(
-    instance: Instance, head: Head, budgets: Budgets, plays: Callable[[str, str], bool] | None
+    instance: Instance, head: Head, budgets: Budgets, plays: Callable[[CommitRow, str], bool] | None
 ) -> Waits | None:
     row = head.row
     waits = Waits(
@@ -99,7 +100,7 @@ def _of(
     if plays is not None:
         following = outlook(instance, head)
         role = following.next
-        if role not in (None, BUNDLE, END, USER) and plays(row.name or "", role):
+        if role not in (None, BUNDLE, END, USER) and plays(row, role):
             return waits._replace(
                 kind=ROLE,
                 role=role,
@@ -116,9 +117,9 @@ def _description(instance: Instance, head: Head, role: str) -> str:
     return described.strip() or f"Play the role {role}."
 
 
-def _played_by_humans(instance: Instance) -> Callable[[str, str], bool] | None:
-    """Whether this machine's configuration has a human play a role of a workflow; None where it has none play any.
-    The file is parsed only where it may."""
+def _played_by_humans(instance: Instance) -> Callable[[CommitRow, str], bool] | None:
+    """Whether this machine's configuration has a human play a role of the thread of such a row; None where it has none
+    play any. The file is parsed only where it may."""
     from uwf_git.config.resolve import resolve_agent
 
     try:
@@ -127,15 +128,20 @@ def _played_by_humans(instance: Instance) -> Callable[[str, str], bool] | None:
         config = instance.config
     except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
         return None
-    known: dict[tuple[str, str], bool] = {}
+    known: dict[tuple[str, str, str], bool] = {}
 
-    def plays(workflow: str, role: str) -> bool:
-        if (workflow, role) not in known:
+    def plays(row: CommitRow, role: str) -> bool:
+        threads = instance.threads
+        of_crew = row.start and row.workflow and threads.is_of_crew(row.workflow)
+        speaker = threads.speaker(row.start, role) if row.start and of_crew else None
+        who = row.name or "", role, speaker.id if speaker else ""
+        if who not in known:
             try:
-                known[workflow, role] = resolve_agent(config, workflow, role).command == HUMAN
+                agent = resolve_agent(config, who[0], role, persona=who[2])
+                known[who] = agent.command == HUMAN
             except UwfError:
-                known[workflow, role] = False
-        return known[workflow, role]
+                known[who] = False
+        return known[who]
 
     return plays
 

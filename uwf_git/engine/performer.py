@@ -56,7 +56,8 @@ def performer_of(
         agent, given = of_bundles(), () if override is None else (override,)
         agent.admit(instance, at)
         return AgentConfig(BUNDLES, BUNDLES, given, None), agent
-    config = resolve_agent(instance.config, at.history.workflow.name, role, override=override)
+    name, persona = at.history.workflow.name, at.history.speaks(role)
+    config = resolve_agent(instance.config, name, role, override=override, persona=persona)
     refuse_to_make_up(instance, at, role, config)
     return config, embedded(config.command)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
 from uwf_git.config.known_agents import BUNDLES, full_name
-from uwf_git.config.settings import AgentConfig
+from uwf_git.config.settings import AgentConfig, Config
 from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError
 from uwf_git.store.history import Head, History, Position
 from uwf_git.store.layout import ATTEMPTS
@@ -49,7 +49,7 @@ def refuse_made_up_step(instance: Instance, at: Position, role: str, agent: str)
     if not (who := _others(instance, at.head, at.history.steps)):
         return
     thread, config = at.head.thread, instance.config
-    if agent == config.default_agent and role not in config.agent_overrides.get(at.history.workflow.name, {}):
+    if agent == config.default_agent and _named(config, at.history, role) is None:
         raise AgentFailed(
             f"agent {agent!r} is uwf-rehearse, nobody chose it for role {role!r} of thread {thread}, and it makes"
             f" nothing up where others have worked: {', '.join(who)}",
@@ -94,7 +94,8 @@ def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[His
     for step in history.steps:
         if step.agent == REHEARSE:
             try:
-                agent = resolve_agent(instance.config, history.workflow.name, step.role)
+                persona = history.speaks(step.role)
+                agent = resolve_agent(instance.config, history.workflow.name, step.role, persona=persona)
             except UwfError:
                 agent = None
             if agent is None or not _is_rehearse(agent) or (agent.stands_in and not agent.args):
@@ -105,6 +106,12 @@ def _made_up_unasked(instance: Instance, history: History) -> Iterator[tuple[His
 
 def _is_rehearse(agent: AgentConfig) -> bool:
     return PurePath(agent.command).name == REHEARSE
+
+
+def _named(config: Config, history: History, role: str) -> str | None:
+    from uwf_git.config.resolve import overriding
+
+    return overriding(config, history.workflow.name, role, history.speaks(role))[0]
 
 
 def _setting(history: History, role: str) -> str:
@@ -159,7 +166,7 @@ def _is_gate(instance: Instance, at: Position, role: str) -> bool:
     """Whether a human has the word: by this machine's configuration, as the role was a human's before, or as it is to
     pass on what a human has just answered."""
     config, steps = instance.config, at.history.steps
-    named = config.agent_overrides.get(at.history.workflow.name, {}).get(role, "")
+    named = _named(config, at.history, role) or ""
     command = config.agents[named].command if named in config.agents else full_name(named)
     if command == HUMAN or any(step.agent == HUMAN for step in steps if step.role == role):
         return True

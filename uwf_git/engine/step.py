@@ -342,7 +342,7 @@ class _Run:
             budget.pending(instance, self._thread) or None,
             name,
             len(history.steps) + 1,
-            persona_value(history.workflow.speaker(self._role, history.start.persona)).get("persona"),
+            persona_value(history.speaker(self._role)).get("persona"),
         )
         instance.runs.order(self._thread, order)
         self._order = order

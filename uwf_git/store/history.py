@@ -67,6 +67,14 @@ class History(NamedTuple):
         """What the next StepNode's `prev` must be."""
         return self.steps[-1].hash if self.steps else None
 
+    def speaks(self, role: str) -> str:
+        """The id of who speaks for a role; "" in a workflow of no crew."""
+        return self.workflow.speaks(role, self.start.persona)
+
+    def speaker(self, role: str) -> Persona | None:
+        """Who speaks for a role; None in a workflow of no crew."""
+        return self.workflow.speaker(role, self.start.persona)
+
     def after(self, step: StepContext) -> History:
         """The history one step later."""
         return self._replace(head=step.hash, steps=(*self.steps, step))

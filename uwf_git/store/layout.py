@@ -22,6 +22,7 @@ The README of each folder is a page that people read; `pages` makes them.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -196,6 +197,12 @@ def workflow_message(name: str, node: Hash) -> str:
 def crew_message(name: str, version: str, node: Hash) -> str:
     """The message of a crew's version; `version` is what its makers call it."""
     return message(f"crew {name} {version}", {"Uwf-Crew": node})
+
+
+def crew_definition(crew: str, workflow: str) -> bytes:
+    """The file that says which workflow of which crew a version is of."""
+    said = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
+    return f"{said}\n".encode()
 
 
 def start_message(workflow: str, prompt: str, node: Hash) -> str:

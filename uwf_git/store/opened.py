@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from uwf_git.errors import UwfError
 from uwf_git.git.repository import PRIVATE
+from uwf_git.store import layout
 from uwf_git.store.attempts import Attempts
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
@@ -19,6 +20,7 @@ from uwf_git.store.private import Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
 from uwf_git.store.versions import Registry
+from uwf_git.values.personas import parse_crew
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
@@ -110,11 +112,16 @@ class Instance:
 
     def known_roles(self) -> dict[str, set[str]]:
         """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
-        of its newest version and of the versions in use. What can't be read is left out."""
+        of its newest version and of the versions in use; of a crew's also its personas, which are there by the crew's
+        name too. What can't be read is left out."""
         nodes = set()
         for name in self.registry.names():
             with suppress(UwfError):
                 nodes.add(self.registry.current(name).hash)
+        for tip in self.store.repository.refs(layout.CREWS).values():
+            with suppress(UwfError):
+                crew = parse_crew(self.store.get(self.store.take_in(tip).node).payload)
+                nodes.update(offered.workflow for offered in crew.workflows)
         nodes |= {
             head.row.workflow for head in self.threads.all() if isinstance(head, Head) and head.row.workflow
         }
@@ -122,7 +129,9 @@ class Instance:
         for node in nodes:
             with suppress(UwfError):
                 workflow = self.registry.workflow(node)
-                known.setdefault(workflow.name, set()).update(workflow.roles)
+                known.setdefault(workflow.name, set()).update(workflow.roles, workflow.personas)
+                if workflow.crew is not None:
+                    known.setdefault(workflow.crew.name, set()).update(workflow.personas)
         return known
 
     @cached_property

@@ -145,8 +145,12 @@ class Workflow(NamedTuple):
     def speaker(self, role: str, persona: str) -> Persona | None:
         """Who speaks where a role does a step, if `persona` is the id of who does what is left to nobody in particular.
         None where nobody does, as in a workflow of no crew."""
+        return self.personas.get(self.speaks(role, persona))
+
+    def speaks(self, role: str, persona: str) -> str:
+        """The id of who speaks where a role does a step, as `speaker` has it; "" for what is no role."""
         found = self.roles.get(role)
-        return self.personas.get(found.persona or persona) if found is not None else None
+        return (found.persona or persona) if found is not None else ""
 
     @property
     def needs_answers(self) -> bool:

@@ -71,7 +71,8 @@ def _told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Ma
     from uwf_git.store.private import Order
 
     with suppress(UwfError):
-        config = resolve_agent(instance.config, at.history.workflow.name, role)
+        persona = at.history.speaks(role)
+        config = resolve_agent(instance.config, at.history.workflow.name, role, persona=persona)
         if (agent := embedded(config.command)) is not None:
             order = Order(at.head.node, role, config.alias, None, None)
             context = agent.context(instance, at, order, config.args, Path.cwd(), Recorder(instance))

@@ -1,7 +1,8 @@
 """`uwf-builtin`: a role is done by a language model with tools: files, search, commands, web pages, MCP servers.
 
 The model is the one of `--model ALIAS`, else of `modelOverrides.agent`, else `defaultModel`. It is asked up to
-`--turns` times, 30 by default, the last time without tools. `tools` in config.yaml says what the tools may do; commands
+`--turns` times, 30 by default, the last time without tools; at a node of a crew's workflow 50 times by default, and
+where it has come to no end by then, the step has failed. `tools` in config.yaml says what the tools may do; commands
 are off until they are switched on there.
 
 The model is told its earlier turns in the thread again, word for word, so that a provider's cache holds most of what it
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from uwf_git.kit.chat import Chat, Completion
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
-TURNS, MOST_TURNS = 30, 1000
+TURNS, OF_CREW, MOST_TURNS = 30, 50, 1000
 
 
 class Options(NamedTuple):
-    """The agent's arguments. `extra` are fields of the request."""
+    """The agent's arguments. `turns` is None where they don't say it; `extra` are fields of the request."""
 
     model: str | None = None
-    turns: int = TURNS
+    turns: int | None = None
     extra: tuple[tuple[str, int | float], ...] = ()
 
 
@@ -43,7 +44,17 @@ def parse_args(args: Sequence[str]) -> Options:
     asking = read_asking("uwf-builtin", USAGE, args, known)
     if asking.turns is not None and not 1 <= asking.turns <= MOST_TURNS:
         raise Usage(f"uwf-builtin: --turns must be from 1 to {MOST_TURNS}", USAGE)
-    return Options(asking.model, TURNS if asking.turns is None else asking.turns, asking.extra)
+    return Options(asking.model, asking.turns, asking.extra)
+
+
+def _turns(ctx: Context, options: Options) -> int:
+    return options.turns or (OF_CREW if _must_end(ctx) else TURNS)
+
+
+def _must_end(ctx: Context) -> bool:
+    """Whether the model has to come to an end by itself, as at a node of a crew's workflow: an answer that is pressed
+    out of it would count as a node that is done."""
+    return ctx.history.workflow.crew is not None and not talks(ctx.role)
 
 
 class _Conversation(Conversation):
@@ -96,7 +107,7 @@ def _begun(ctx: Context, options: Options, said: str, tools: str) -> Loop:
     def missing(text: str) -> Sequence[str]:
         return judged(ctx, Reply(text)).problems
 
-    return Loop(messages, missing, ctx.record, options.turns, talks(ctx.role))
+    return Loop(messages, missing, ctx.record, _turns(ctx, options), talks(ctx.role), _must_end(ctx))
 
 
 def _asking(ctx: Context, chat: Chat, options: Options, offered: list[dict[str, Any]]) -> Ask:
@@ -129,8 +140,8 @@ def _system(ctx: Context, options: Options, tools: str) -> str:
         else [
             f"You play the role {ctx.role.name} in a workflow, on your own: nobody watches while you work, and a "
             "question is only heard when it is your whole answer, in the form that your task describes.",
-            f"You are asked up to {options.turns} times. An answer without a call of a tool ends your work, so give "
-            "none before your deliverable, and let that be the whole of your answer.",
+            f"You are asked up to {_turns(ctx, options)} times. An answer without a call of a tool ends your work, "
+            "so give none before your deliverable, and let that be the whole of your answer.",
         ]
     )
     if tools:

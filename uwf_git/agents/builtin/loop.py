@@ -2,6 +2,7 @@
 
     ask → no tool calls → an answer: taken, or one nudge where it holds no deliverable
         → tool calls, in order → their results → ask again, at most `turns` times, the last without tools
+          unless it must come to an end by itself
 
 It knows neither network nor files: it is given a function to ask the model and one to call a tool. Each turn is handed
 to `record` as soon as it is complete.
@@ -57,7 +58,8 @@ class Ended(NamedTuple):
 
 
 class Loop:
-    """One model at one step. `turns` is how often it may be asked. Where it `talks`, any answer will do."""
+    """One model at one step. `turns` is how often it may be asked. Where it `talks`, any answer will do. Where it
+    `must_end`, it keeps its tools to the last, and has failed where it comes to no end."""
 
     def __init__(
         self,
@@ -66,8 +68,11 @@ class Loop:
         record: Callable[[TurnRecord], None],
         turns: int,
         talks: bool = False,
+        must_end: bool = False,
     ) -> None:
         self._talks = talks
+        self._must_end = must_end
+        self._most = turns
         self._conversation = conversation
         self._missing = missing
         self._record = record
@@ -102,7 +107,12 @@ class Loop:
     def _until_answered(self, ask: Ask, call: CallTool) -> str:
         asked = 0
         while True:
-            last = self._left <= 1
+            last = self._left <= 1 and not self._must_end
+            if self._left <= 0:
+                raise AgentFailed(
+                    f"the model came to no end in {self._most} turns",
+                    "the next step carries on from here; --turns NUMBER allows it more of them",
+                )
             if asked and self._left == NOTICE:
                 self._tell(_NOTICE_IN_TALK if self._talks else _NOTICE)
             elif asked and last:
