@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.crews.package import PACKAGE, PLACEHOLDERS, PROJECT, STATE
 from uwf_git.errors import Invalid, StoreDamaged
 from uwf_git.git.durable import ASIDE
 from uwf_git.git.objects import BLOB, id_of
@@ -34,16 +35,8 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head, History
     from uwf_git.values.kinds import Role
 
-PROJECT, PACKAGE, STATE = "@project", "@pkg", "@state"
 DOCUMENT = "workflow.md"
 """The file in @state that may be written."""
-PLACEHOLDERS: Mapping[str, str] = {
-    "{project-root}": PROJECT,
-    "{artifacts-root}": f"{PROJECT}/artifacts",
-    "{package-root}": PACKAGE,
-    "{state-root}": STATE,
-}
-"""What stands for the folders in the paths of packages."""
 MOST_FILES = 10_000
 LARGEST = 1_000_000  # bytes of the document
 

@@ -32,6 +32,13 @@ MANIFESTS = {BMAD: "bmad.json", OWN: "crew.yaml"}
 """The file at the top that a package of each form is known by."""
 PROJECT, PACKAGE, STATE = "@project", "@pkg", "@state"
 """What the folders are called that a crew works with: the user's, the package, the run."""
+PLACEHOLDERS: Mapping[str, str] = {
+    "{project-root}": PROJECT,
+    "{artifacts-root}": f"{PROJECT}/artifacts",
+    "{package-root}": PACKAGE,
+    "{state-root}": STATE,
+}
+"""What stands for them in the paths of packages."""
 
 MAX_ARCHIVE = 64 << 20
 MAX_FILES = 5_000
@@ -49,12 +56,6 @@ _UNSEEN = ("__MACOSX", "Thumbs.db", "desktop.ini")
 _DRIVE = re.compile(r"[A-Za-z]:(?:[/\\]|$)")
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED = 0x1 | 0x40 | 0x2000
-_PLACEHOLDERS = {
-    "{project-root}": PROJECT,
-    "{artifacts-root}": f"{PROJECT}/artifacts",
-    "{package-root}": PACKAGE,
-    "{state-root}": STATE,
-}
 
 
 class Package(NamedTuple):
@@ -240,7 +241,7 @@ def mounted(path: str, where: str = PACKAGE) -> str:
     """A path as a package writes it, with a mount in front: `{project-root}/x` and `@project/x` are `@project/x`,
     and `x` stands below `where`. Raises Invalid for one that is absolute or leads out of its mount."""
     text = path.strip()
-    for written, mount in _PLACEHOLDERS.items():
+    for written, mount in PLACEHOLDERS.items():
         if text == written or text.startswith(f"{written}/"):
             text = mount + text.removeprefix(written)
             break

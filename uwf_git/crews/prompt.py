@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.crews.mounts import PLACEHOLDERS
+from uwf_git.crews.package import PLACEHOLDERS
 from uwf_git.crews.state import STATE, Way, reached, ways
 from uwf_git.text import fenced
 from uwf_git.values.kinds import PackageNode, Role, StepContext, asks_human

@@ -16,7 +16,8 @@ from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
 from uwf_git.agents.builtin.tools.workspace import Change, Limits, Workspace
 from uwf_git.config.policy import ToolPolicy
-from uwf_git.crews.mounts import PROJECT, Places
+from uwf_git.crews.mounts import Places
+from uwf_git.crews.package import PROJECT
 from uwf_git.values.kinds import TurnRecord
 
 LARGEST = 10 * 1024 * 1024  # bytes of a file

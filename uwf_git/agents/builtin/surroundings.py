@@ -26,7 +26,8 @@ from uwf_git.agents.builtin.tools.tool import Tool, Toolbox, ToolContext
 from uwf_git.agents.builtin.tools.workspace import OUTPUT, WORKFLOW, Limits, Workspace
 from uwf_git.config.policy import EXTRACT, RUN, WRITING, ToolPolicy, parse_policy, tighten
 from uwf_git.config.resolve import resolve_model
-from uwf_git.crews.mounts import DOCUMENT, PACKAGE, PROJECT, STATE
+from uwf_git.crews.mounts import DOCUMENT
+from uwf_git.crews.package import PACKAGE, PROJECT, STATE
 from uwf_git.errors import Invalid
 from uwf_git.values.types import DEFINITIONS
 

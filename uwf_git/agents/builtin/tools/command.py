@@ -21,7 +21,7 @@ from uwf_git.agents.builtin.tools.sandbox import (
     without_git,
 )
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
-from uwf_git.crews.mounts import PROJECT
+from uwf_git.crews.package import PROJECT
 from uwf_git.processes import Finished
 from uwf_git.processes import run_command as run_process
 

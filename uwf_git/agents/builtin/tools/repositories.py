@@ -30,7 +30,7 @@ from uwf_git.agents.builtin.tools.path import (
     opened,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
-from uwf_git.crews.mounts import PROJECT
+from uwf_git.crews.package import PROJECT
 
 ENTRIES = 1_000_000  # files and folders that are searched
 REPOSITORIES = 1000  # in one project; each becomes a mount

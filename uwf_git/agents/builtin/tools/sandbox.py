@@ -30,7 +30,7 @@ from typing import NamedTuple
 from uwf_git import log
 from uwf_git.agents.builtin.tools.results import ToolFailure
 from uwf_git.agents.builtin.tools.workspace import Workspace
-from uwf_git.crews.mounts import PROJECT
+from uwf_git.crews.package import PROJECT
 from uwf_git.errors import AgentFailed
 from uwf_git.processes import run_command
 

@@ -16,7 +16,7 @@ from uwf_git.agents.builtin.tools.path import DEEPEST, FILE, FOLDER, Spot, is_gi
 from uwf_git.agents.builtin.tools.results import SHOWN, ToolFailure, page, shown, truncated
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, counted, object_schema
 from uwf_git.agents.builtin.tools.workspace import open_regular
-from uwf_git.crews.mounts import PROJECT
+from uwf_git.crews.package import PROJECT
 from uwf_git.timelimit import TimeExceeded, time_limit
 
 SECONDS = 20.0  # of one search; like every `time_limit`, it holds in the main thread alone

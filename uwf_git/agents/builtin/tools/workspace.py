@@ -39,7 +39,8 @@ from uwf_git.agents.builtin.tools.path import (
     walk,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
-from uwf_git.crews.mounts import PACKAGE, PROJECT, STATE, in_words, variable
+from uwf_git.crews.mounts import in_words, variable
+from uwf_git.crews.package import PACKAGE, PROJECT, STATE
 
 WORKFLOW, OUTPUT = "@workflow", "@output"
 NAMES = (PROJECT, WORKFLOW, OUTPUT, PACKAGE, STATE)
