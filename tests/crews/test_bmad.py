@@ -266,7 +266,7 @@ def test_every_slip_of_every_file_is_told_at_once_with_its_line() -> None:
             )
         ),
         ("workflow.md", "bad-frontmatter"),
-        ("workflow.graph.json", "unknown-agent"),
+        ("workflow.graph.json", "UnknownPersona"),
         ("workflow.graph.json", "unsupported-node"),
         ("workflow.graph.json", "missing-file"),
         ("workflow.graph.json", "unknown-node"),
@@ -366,13 +366,13 @@ def _edit(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         ),
         (
             lambda files: _menu(files, {"description": "x", "action": "a", "exec": "assets/tell.md"}),
-            {"several"},
+            {"two-actions"},
         ),
         (
             lambda files: _menu(
                 files, {"description": "x", "action": "a", "ide-only": True, "web-only": True}
             ),
-            {"shown-nowhere"},
+            {"bad-surface"},
         ),
     ],
 )

@@ -288,7 +288,7 @@ class _Reader:
         only = [key for key in ("ide-only", "web-only") if item.get(key)]
         if len(only) == 2:
             message = f"{forms.where(path)} is both ide-only and web-only, so it is shown nowhere"
-            part.findings.warning(path, "shown-nowhere", message, "keep one of them")
+            part.findings.warning(path, "bad-surface", message, "keep one of them")
         surface = "none" if len(only) == 2 else only[0].removesuffix("-only") if only else ""
         return MenuItem(
             item.get("description", ""),
@@ -313,7 +313,7 @@ class _Reader:
         several = [key for key in ("workflow", "exec", "action") if item.get(key)]
         if len(several) > 1:
             message = f"{forms.where(path)} has {' and '.join(several)}: {several[0]} counts"
-            part.findings.warning((*path, several[1]), "several", message)
+            part.findings.warning((*path, several[1]), "two-actions", message)
         data = self._data(part, (*path, "data"), item["data"]) if item.get("data") else ""
         if "workflow" in several:
             name = self._workflow(part, (*path, "workflow"), item["workflow"], "UnknownWorkflow")

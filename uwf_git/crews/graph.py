@@ -248,7 +248,7 @@ class Graphs:
         if agent and self._agents and agent not in self._agents:
             where, at = (part, (*place, "agentId")) if node.get("agentId") else (step or part, ("agentId",))
             message = f'node "{name}": there is no agent "{one_line(agent, 60)}"'
-            where.findings.error(at, "unknown-agent", message, where.findings.nearest(agent, self._agents))
+            where.findings.error(at, "UnknownPersona", message, where.findings.nearest(agent, self._agents))
         if step and not step.body.strip() and kind != "end":
             step.findings.warning((), "empty-step", "it has no text below its frontmatter")
         return NodeDraft(
