@@ -163,7 +163,9 @@ def test_an_entry_that_unpacks_to_more_than_it_says_costs_no_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"PK", b"{}", b"#!/bin/sh\n" + packed([("a", b"")]), packed([("a", b"")])[:-10]]
+    "data",
+    [b"", b"PK", b"{}", b"#!/bin/sh\n" + packed([("a", b"")]), packed([("a", b"")])[:-10]],
+    ids=["empty", "short", "json", "a script before it", "cut off"],
 )
 def test_what_is_no_zip_says_so(data: bytes) -> None:
     assert codes(lambda: read_archive(data, "x")) == {("bad-archive", "")}
