@@ -29,6 +29,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.crews.conversation import REPLY, REPLY_SCHEMA, TALK, conversation_payload
 from uwf_git.crews.draft import (
     CrewDraft,
     EdgeDraft,
@@ -104,6 +105,8 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
     name, workflow = _named(text)
     package = Package(name, files, None)
     draft, written = _read(package)
+    if workflow == TALK and draft.name == name:
+        return _talk(draft, package, text)
     found = next((each for each in draft.workflows if each.id == workflow), None)
     if draft.name != name or found is None:
         raise Invalid(
@@ -114,6 +117,15 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
     if compiled.source.text != text:
         raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
     return compiled
+
+
+def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
+    """The conversations with a crew's personas, which no package holds as a workflow."""
+    payload = cbor.normalise(conversation_payload(draft.name, draft.format, draft.members))
+    data = json.loads(text)
+    source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
+    found = hash_of(workflow_type(payload), payload)
+    return Compiled(payload, found, {REPLY: REPLY_SCHEMA}, parse_workflow(payload), source)
 
 
 def _named(text: bytes) -> tuple[str, str]:

@@ -8,23 +8,30 @@ what is said after a reply that was broken off, goes to the role that `$START` n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.errors import NotFound
 from uwf_git.text import one_line
-from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Role, StepContext, Workflow
 from uwf_git.values.node import hash_of
-from uwf_git.values.types import META, SUSPEND, USER
+from uwf_git.values.types import DEFAULT_STATUS, END, META, NEW, RESUME, START, SUSPEND, USER
 
 if TYPE_CHECKING:
-    from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head, History
     from uwf_git.store.opened import Instance
+    from uwf_git.store.taking_in import Store
+    from uwf_git.values.personas import Member
 
 CHAT = "chat"
 """The name of the workflow of a conversation without a crew."""
+ASSISTANT = "assistant"
+"""The role of such a conversation."""
+TALK = "$chat"
+"""What takes the place of a workflow's id where a conversation is with a persona of a crew."""
+PERSONA = "persona"
+"""The role that a persona talks in."""
+CHOSEN = "chosen from the menu"
+"""What the detail of a message notes that is an item of a persona's menu."""
 
 REPLY_SCHEMA: dict[str, Any] = {
     "title": "Reply",
@@ -40,11 +47,11 @@ REPLY_SCHEMA: dict[str, Any] = {
 REPLY = hash_of(META, REPLY_SCHEMA)
 """The schema of a role that talks: whatever its agent answers is a reply."""
 
-_DEFINITION = f"""\
+DEFINITION = f"""\
 name: {CHAT}
 description: A person and an agent talk.
 roles:
-  assistant:
+  {ASSISTANT}:
     description: Talks with the user.
     systemPrompt: |-
       You talk with a person who sits at a terminal and reads what you write while you write it. Answer what was said
@@ -60,11 +67,16 @@ roles:
       additionalProperties: false
 graph:
   $START:
-    new: {{role: assistant}}
-    resume: {{role: assistant}}
-  assistant:
+    new: {{role: {ASSISTANT}}}
+    resume: {{role: {ASSISTANT}}}
+  {ASSISTANT}:
     _: {{role: $END}}
 """
+
+_TALKS = """\
+You talk with a person who sits at a terminal and reads what you write while you write it. Stay who you are. Answer what
+was said last, plainly and to the point. Ask back where you can't know what is meant. While you talk, look things up,
+but change nothing; what is marked as chosen from the menu you carry out."""
 
 _LEAST = 400  # characters that are told of a message, however little room there is
 
@@ -84,29 +96,37 @@ def in_conversation(instance: Instance, head: Head) -> bool:
     return head.row.workflow is not None and is_conversation(instance.registry.workflow(head.row.workflow))
 
 
-def plain_conversation(instance: Instance) -> tuple[Oid, Hash]:
-    """A version of the workflow of conversations without a crew, and its node. Writes it where it isn't there yet;
-    touches no ref."""
-    from uwf_git.workflow.compile import compile_source
-    from uwf_git.workflow.source import parse_source
+def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dict[str, Any]:
+    """The Workflow node's payload of the conversations with the personas of a crew. Whoever of them a thread is with,
+    its StartNode says. What is said to one may be answered with what can be read; an item of the menu may have more
+    done."""
+    from uwf_git.config.policy import reading_only
 
-    def include(path: str) -> bytes:
-        raise NotFound(f"{path} is not there")
+    return {
+        "name": f"{crew}/{TALK}",
+        "description": f"A person and a persona of {crew} talk.",
+        "roles": {
+            PERSONA: {
+                "description": "Talks with the user.",
+                "systemPrompt": _TALKS,
+                "outputSchema": REPLY,
+                "tools": reading_only(),
+            }
+        },
+        "conditions": {},
+        "graph": {
+            START: {NEW: {"role": PERSONA}, RESUME: {"role": PERSONA}},
+            PERSONA: {DEFAULT_STATUS: {"role": END}},
+        },
+        "crew": {"name": crew, "workflow": TALK, "format": form},
+        "personas": {member.persona.id: member.persona.payload() for member in members},
+    }
 
-    compiled = compile_source(parse_source(_DEFINITION.encode(), "workflow.yaml", include))
-    try:
-        return instance.registry.commit_for(compiled.hash), compiled.hash
-    except NotFound:
-        return instance.registry.write(compiled, []), compiled.hash
 
-
-def begin_conversation(instance: Instance, name: str = "", origin: Oid | None = None) -> ThreadId:
-    """A new conversation, in which nothing was said yet. `origin` is the head of the run that it comes after. Makes
-    `refs/uwf/threads/<new ULID>`."""
-    version, workflow = plain_conversation(instance)
-    return instance.threads.start(
-        version, workflow, f"A conversation{f' with {name}' if name else ''}.", origin=origin
-    )
+def was_chosen(store: Store, step: StepContext) -> bool:
+    """Whether a message was chosen from a menu, so that something may be changed for it."""
+    detail = store.detail(step.detail) if step.role == USER else None
+    return detail is not None and CHOSEN in detail.notes
 
 
 def told_conversation(
@@ -119,21 +139,22 @@ def told_conversation(
     quota: int,
     before: str = "",
     stopped: Callable[[StepContext], str] = lambda step: "",
+    chosen: Callable[[StepContext], bool] = lambda step: False,
 ) -> str:
     """What a role that talks is told for its next reply. Where it `remembers` its last one (by `agent`, if that is
     given), it is told what the user said since; else all that was said, the newest whole and what is older as far as
     `quota`, in characters, reaches. `before` is what happened before the conversation;
-    `stopped` says how a reply to a message began that was broken off."""
+    `stopped` says how a reply to a message began that was broken off, `chosen` whether a message is of a menu."""
     steps = history.steps
     mine = [n for n, each in enumerate(steps, 1) if each.role != USER and agent in (None, each.agent)]
     known = mine[-1] if remembers and mine else 0
     since = steps[known:]
     last = next((n for n, each in enumerate(reversed(since)) if each.role != USER), len(since))
-    said = "\n\n".join(_with_stopped(since[len(since) - last :], stopped))
+    said = "\n\n".join(_said(since[len(since) - last :], stopped, chosen))
     earlier = since[: len(since) - last]
     if known and not earlier:
         return said
-    parts = [] if known else [role.system_prompt.strip(), before.strip()]
+    parts = [] if known else [*_who(history, role), before.strip()]
     if earlier:
         heading = "# What was said since your last reply" if known else "# The conversation so far"
         parts.append("\n\n".join([heading, *_transcript(earlier, answer_of, quota - len(said))]))
@@ -143,9 +164,23 @@ def told_conversation(
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _with_stopped(said: Sequence[StepContext], stopped: Callable[[StepContext], str]) -> Iterator[str]:
+def _who(history: History, role: Role) -> Iterator[str]:
+    """How a role talks, and as whom."""
+    yield role.system_prompt.strip()
+    if history.workflow.crew is not None:
+        from uwf_git.crews.prompt import policy, speaks
+
+        yield policy(history, role._replace(tools=None))
+        yield speaks(history, role)
+
+
+def _said(
+    said: Sequence[StepContext],
+    stopped: Callable[[StepContext], str],
+    chosen: Callable[[StepContext], bool],
+) -> Iterator[str]:
     for place, step in enumerate(said):
-        yield _message(step)
+        yield f"[{CHOSEN.capitalize()}:]\n\n{_message(step)}" if chosen(step) else _message(step)
         if place < len(said) - 1 and (begun := stopped(step).strip()):
             yield f"[You were stopped when you had answered this much:]\n\n{begun}\n\n[Then the user went on:]"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.crews.conversation import in_conversation, is_conversation
+from uwf_git.crews.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
@@ -198,20 +198,22 @@ def go_on(instance: Instance, thread: ThreadId, text: str) -> Outcome:
     return _told(instance, outcome)
 
 
-def say(instance: Instance, thread: ThreadId, text: str) -> Outcome:
-    """Says something in a conversation, whether or not a reply is owed. The user's hooks aren't told: the user is
-    there. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an empty text, Invalid for a thread that
-    is no conversation or has ended."""
+def say(instance: Instance, thread: ThreadId, text: str, chosen: bool = False) -> Outcome:
+    """Says something in a conversation, whether or not a reply is owed; `chosen` from a persona's menu. The user's
+    hooks aren't told: the user is there. Moves `refs/uwf/threads/<ULID>`. Raises Busy, HeadMoved, Usage for an empty
+    text, Invalid for a thread that is no conversation or has ended."""
     if not text.strip():
         raise Usage(f"nothing is said in thread {thread}", "say something")
     with instance.locks.hold(thread):
         at = instance.threads.position(instance.threads.active_head(thread))
         if not is_conversation(at.history.workflow):
             raise Invalid(f"thread {thread} is no conversation", f"uwf thread answer {thread} -m TEXT")
-        return _say(instance, at, text)
+        return _say(instance, at, text, notes=(CHOSEN,) if chosen else ())
 
 
-def _say(instance: Instance, at: Position, text: str, begins: bool = False) -> Outcome:
+def _say(
+    instance: Instance, at: Position, text: str, begins: bool = False, notes: tuple[str, ...] = ()
+) -> Outcome:
     from uwf_git.engine.step import append_step, outcome_of
 
     text, secrets = instance.redactor.text(text)
@@ -220,6 +222,7 @@ def _say(instance: Instance, at: Position, text: str, begins: bool = False) -> O
         context=at.head.node,
         budget=pending(instance, at.head.thread),
         redactions=(("answer", secrets),) if secrets else (),
+        notes=notes,
     )
     store = instance.store
     with store.index.transaction():

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
-from uwf_git.crews.conversation import talks
+from uwf_git.crews.conversation import talks, was_chosen
 from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
@@ -310,6 +310,9 @@ class Agent:
         name = self.called(args)
         head, history = at
         role = role or role_of(history, order.role)
+        last = history.steps[-1] if history.steps and talks(role) else None
+        if last is not None and role.tools is not None and was_chosen(instance.store, last):
+            role = role._replace(tools=None)
         attempts = instance.attempts.all(head.thread)
         memory = Memory(instance, history, role, name, attempts, lambda: self.has_shell(context))
         resume = None if talks(role) else memory.resume()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.crews.conversation import talks, told_conversation
+from uwf_git.crews.conversation import talks, told_conversation, was_chosen
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
@@ -148,6 +148,7 @@ def prompt_at(
             quota=QUOTA,
             before=_before(instance, history),
             stopped=lambda step: _stopped(instance, history, step),
+            chosen=lambda step: history.workflow.crew is not None and was_chosen(instance.store, step),
         )
     schema = instance.store.schema(role.schema).payload
     text = build_prompt(

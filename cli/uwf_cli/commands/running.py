@@ -209,6 +209,13 @@ def _raise_if_cut_short(outcome: Outcome) -> None:
 def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False) -> None:
     """Prints where a thread stands after a step; for people as one line, and a question with its options below it.
     Then the hooks are run."""
+    value, shown = outcome_value(invocation, outcome)
+    invocation.emit(value, outcome_line, shown, compact)
+    invocation.afterwards()
+
+
+def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
     from uwf_git.store.layout import summary
     from uwf_git.values.kinds import persona_value
@@ -239,11 +246,11 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
         "question": following.question or "",
         "options": following.options,
     }
-    invocation.emit(value, _line, shown, compact)
-    invocation.afterwards()
+    return value, shown
 
 
-def _line(value: dict[str, Any]) -> str:
+def outcome_line(value: dict[str, Any]) -> str:
+    """The same for people: one line, and a question with its options below it."""
     arrow = "  → "
     if value["done"] or value["status"] in ("waiting", "paused"):
         end = arrow + terminal.status(value["status"])

@@ -28,6 +28,7 @@ from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.types import MOST_ROUNDS
 
 if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
@@ -132,10 +133,11 @@ def begin(
     to_run: bool = False,
     persona: str | None = None,
     data: Mapping[str, Any] | None = None,
+    origin: Oid | None = None,
 ) -> Begun:
     """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
     path is trusted by that. `persona` and `data` are of a crew's workflow: who speaks, as somebody named it, and the
-    file that a menu brings along."""
+    file that a menu brings along. `origin` is the head of the conversation that it is started from."""
     from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
     instance = invocation.instance_for_writing()
@@ -158,7 +160,7 @@ def begin(
     if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
     version = resolve.version_of(instance, found)
-    made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data)
+    made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data, origin)
     if where is not None:
         instance.folders.remember(made, where)
     return Begun(made, found.hash, found.workflow.name)

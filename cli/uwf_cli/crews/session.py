@@ -1,4 +1,4 @@
-"""`uwf chat`: a session with an agent, in which a person talks.
+"""`uwf chat`: a session with an agent, or with a persona of a crew, in which a person talks.
 
 Everything that is said is kept as it is said: a session is nothing but a view of threads, and may end at any moment.
 """
@@ -15,17 +15,22 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, folder
+from uwf_cli.completers import complete_persona
 from uwf_cli.crews.shown import Shown
 from uwf_cli.crews.typed import typed
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.crews.conversation import CHAT, begin_conversation, in_conversation
+from uwf_git.crews.conversation import ASSISTANT, CHAT, PERSONA, TALK, in_conversation
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values.types import USER
 
 if TYPE_CHECKING:
+    from uwf_cli.crews.run import Run
+    from uwf_git.crews.entry import Entry
+    from uwf_git.crews.menu import Choice, Routed
     from uwf_git.engine.step import Outcome
+    from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId
 
@@ -35,10 +40,12 @@ _BUILTIN = "uwf-builtin"
 
 @command(
     "uwf chat                          talk with the default model",
+    "uwf chat trip/mary                with a persona of a crew, and its menu",
     "uwf chat --resume                 go on where you were",
     "uwf chat --agent claude-code",
     "echo 'What is a fold?' | uwf chat     reads lines, writes JSON lines",
 )
+@click.argument("who", metavar="[CREW[/PERSONA]]", required=False, shell_complete=complete_persona)
 @click.option(
     "--resume",
     "resumed",
@@ -49,8 +56,12 @@ _BUILTIN = "uwf-builtin"
 )
 @AGENT
 @CWD
-def chat(invocation: Invocation, resumed: str | None, agent: str | None, cwd: Path | None) -> None:
+def chat(
+    invocation: Invocation, who: str | None, resumed: str | None, agent: str | None, cwd: Path | None
+) -> None:
     """Talk. What you say and what is answered is a thread like any, kept step by step.
+
+    With a crew, what you type is looked for in the persona's menu first; a workflow that it starts is run here.
 
     On a terminal answers appear while they are written; Ctrl-C stops one, Ctrl-D leaves. Elsewhere each line of
     standard input is a message, and each thing that happens a line of JSON.
@@ -58,15 +69,17 @@ def chat(invocation: Invocation, resumed: str | None, agent: str | None, cwd: Pa
     instance = invocation.instance_for_writing()
     session = Session(invocation, agent, folder(cwd))
     if resumed is not None:
-        session.resume(_conversation(invocation, resumed))
-    status = 0
+        session.go_back_to(_conversation(invocation, resumed, who))
+    else:
+        session.meet(who or "")
     inputs = typed(
         instance.store.repository.private / "chat.history",
         lambda text: instance.redactor.text(text)[0],
         session.offers,
     )
-    session.open()
+    status = 0
     with instance.keeping():
+        session.open()
         while not session.is_over:
             try:
                 text = inputs.read()
@@ -85,110 +98,274 @@ def chat(invocation: Invocation, resumed: str | None, agent: str | None, cwd: Pa
         raise Exit(status)
 
 
-def _conversation(invocation: Invocation, text: str) -> ThreadId:
-    """The conversation that a text means. Raises NotFound, Usage, Invalid for a thread that is none."""
+def _conversation(invocation: Invocation, text: str, who: str | None) -> ThreadId:
+    """The conversation that a text means, or the run that was started from one; the newest may have to be with a crew
+    or a persona. Raises NotFound, Usage, Invalid for a thread that is none."""
     from uwf_git.store.history import Head
 
     instance = invocation.instance
     if text != NEWEST:
         found = find_thread(invocation, text)
-        if not in_conversation(instance, instance.threads.active_head(found)):
-            raise Invalid(f"thread {found} is no conversation", f"uwf thread run {found}")
-        return found
+        if in_conversation(instance, instance.threads.active_head(found)):
+            return found
+        if instance.threads.origin(found) is not None:
+            return found
+        raise Invalid(f"thread {found} is no conversation", f"uwf thread run {found}")
+    crew, _, persona = (who or "").partition("/")
     for head in instance.threads.all():
-        if isinstance(head, Head) and in_conversation(instance, head):
+        if not isinstance(head, Head) or not in_conversation(instance, head):
+            continue
+        if crew and head.row.name != f"{crew}/{TALK}":
+            continue
+        if not persona or instance.threads.history(head).start.persona == persona:
             return head.thread
-    raise NotFound("there is no conversation yet", "begin one with: uwf chat")
+    whom = f" with {who}" if who else ""
+    raise NotFound(
+        f"there is no conversation{whom} yet", f"begin one with: uwf chat{f' {who}' if who else ''}"
+    )
 
 
 class Session:
-    """A conversation, and what is said in it. It begins with the first message."""
+    """A conversation and what is said in it, and the run that was started from it. A conversation begins with the first
+    message, or with the run. `agent` is whom the user named."""
 
     def __init__(self, invocation: Invocation, agent: str | None, cwd: Path | None) -> None:
         self._invocation = invocation
         self._instance: Instance = invocation.instance
         self._cwd = cwd
-        self._agent = agent if agent is not None else _talker(self._instance)
+        self._named = agent
+        self._agent = agent
+        self._entry: Entry | None = None
+        self._run: Run | None = None
+        self._after: Oid | None = None  # the end of a run that nothing was said about yet
+        self._offered: tuple[Choice, ...] = ()
         self.shown = Shown(invocation)
         self.thread: ThreadId | None = None
         self.is_over = False
-        self._commands: dict[str, tuple[str, Callable[[], None]]] = {
-            "/resume": ("Have what was said last answered.", self._answer_again),
-            "/dismiss": ("Leave.", self._dismiss),
-            "/help": ("Show these.", self._help),
-        }
 
-    def resume(self, thread: ThreadId) -> None:
-        """Goes on with a conversation."""
-        self.thread = thread
+    # Beginning and ending
 
-    def offers(self) -> Iterable[tuple[str, str]]:
-        """What could be typed now, and what it does."""
-        return [(name, does) for name, (does, _) in self._commands.items()]
+    def meet(self, who: str) -> None:
+        """Is to talk with a persona, nobody in particular where that is "". Raises NotFound, and Invalid where there is
+        no agent to talk with."""
+        from uwf_git.crews.entry import Entry
+
+        self._entry = Entry(self._instance, who, self._cwd or Path.cwd()) if who else None
+        if self._named is None:
+            self._agent = talker(self._instance, self._entry)
+
+    def go_back_to(self, thread: ThreadId) -> None:
+        """Goes on with a conversation, and the run that was started from it last; or with a run."""
+        from uwf_cli.crews.run import begun_from
+
+        threads, run = self._instance.threads, None
+        head, self.thread = threads.head(thread), thread
+        if not in_conversation(self._instance, head):
+            run, origin = thread, threads.origin(thread)
+            self.thread = threads.ending_with(origin) if origin is not None else None
+            head = threads.head(self.thread or thread)
+        history = threads.history(head)
+        crew = history.workflow.crew
+        self.meet(f"{crew.name}/{history.start.persona}" if crew is not None else "")
+        if run is None and crew is not None:
+            run = begun_from(self._instance, crew.name, head.commit)
+        if run is not None:
+            self._run = self._running(run)
+            self._look_whether_ended()
 
     def open(self) -> None:
-        """Says what this is, and what was said last."""
+        """Says what this is, what was said last, and what is asked."""
+        entry = self._entry
         value = {
             "thread": self.thread,
-            "workflow": CHAT,
+            "workflow": CHAT if entry is None else f"{entry.crew.name}/{TALK}",
+            "crew": None if entry is None else entry.crew.name,
+            "persona": None if entry is None else entry.member.persona.id,
             "agent": self._agent,
             "model": _model(self._instance) if self._agent == _BUILTIN else None,
         }
         self.shown.event("session", value, _session_line)
         if self.thread is not None:
             self._show_last()
+        elif entry is not None:
+            self._menu()
+        if self._run is not None:
+            self.shown.begin()
+            self._guarded(self._show_run)
 
     def close(self) -> None:
-        """Says how the conversation is gone on with."""
-        if self.thread is not None:
-            self._invocation.note(f"uwf chat --resume {self.thread} goes on")
+        """Says how it is gone on with."""
+        thread = self.thread if self._run is None else self._run.thread
+        if thread is not None:
+            self.shown.rest()
+            self._invocation.note(f"uwf chat --resume {thread} goes on")
+
+    def _show_last(self) -> None:
+        """The last messages of a conversation that is gone on with."""
+        assert self.thread is not None
+        steps = self._instance.threads.history(self._instance.threads.head(self.thread)).steps
+        for step in steps[-2:]:
+            if step.role == USER:
+                text = "\n".join(f"> {line}" for line in str(step.output["answer"]).splitlines())
+            else:
+                text = self._instance.threads.answer(step).rstrip()
+            if self._invocation.format == "text":
+                self._invocation.write(terminal.style(terminal.escape(text), "dim"))
+
+    def _show_run(self) -> None:
+        assert self._run is not None
+        self._run.tell()
+        self._run.ask()
+
+    # Inputs
+
+    def offers(self) -> Iterable[tuple[str, str]]:
+        """What could be typed now, and what it does."""
+        found = [(name, does) for name, (does, _) in self._commands().items()]
+        if self._run is not None:
+            return [*((option, "") for option in self._run.options()), *found]
+        if self._entry is not None:
+            from uwf_git.crews.menu import shown
+
+            menu = self._entry.member.menu
+            for choice in shown(self._entry.member, self._entry.crew.workflows):
+                item = menu[choice.place]
+                named = filter(None, (item.trigger, item.cmd, *item.aliases))
+                found += [(name, item.description) for name in named]
+        return found
 
     def take(self, text: str) -> None:
         """Does what an input says; what goes wrong is told."""
         self.shown.begin()
+        self._guarded(lambda: self._take(text))
+
+    def _guarded(self, act: Callable[[], None]) -> None:
         try:
-            if text.strip():
-                self._take(text)
+            act()
         except KeyboardInterrupt:
             self._stopped()
         except (UwfError, OSError) as error:
             self.shown.error(error)
+        finally:
+            self.shown.rest()
 
     def _take(self, text: str) -> None:
-        if text.startswith("/") and not text.startswith("//"):
-            self._command(text.strip())
-        else:
-            self._say(text.removeprefix("/") if text.startswith("//") else text)
+        self._look_whether_ended()
+        stripped = text.strip()
+        if stripped.startswith("/") and not stripped.startswith("//"):
+            self._command(stripped)
+            return
+        if stripped.startswith("*") and self._entry is not None:
+            name = f"/{stripped[1:].strip().lower()}"
+            if self._run is not None or name in self._commands():
+                self._command(name)
+                return
+        if text.startswith("//"):
+            text = text[1:]
+        if self._run is not None:
+            if stripped:
+                self._run.answer(text)
+                self._look_whether_ended()
+        elif self._entry is not None:
+            self._put(self._entry, text)
+        elif stripped:
+            self._say(text)
+
+    def _put(self, entry: Entry, text: str) -> None:
+        """Puts an input to a persona."""
+        routed = entry.route(text, self._offered)
+        self._offered = routed.candidates
+        self._carry_out(entry, routed)
+
+    def _carry_out(self, entry: Entry, routed: Routed) -> None:
+        from uwf_cli.crews.entry import candidates_text
+        from uwf_git.crews import menu
+        from uwf_git.crews.entry import Run as Begins
+        from uwf_git.crews.entry import Turn
+
+        is_unclear = routed.kind == menu.CLARIFY
+        self.shown.event(
+            "routed",
+            routed.value(),
+            (lambda value: f"{value['reason']}:\n{candidates_text(value)}") if is_unclear else lambda _: "",
+        )
+        if routed.kind == menu.SHOW_MENU:
+            self._menu()
+        elif routed.kind == menu.DISMISS:
+            self._dismiss()
+        elif routed.kind == menu.RESUME:
+            self._go_on()
+        elif not is_unclear:
+            done = entry.resolve(routed)
+            if isinstance(done, Begins):
+                self._start(entry, done)
+            elif isinstance(done, Turn):
+                self._say(done.message, chosen=not done.reads_only)
 
     def _command(self, text: str) -> None:
-        known = self._commands.get(text.lower())
-        if known is None:
+        commands = self._commands()
+        name = text.split()[0].lower()
+        if text.lower() not in commands:
+            hint = nearest(name, commands)
             raise Usage(
-                f"there is no {text.split()[0]}",
-                nearest(text, self._commands) or "see /help; a message that begins with / is written //…",
+                f"there is no {name} here", hint or "see /help; a message that begins with / is written //…"
             )
-        known[1]()
+        commands[name][1]()
+
+    def _commands(self) -> dict[str, tuple[str, Callable[[], None]]]:
+        """What can be done at this moment beside saying something: what that does, and how."""
+        found: dict[str, tuple[str, Callable[[], None]]] = {}
+        if self._entry is not None:
+            found["/menu"] = ("Show the menu.", self._menu)
+        if self._run is not None:
+            found["/pause"] = ("Pause the run: nobody steps it.", self._run.pause)
+            found["/stop"] = ("End the run for good.", self._stop)
+            found["/resume"] = ("Go on with the run.", self._go_on)
+        else:
+            found["/resume"] = ("Have what was said last answered.", self._go_on)
+        found["/dismiss"] = ("Leave.", self._dismiss)
+        found["/help"] = ("Show these.", self._help)
+        return found
 
     # Talking
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, chosen: bool = False) -> None:
         from uwf_git.engine.inbox import say
 
-        if self.thread is None:
-            self.thread = begin_conversation(self._instance)
-            if self._cwd is not None:
-                self._instance.folders.remember(self.thread, self._cwd)
-        said = say(self._instance, self.thread, text)
+        if self._after is not None:
+            self.thread = self._begun(self._after)
+            self._after = None
+        said = say(self._instance, self._talk(), text, chosen)
         self.shown.event("message", self._message(said))
         self._reply()
+
+    def _talk(self) -> ThreadId:
+        """The conversation, which begins where there is none."""
+        if self.thread is None:
+            self.thread = self._begun(None)
+        return self.thread
+
+    def _begun(self, origin: Oid | None) -> ThreadId:
+        from uwf_git.crews.opening import begin_conversation, begin_conversation_with
+
+        if self._entry is None:
+            made = begin_conversation(self._instance, origin)
+        else:
+            at = self._entry
+            made = begin_conversation_with(
+                self._instance, at.crews, at.version, at.crew, at.member.persona, origin
+            )
+        if self._cwd is not None:
+            self._instance.folders.remember(made, self._cwd)
+        return made
 
     def _reply(self) -> None:
         """The reply to what was said last."""
         from uwf_git.engine.step import step_untold
 
-        assert self.thread is not None
-        with self.shown.working(self.thread):
-            outcome = step_untold(self._instance, self.thread, self._agent, self._cwd)
+        thread = self._talk()
+        with self.shown.working(thread):
+            outcome = step_untold(self._instance, thread, self._agent, self._cwd)
         value = self._message(outcome)
         heard = self.shown.heard
         self.shown.event("message", value, (lambda _: "") if heard else lambda value: value["text"].rstrip())
@@ -203,64 +380,105 @@ class Session:
             "number": len(steps),
             "role": last.role,
             "agent": last.agent,
-            "text": self._text_of(outcome),
+            "text": last.output["answer"] if last.role == USER else self._instance.threads.answer(last),
         }
-
-    def _text_of(self, outcome: Outcome) -> str:
-        last = outcome.position.history.steps[-1]
-        return str(last.output["answer"]) if last.role == USER else self._instance.threads.answer(last)
 
     def _stopped(self) -> None:
         """What was being said is kept as an attempt, by the engine."""
         self.shown.rest()
-        value = {"thread": self.thread}
-        self.shown.event("stopped", value, lambda _: terminal.style("stopped; /resume asks again", "dim"))
+        thread = self.thread if self._run is None else self._run.thread
+        said = (
+            "stopped; /resume asks again"
+            if self._run is None
+            else "stopped; /resume goes on, /stop ends the run"
+        )
+        self.shown.event("stopped", {"thread": thread}, lambda _: terminal.style(said, "dim"))
 
-    def _show_last(self) -> None:
-        """The last messages of a conversation that is gone on with."""
-        assert self.thread is not None
-        steps = self._instance.threads.history(self._instance.threads.head(self.thread)).steps
-        for step in steps[-2:]:
-            if step.role == USER:
-                text = "\n".join(f"> {line}" for line in str(step.output["answer"]).splitlines())
-            else:
-                text = self._instance.threads.answer(step).rstrip()
-            if self._invocation.format == "text":
-                self._invocation.write(terminal.style(terminal.escape(text), "dim"))
+    # Runs
 
-    # Commands
+    def _running(self, thread: ThreadId) -> Run:
+        from uwf_cli.crews.run import Run
 
-    def _answer_again(self) -> None:
+        return Run(self._invocation, self.shown, thread, self._named, self._agent, self._cwd)
+
+    def _start(self, entry: Entry, begins: Any) -> None:
+        """Starts a run from the conversation, and steps it."""
+        from uwf_cli.commands.thread import begin
+
+        origin = self._instance.threads.head(self._talk()).commit
+        begun = begin(
+            self._invocation,
+            f"{entry.crew.name}/{begins.workflow.id}",
+            begins.prompt,
+            self._cwd,
+            {},
+            to_run=True,
+            persona=begins.persona,
+            data=begins.data,
+            origin=origin,
+        )
+        self._after = None
+        self._run = self._running(begun.thread)
+        self._run.tell("started")
+        try:
+            self._run.go()
+        finally:
+            self._look_whether_ended()
+
+    def _look_whether_ended(self) -> None:
+        """What is said after a run has come to its end begins a conversation after it."""
+        if self._run is not None and self._run.has_ended:
+            if self._run.was_completed:
+                self._after = self._instance.threads.head(self._run.thread).commit
+            self._run = None
+
+    def _stop(self) -> None:
+        assert self._run is not None
+        self._run.stop()
+        self._look_whether_ended()
+
+    def _go_on(self) -> None:
+        """Goes on with the run; without one, what was said last is answered."""
+        if self._run is not None:
+            try:
+                self._run.resume()
+            finally:
+                self._look_whether_ended()
+            return
         if self.thread is None:
             raise Usage("nothing was said yet", "say something")
         head = self._instance.threads.active_head(self.thread)
-        if head.row.asks:
+        if head.row.asks or head.row.kind == "start":
             raise Usage("what was said last has its answer", "say something")
         self._reply()
+
+    # What is shown
+
+    def _menu(self) -> None:
+        from uwf_cli.crews.entry import menu_text, menu_value
+
+        assert self._entry is not None
+        self.shown.event("menu", menu_value(self._entry), menu_text)
 
     def _dismiss(self) -> None:
         self.is_over = True
 
     def _help(self) -> None:
-        value = {"commands": [{"name": name, "does": does} for name, (does, _) in self._commands.items()]}
-        self.shown.event(
-            "help",
-            value,
-            lambda shown: terminal.table(
-                [(each["name"], each["does"]) for each in shown["commands"]]
-                + [("Ctrl-C", "Stop the reply."), ("Ctrl-D", "Leave.")]
-            ),
-        )
+        value = {"commands": [{"name": name, "does": does} for name, (does, _) in self._commands().items()]}
+        self.shown.event("help", value, _help_lines)
 
 
-def _talker(instance: Instance) -> str | None:
+def talker(instance: Instance, entry: Entry | None = None) -> str | None:
     """The agent that talks where nobody names one; None for the one of the configuration. Raises Invalid where there is
     none."""
-    from uwf_git.config.resolve import resolve_model
+    from uwf_git.config.resolve import overriding, resolve_model
     from uwf_git.values.kinds import REHEARSE
 
     config = instance.config
-    if "assistant" in config.agent_overrides.get(CHAT, {}):
+    role, name, persona = ASSISTANT, CHAT, ""
+    if entry is not None:
+        role, name, persona = PERSONA, f"{entry.crew.name}/{TALK}", entry.member.persona.id
+    if overriding(config, name, role, persona)[0] is not None:
         return None
     if resolve_model(config, "agent") is not None:
         return _BUILTIN
@@ -286,3 +504,8 @@ def _model(instance: Instance) -> str | None:
 def _session_line(value: Any) -> str:
     who = " · ".join(filter(None, (value["agent"], value["model"])))
     return terminal.style(f"{who or 'chat'} — /help lists commands, Ctrl-D leaves", "dim")
+
+
+def _help_lines(value: Any) -> str:
+    rows = [(each["name"], each["does"]) for each in value["commands"]]
+    return terminal.table([*rows, ("Ctrl-C", "Stop the reply."), ("Ctrl-D", "Leave.")])

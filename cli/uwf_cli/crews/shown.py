@@ -34,6 +34,7 @@ class Shown:
         self._within = False  # a line of text that has no end yet
         self._words = False  # something was said since `begin`
         self._fields: Fields | None = None
+        self._thread: ThreadId | None = None
         self.status = 0
 
     def event(
@@ -71,6 +72,7 @@ class Shown:
         instance = self._invocation.instance
         self._fields = Fields() if fields and self._text else None
         instance.listener, before = self, instance.listener
+        self._thread = thread
         try:
             if self._text and terminal.colours():
                 self._live = ExitStack()
@@ -96,18 +98,25 @@ class Shown:
             sys.stdout.flush()
             self._within = not text.endswith("\n")
         else:
-            self._invocation.emit({"type": "delta", "text": text}, compact=True)
+            self._invocation.emit({"type": "delta", "thread": self._thread, "text": text}, compact=True)
         self._words = True
 
     def dropped(self) -> None:
         """What was said since the last turn doesn't count."""
         if self._fields is not None:
             self._fields = Fields()
-        self.event("dropped", {}, lambda _: terminal.style("… broken off; it is asked again", "dim"))
+        value = {"thread": self._thread}
+        self.event("dropped", value, lambda _: terminal.style("… broken off; it is asked again", "dim"))
 
     def called(self, turn: TurnRecord) -> None:
         """A tool was called."""
-        value = {"tool": turn.tool, "arguments": turn.arguments, "failed": turn.failed, "result": turn.result}
+        value = {
+            "thread": self._thread,
+            "tool": turn.tool,
+            "arguments": turn.arguments,
+            "failed": turn.failed,
+            "result": turn.result,
+        }
         self.event("tool", value, _tool_line)
         if self._fields is not None:
             self._fields = Fields()

@@ -1,0 +1,214 @@
+"""The run of a session: started from a conversation, stepped until it asks or ends, answered, paused, stopped."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.commands.running import outcome_line, outcome_value
+from uwf_cli.crews.shown import Shown, question_lines
+from uwf_git.crews.conversation import TALK
+from uwf_git.errors import Invalid, NotFound, Paused, Usage, UwfError
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import Hash, ThreadId
+
+MOST = 500
+"""Steps of a run between two inputs."""
+
+
+class Run:
+    """A run that is active. `agent` plays all its roles, None for whom the configuration names; `talker` plays those
+    that the configuration has nobody for."""
+
+    def __init__(
+        self,
+        invocation: Invocation,
+        shown: Shown,
+        thread: ThreadId,
+        agent: str | None,
+        talker: str | None,
+        cwd: Path | None,
+    ) -> None:
+        self._invocation = invocation
+        self._instance: Instance = invocation.instance
+        self._shown = shown
+        self._agent = agent
+        self._talker = talker
+        self._cwd = cwd
+        self._asked: Hash | None = None
+        self.thread = thread
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has, here or elsewhere."""
+        return self._instance.threads.has_ended(self.thread)
+
+    @property
+    def was_completed(self) -> bool:
+        """Whether it came to its own end."""
+        archive = self._instance.threads.head(self.thread).archive
+        return archive is not None and archive.status == "completed"
+
+    def options(self) -> tuple[str, ...]:
+        """What it offers as answers."""
+        from uwf_git.engine.status import outlook
+
+        head = self._instance.threads.head(self.thread)
+        return outlook(self._instance, head).options if head.archive is None and head.row.asks else ()
+
+    def tell(self, status: str = "") -> None:
+        """Says where the run is."""
+        from uwf_git.engine.status import status_of
+
+        status = status or status_of(self._instance, self._instance.threads.head(self.thread))
+        row = self._instance.threads.head(self.thread).row
+        value = {"thread": self.thread, "workflow": row.name, "status": status}
+        self._shown.event("run", value, _run_line)
+
+    def go(self) -> None:
+        """Steps it until it asks, waits or ends."""
+        from uwf_git.engine.step import step
+
+        for _ in range(MOST):
+            with self._shown.working(self.thread, fields=True):
+                outcome = step(self._instance, self.thread, self._player(), self._cwd)
+            value, shown = outcome_value(self._invocation, outcome)
+            shown = {**shown, "question": "", "options": ()}
+            self._shown.event("step", value, outcome_line, **shown)
+            self._invocation.afterwards()
+            if outcome.done:
+                self.tell(outcome.status)
+                return
+            if outcome.status != "idle":
+                self.ask()
+                return
+        raise Usage(
+            f"run {self.thread} has made {MOST} steps without a question", "/resume goes on, /stop ends it"
+        )
+
+    def ask(self) -> None:
+        """Says what it asks, or what it waits for. Raises Waiting for what no answer helps against."""
+        from uwf_git.engine.budget import raise_if_used_up
+        from uwf_git.engine.pause import raise_if_paused
+        from uwf_git.engine.status import outlook, raise_if_stuck
+
+        head = self._instance.threads.active_head(self.thread)
+        asked = outlook(self._instance, head)
+        if head.row.asks:
+            self._asked = head.node
+            value = {
+                "thread": self.thread,
+                "step": head.node,
+                "role": asked.asks,
+                "question": asked.question,
+                "options": list(asked.options),
+                "reason": asked.reason,
+            }
+            self._shown.event(
+                "question", value, lambda value: question_lines(value["question"], value["options"])
+            )
+            return
+        raise_if_paused(self._instance, self.thread)
+        raise_if_stuck(asked, self.thread)
+        raise_if_used_up(self._instance, head)
+
+    def answer(self, text: str) -> None:
+        """Gives an answer to what was asked last, and goes on. It is bound to the step that asked: where
+        another asks by now, that question is put in its place. Raises Usage where nothing is asked."""
+        from uwf_git.engine.inbox import answer
+        from uwf_git.engine.pause import is_paused
+        from uwf_git.engine.status import chosen, outlook
+
+        head = self._instance.threads.active_head(self.thread)
+        if is_paused(self._instance, self.thread):
+            raise Paused(f"run {self.thread} is paused", "/resume goes on with it")
+        if not head.row.asks:
+            raise Usage(f"run {self.thread} asks nothing", "/resume goes on with it, /stop ends it")
+        if head.node != (self._asked or head.node):
+            self.ask()
+            raise Invalid(f"run {self.thread} asks something else by now", "answer that")
+        if options := outlook(self._instance, head).options:
+            with suppress(Usage):  # who talks need not choose
+                text = chosen(self.thread, options, text)
+        outcome = answer(self._instance, self.thread, text, head.node, other=True)
+        step = outcome.position.history.steps[-1]
+        value = {
+            "thread": self.thread,
+            "step": step.hash,
+            "number": len(outcome.position.history.steps),
+            "role": step.role,
+            "agent": step.agent,
+            "text": step.output["answer"],
+        }
+        self._asked = None
+        self._shown.event("message", value)
+        self._invocation.afterwards()
+        self.go()
+
+    def pause(self) -> None:
+        """Keeps everybody from stepping it."""
+        from uwf_git.engine.pause import pause
+
+        pause(self._instance, self.thread)
+        self.tell("paused")
+
+    def resume(self) -> None:
+        """Goes on with it, no longer paused; what it asks is asked again."""
+        from uwf_git.engine.pause import resume
+
+        resume(self._instance, self.thread)
+        if self._instance.threads.active_head(self.thread).row.asks:
+            self.ask()
+        else:
+            self.go()
+
+    def stop(self) -> None:
+        """Ends it for good."""
+        from uwf_git.engine.step import kill
+
+        kill(self._instance, self.thread, "stopped in a chat")
+        self.tell("killed")
+        self._invocation.afterwards()
+
+    def _player(self) -> str | None:
+        """The agent for the next step; None for the one that the configuration names."""
+        from uwf_git.config.resolve import resolve_agent
+        from uwf_git.engine.status import outlook
+
+        if self._agent is not None or self._talker is None:
+            return self._agent
+        at = self._instance.threads.position(self._instance.threads.active_head(self.thread))
+        role = outlook(self._instance, *at).next
+        if role is None or role.startswith("$"):
+            return None
+        name, persona = at.history.workflow.name, at.history.speaks(role)
+        agent = resolve_agent(self._instance.config, name, role, persona=persona)
+        return self._talker if agent.stands_in else None
+
+
+def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | None:
+    """The newest run of a crew that was started from a conversation at this commit, and wasn't killed."""
+    from uwf_git.store.history import Head
+
+    for head in instance.threads.all(archived=True):
+        if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
+            continue
+        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == "killed"):
+            continue
+        try:
+            if instance.threads.origin(head.thread) == conversation:
+                return head.thread
+        except (UwfError, NotFound):
+            continue
+    return None
+
+
+def _run_line(value: Any) -> str:
+    line = f"{value['workflow']} {value['thread']}: {terminal.status(value['status'])}"
+    return terminal.style(line, "dim") if value["status"] == "started" else line

@@ -1,0 +1,169 @@
+"""`uwf chat` with a persona of a crew: its menu, a run that is started from it, and talk before and after."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import on_terminal
+from commands import git
+from conftest import Uwf
+from crew_packages import folder, own
+from model_server import Call, ModelServer, Say
+
+CREW = """\
+crew: trip
+personas:
+  mary:
+    name: Mary
+    title: Analyst
+    role: Finds out what people want.
+    prompts: {brief: Say in three lines what you know.}
+    menu:
+      - {trigger: plan, description: "[PT] Plan the trip", workflow: plan-trip, aliases: [plan trip]}
+      - {trigger: brief, description: What she knows, action: "#brief"}
+      - {trigger: talk of Rome, description: Praise Rome, action: Praise it.}
+      - {trigger: talk of Ghent, description: Praise Ghent, action: Praise it too.}
+      - {trigger: bye, description: Leave, action: agent.dismiss}
+  tom: {name: Tom, role: Doubts.}
+workflows:
+  plan-trip: {file: plans/plan.yaml, title: Plan a trip, personas: {checker: tom}}
+"""
+QUESTION = Say("---\n$status: $SUSPEND\nquestion: Where to?\noptions: [Rome, Ghent]\n---\n")
+PLAN = Say("---\nplan: Three days\n---\n\nIt is written.")
+APPROVED = Say("---\nstatus: approved\n---\n\nIt is good.")
+READING = {"read_file", "list_dir", "glob", "grep"}
+PROMPT = "\x1b[?2004h"
+"""What a line editor sends when it begins."""
+
+
+@pytest.fixture
+def model(uwf: Uwf, server: ModelServer, config: Callable[[str], Path]) -> ModelServer:
+    """A server that is configured as the default model, with nobody for any role; and the crew."""
+    config(
+        f"providers:\n  local: {{baseUrl: '{server.openai_url}'}}\n"
+        "models:\n  small: {provider: local, name: tiny-1}\ndefaultModel: small\n"
+    )
+    uwf("crew", "import", folder(Path("trip"), own(CREW)))
+    return server
+
+
+def chat(uwf: Uwf, *inputs: str, who: tuple[str, ...] = ("trip",), status: int = 0) -> list[dict[str, Any]]:
+    """What happens in a session with these inputs, but for the words as they come."""
+    events = uwf("chat", *who, input="".join(f"{each}\n" for each in inputs), check=status).lines
+    return [each for each in events if each["type"] != "delta"]
+
+
+def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [each for each in events if each["type"] == kind]
+
+
+def offered(server: ModelServer, place: int) -> set[str]:
+    """The tools that were offered with a request."""
+    return {each["function"]["name"] for each in server.asked[place].body.get("tools", ())}
+
+
+def test_a_run_that_a_chat_starts_stands_on_it_and_the_talk_after_it_on_the_run(
+    uwf: Uwf, model: ModelServer, root: Path
+) -> None:
+    model.play([Say("I am Mary."), QUESTION])
+    events = chat(uwf, "who are you?", "/pause", "1", status=2)
+    assert (events[0]["persona"], events[0]["workflow"]) == ("mary", "trip/$chat")
+    assert [each["number"] for each in of(events, "menu")[0]["menu"]] == [1, 2, 3, 4, 5]
+    assert "there is no /pause here" in of(events, "error")[0]["error"]["message"]
+    assert [each["kind"] for each in of(events, "routed")] == ["Chat", "StartWorkflow"]
+    talk, run = of(events, "message")[0]["thread"], of(events, "run")[0]["thread"]
+    (question,) = of(events, "question")
+    assert (question["thread"], question["question"], question["options"]) == (
+        run,
+        "Where to?",
+        ["Rome", "Ghent"],
+    )
+    assert [each["thread"] for each in uwf("inbox").json] == [run]
+
+    # Coming back is being asked again.
+    paused = chat(uwf, "/pause", "Rome", who=("--resume", run), status=5)
+    assert [each["step"] for each in of(paused, "question")] == [question["step"]]
+    assert (of(paused, "run")[-1]["status"], of(paused, "error")[0]["error"]["code"]) == ("paused", "paused")
+    model.play([PLAN, APPROVED, Say("It went well."), Say("Good.")])
+    after = chat(uwf, "*resume", "2", "how was it?", "thanks", who=("trip", "--resume"), status=0)
+    assert of(after, "session")[0]["thread"] == talk
+    assert of(after, "run")[-1]["status"] == "completed"
+    assert [(each["role"], each["persona"]["name"]) for each in of(after, "step")] == [
+        *(("writer", "Mary"), ("checker", "Tom")),
+    ]
+    assert uwf("thread", "steps", run).json[1]["output"] == {"answer": "Ghent"}
+    assert "- forNodeId: writer\nGhent" in model.asked[0].body["messages"][-1]["content"]
+    said = of(after, "message")
+    later = said[-1]["thread"]
+    assert len({talk, run, later}) == 3
+    assert [each["text"] for each in said if each["thread"] == later] == [
+        *("how was it?", "It went well.", "thanks", "Good."),
+    ]
+    assert "Three days" in model.asked[2].body["messages"][1]["content"], "what the run came to is told"
+
+    store = root / "store.git"
+    heads = {
+        line.split()[0]
+        for line in git(
+            "--git-dir", store, "for-each-ref", "--format=%(objectname)%(*objectname)"
+        ).splitlines()
+    }
+    merges = git("--git-dir", store, "log", "--all", "--merges", "--format=%P %s").splitlines()
+    assert sorted(line.split(" ", 2)[2] for line in merges) == [
+        *("start trip/$chat: A conversation with Mary.", "start trip/plan-trip: Plan the trip"),
+    ]
+    assert all(any(head.endswith(line.split()[1]) for head in heads) for line in merges)
+    assert uwf("verify").json["findings"] == []
+    uwf("cas", "reindex")
+    assert uwf("verify").json["findings"] == []
+    assert of(chat(uwf, who=("trip/mary", "--resume")), "session")[0]["thread"] == later
+
+
+def test_what_is_chosen_from_the_menu_may_change_something_and_talk_may_not(
+    uwf: Uwf, model: ModelServer
+) -> None:
+    write = Call("write_file", {"path": "a.txt", "content": "x"})
+    model.play([write, Say("I may not."), write, Say("Done."), Say("Rome is fine."), Say("No.")])
+    events = chat(uwf, "please write it", "brief", "praise", "1", "and now?", "bye", "never heard")
+    assert [each["kind"] for each in of(events, "routed")] == [
+        *("Chat", "RunPrompt", "ClarifyChoice", "Instruct", "Chat", "Dismiss"),
+    ]
+    assert len(of(events, "routed")[2]["candidates"]) == 2
+    assert [each["failed"] for each in of(events, "tool")] == [True, False]
+    assert offered(model, 0) == offered(model, -1) == READING
+    assert offered(model, 2) > READING
+    said = [each["text"] for each in of(events, "message") if each["role"] == "$USER"]
+    assert said == ["please write it", "Say in three lines what you know.", "Praise it.", "and now?"]
+    # The same words whenever they are told: what was said before stands first in each request.
+    longest = model.asked[-1].body["messages"]
+    for each in model.asked:
+        assert longest[1 : len(each.body["messages"])] == each.body["messages"][1:]
+    assert longest[5]["content"] == "[Chosen from the menu:]\n\nSay in three lines what you know."
+    assert longest[-1]["content"] == "and now?"
+    assert chat(uwf, who=("nobody",), status=3) == []
+
+
+def test_a_crew_is_talked_with_on_a_terminal_from_its_menu_to_the_end_of_a_run(
+    uwf: Uwf, model: ModelServer
+) -> None:
+    model.play([QUESTION, PLAN, APPROVED, Say("Always.")])
+    inputs = ["plan tr\t", "/pause", "/resume", "Ghent", "are you glad?", "/stop"]
+    typed: list[Any] = [(PROMPT, each) for each in inputs]
+    typed.append((PROMPT, lambda _child, terminal: os.write(terminal, b"\x04")))
+    status, shown = on_terminal("chat", "trip", typed=typed)
+    plain = re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", shown)
+    assert status == 2, plain
+    assert "Mary, Analyst" in plain
+    assert re.search(r"Where to\?\n +1 +Rome\n +2 +Ghent", plain)
+    assert "It is written." in plain and "plan: Three days" not in plain, "the fields are for the workflow"
+    assert re.search(r"3  writer by Mary \(uwf-builtin\)", plain)
+    ended, kept = (uwf("thread", "list", "--all").json[place] for place in (1, 0))
+    assert (ended["status"], ended["name"], kept["name"]) == ("completed", "trip/plan-trip", "trip/$chat")
+    stopped = chat(uwf, "plan", "/stop", "are you there?", status=6)  # the model has no more to say
+    assert [each["status"] for each in of(stopped, "run")][-1] == "killed"
+    assert of(stopped, "message")[-1]["thread"] not in {each["thread"] for each in of(stopped, "run")}

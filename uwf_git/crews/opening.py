@@ -1,0 +1,59 @@
+"""How a conversation begins: with nobody in particular, or with a persona of a crew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from uwf_git.crews.conversation import DEFINITION, REPLY, REPLY_SCHEMA, conversation_payload
+from uwf_git.errors import NotFound
+from uwf_git.git.repository import Oid
+from uwf_git.store.versions import put_definition
+from uwf_git.values.ids import Hash, ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.crews.registry import Crews
+    from uwf_git.store.opened import Instance
+    from uwf_git.store.versions import Version
+    from uwf_git.values.personas import Crew, Persona
+
+
+def begin_conversation(instance: Instance, origin: Oid | None = None) -> ThreadId:
+    """A new conversation in which nothing was said yet. `origin` is the head of the run that it comes after. Makes
+    `refs/uwf/threads/<new ULID>`."""
+    version, workflow = _plain(instance)
+    return instance.threads.start(version, workflow, "A conversation.", origin=origin)
+
+
+def begin_conversation_with(
+    instance: Instance,
+    crews: Crews,
+    version: Version,
+    crew: Crew,
+    persona: Persona,
+    origin: Oid | None = None,
+) -> ThreadId:
+    """The same with a persona of a version of a crew."""
+    from uwf_git.values.cbor import normalise
+
+    payload = normalise(conversation_payload(crew.name, crew.format, crew.members))
+    with instance.store.index.transaction():
+        workflow = put_definition(instance.store, payload, {REPLY: REPLY_SCHEMA})
+    commit = crews.workflow_version(Oid(hex=version.commit), workflow)
+    task = f"A conversation with {persona.name}."
+    return instance.threads.start(commit, workflow, task, persona=persona.id, origin=origin)
+
+
+def _plain(instance: Instance) -> tuple[Oid, Hash]:
+    """A version of the workflow of conversations without a crew, and its node. Writes it where it isn't there yet;
+    touches no ref."""
+    from uwf_git.workflow.compile import compile_source
+    from uwf_git.workflow.source import parse_source
+
+    def include(path: str) -> bytes:
+        raise NotFound(f"{path} is not there")
+
+    compiled = compile_source(parse_source(DEFINITION.encode(), "workflow.yaml", include))
+    try:
+        return instance.registry.commit_for(compiled.hash), compiled.hash
+    except NotFound:
+        return instance.registry.write(compiled, []), compiled.hash
