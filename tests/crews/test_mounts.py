@@ -369,6 +369,21 @@ def test_what_a_failed_step_has_written_is_there_for_the_one_that_carries_on(
     assert not left.exists()
 
 
+def test_a_conversation_has_the_package_and_no_run_to_write_of(instance: Instance) -> None:
+    thread = start_crew(instance)
+    at = instance.threads.position(instance.threads.active_head(thread))
+    role = at.history.workflow.roles["sketch"]
+    talk = Mounts(instance.store.repository, at.head, at.history, role, Path.cwd(), has_document=False)
+    with talk, boxed(talk, ToolPolicy()) as box:
+        read = codes(box, "read_file", ["@pkg/assets/tips.txt", "@state/workflow.md"])
+        assert read == {"@pkg/assets/tips.txt": "ok", "@state/workflow.md": "not_found"}
+        assert codes(box, "write_file", ["@state/workflow.md"], content="x") == {
+            "@state/workflow.md": "read_only"
+        }
+        assert talk.written() is None and "@state" not in box.describe()
+    assert not talk.places.state.exists()
+
+
 def test_a_persona_narrows_the_tools_and_what_they_move(instance: Instance, model: ModelServer) -> None:
     limits = {"deny": ["fetch_url"], "maxReadBytes": 20, "maxWriteBytes": 5, "mcp": False}
     Path("note.txt").write_text("ö" * 30 + "\nsecond\n")
