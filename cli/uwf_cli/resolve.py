@@ -65,7 +65,7 @@ def read_file(name: str, what: str) -> str:
     path = Path(name)
     try:
         with open_file(path) as file:
-            return _text(file.read(LARGEST + 1), f"{what} in {name}")
+            return _text(file.read(LARGEST + 1), f"{what} in {name}", "give a part of it")
     except FileNotFoundError:
         try:
             siblings = [entry.name for entry in path.parent.iterdir()]
@@ -113,9 +113,11 @@ def moment(text: str | None, option: str, add: int = 0) -> float | None:
     raise Usage(f"{option} {text!r} is neither a day nor a duration", "as in 2026-01-31, or 30d")
 
 
-def _text(data: bytes, what: str) -> str:
+def _text(
+    data: bytes, what: str, hint: str = "give a part of it, or the name of a file that it is in"
+) -> str:
     if len(data) > LARGEST:
-        raise Invalid(f"the {what} is larger than {LARGEST >> 20} MiB", "put it into a file and name that")
+        raise Invalid(f"the {what} is larger than {LARGEST >> 20} MiB", hint)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

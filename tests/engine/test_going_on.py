@@ -250,6 +250,16 @@ def test_a_reason_without_a_question_is_shown_as_the_question(uwf: Uwf) -> None:
     is_sound(uwf)
 
 
+def test_a_role_that_waits_without_a_word_is_shown_by_how_its_answer_begins(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("flow.yaml", FLOW))
+    thread = uwf("thread", "start", "flow", "-p", "Tidy up").json["thread"]
+    answer = r'answer: "---\n$status: $SUSPEND\nreason: \" \"\n---\n\nThere are two drafts.\n"'
+    asked = uwf("thread", "run", thread, "--agent", scripted(f"- {{ role: planner, {answer} }}"), check=None)
+    assert "asks no question" in asked.error["message"]
+    waits = uwf("inbox").json[0]
+    assert waits["question"] == "It waits for you, and asks no question. There are two drafts."
+
+
 def test_a_role_that_asks_by_its_own_schema_needs_only_a_reason_too(uwf: Uwf) -> None:
     own = FLOW.replace(
         "          required: [$status]",

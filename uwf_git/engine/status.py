@@ -25,6 +25,8 @@ IDLE, RUNNING, PAUSED, WAITING, FAILED = "idle", "running", "paused", "waiting",
 COMPLETED, KILLED, CORRUPT = "completed", "killed", "corrupt"
 STATUSES = (IDLE, RUNNING, PAUSED, WAITING, FAILED, COMPLETED, KILLED, CORRUPT)
 
+NO_QUESTION = "It waits for you, and asks no question."
+
 
 class Outlook(NamedTuple):
     """What comes next at a head: a role, `$END`, `$USER` where a human is asked, `$BUNDLE` where a bundle's code

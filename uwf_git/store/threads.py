@@ -472,6 +472,9 @@ class Threads(Histories):
 def fork_hint(head: Head) -> str:
     """What to do with a thread that has ended, and whose workflow says nothing of that."""
     hint = f"go on from it with: uwf thread fork {head.thread}"
-    if head.archive and head.archive.status == "completed" and head.row.role not in (None, END):
-        hint += f" --from-role {head.row.role}"  # at its very end it has nowhere to go
+    if head.archive and head.archive.status == "completed":  # at its very end it has nowhere to go
+        if head.row.role == END:
+            hint += f" --at {head.row.number - 1}"
+        elif head.row.role is not None:
+            hint += f" --from-role {head.row.role}"
     return hint

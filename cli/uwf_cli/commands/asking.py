@@ -109,10 +109,10 @@ def _ask(instance: Instance, head: Head, other: bool) -> str:
         if not text.strip():
             raise Usage(f"there is no answer for thread {head.thread}", "give one with -m TEXT")
         return text
-    from uwf_git.engine.status import chosen, outlook
+    from uwf_git.engine.status import NO_QUESTION, chosen, outlook
 
     asked = outlook(instance, head)
-    first, *rest = (asked.question or "").splitlines() or [""]
+    first, *rest = (asked.question or NO_QUESTION).splitlines()
     lines = [f"{asked.asks} asks: {first}", *map(str.strip, rest)]  # indented, one could pass for an option
     lines += [f"  {option}" for option in numbered(asked.options)]
     lines += [f"({asked.reason})"] if asked.reason else []

@@ -182,14 +182,14 @@ def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
     """What a thread waits for, and the command that lets it go on; None where it doesn't wait. A question that people
     have just read isn't repeated."""
     from uwf_git.engine.budget import waiting
-    from uwf_git.engine.status import WAITING
+    from uwf_git.engine.status import NO_QUESTION, WAITING
 
     if outcome.status != WAITING:
         return None
     thread, question = outcome.thread, outcome.outlook.question
     if question is None and outcome.standing is not None:
         return waiting(thread, outcome.standing)
-    said = "waits for an answer" if invocation.format == "text" else f"asks: {question}"
+    said = "waits for an answer" if invocation.format == "text" else f"asks: {question or NO_QUESTION}"
     return Waiting(f"thread {thread} {said}", f"uwf thread answer {thread} -m TEXT")
 
 
