@@ -12,11 +12,11 @@ from typing import Any
 import git_servers
 import pytest
 from conftest import REPOSITORY, Uwf
-from crew_packages import EDGES, bmad, own
+from crew_packages import EDGES, PLAN, bmad, own
 from two_machines import Machine
 
 from uwf_git.agents.rehearse import choose_output
-from uwf_git.crews.compile import CompiledCrew, compile_crew, compile_version
+from uwf_git.crews.compile import CompiledCrew, compile_crew, compile_version, foresee
 from uwf_git.crews.draft import InvalidPackage
 from uwf_git.crews.package import from_files
 from uwf_git.crews.state import Way, ways
@@ -267,6 +267,26 @@ def test_a_rehearsal_takes_every_edge_of_a_crews_workflow(files: dict[str, bytes
     found = only(files)
     report = rehearse(found.workflow, found.schemas)
     assert (report.percent, report.problems) == (100, ())
+
+
+def test_what_a_rehearsal_finds_is_told_at_the_line_of_the_edge() -> None:
+    never = {"and": [{">": [{"var": "cost"}, 100]}, {"<": [{"var": "cost"}, 50]}]}
+    edges = [{**each, "conditionExpr": never} if each["label"] == "dear" else each for each in EDGES]
+    files = bmad(edges=edges)
+    plan = PLAN.replace(
+        "  checker:\n    approved: {role: $END}\n    rejected: {role: writer}\n",
+        "  checker: [{role: $END, condition: done}, {role: writer}]\n"
+        "conditions:\n  done: {expression: $count(steps) = 0}\n",
+    )
+    told = []
+    for package in (from_files("trip", files), from_files("trip", own(plan=plan))):
+        told += [(each.path, each.line, each.code) for each in foresee(package, compile_crew(package), 30)]
+    lines = files["workflow.graph.json"].decode().splitlines()
+    begins = next(number for number, line in enumerate(lines) if '"dear"' in line) - 2
+    assert told == [
+        ("workflow.graph.json", begins, "condition-never-true"),
+        ("plans/plan.yaml", 20, "condition-never-true"),
+    ]
 
 
 def test_a_rehearsed_run_goes_the_ways_of_the_graph_to_its_end() -> None:

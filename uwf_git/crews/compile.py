@@ -49,12 +49,14 @@ from uwf_git.values.kinds import COMPLETE, parse_workflow
 from uwf_git.values.node import hash_of
 from uwf_git.values.personas import Crew, Offered
 from uwf_git.values.types import CREW, CREW_DEFINITION, END, META, OWN, START, workflow_type
-from uwf_git.workflow.compile import Compiled
+from uwf_git.workflow.compile import MAX_STEPS, Compiled, likely, told_of
+from uwf_git.workflow.compile import foresee as warned
 from uwf_git.workflow.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SECONDS, MOST_REHEARSED = 1.0, 60
 STATUS = "workflowStatus"
 """The variable by which a run says that it is complete."""
 
@@ -126,6 +128,52 @@ def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
     source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
     found = hash_of(workflow_type(payload), payload)
     return Compiled(payload, found, {REPLY: REPLY_SCHEMA}, parse_workflow(payload), source)
+
+
+def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
+    """The warnings about a package, and what a rehearsal of its workflows finds besides, of at most so many seconds
+    each. Those with very many roles would not come far in that time, and are left alone."""
+    small = {name for name, each in crew.workflows.items() if len(each.workflow.roles) <= MOST_REHEARSED}
+    draft, written = _read(package) if small else (None, {})
+    found = list(crew.warnings)
+    for workflow in draft.workflows if draft is not None else ():
+        if workflow.id not in small:
+            continue
+        if isinstance(workflow, GraphDraft):
+            found += _rehearsed(workflow, crew.workflows[workflow.id], seconds)
+            continue
+        yaml = written[workflow.id]
+        found += (
+            PackageFinding(workflow.entry, *each[:2], each.code, each.message, each.hint, each.severity)
+            for each in warned(yaml, seconds)
+            if each not in yaml.warnings
+        )
+    return tuple(found)
+
+
+def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterator[PackageFinding]:
+    """What a rehearsal finds wrong with a graph, at the line of the edge that it is about."""
+    from uwf_git.workflow.rehearsal import rehearse
+
+    workflow = compiled.workflow
+    lines = {(edge.source, edge.target, edge.label): edge.line for edge in reversed(graph.edges)}
+    for problem in likely(rehearse(workflow, compiled.schemas, MAX_STEPS, seconds)):
+        if problem.code == "dead-end":
+            continue  # whoever reads the package warns of nodes without a default
+        edges = workflow.graph.get(problem.source or "", ())
+        if problem.position is not None:
+            about = [(problem.source, edges[problem.position])]
+        else:
+            about = [
+                (source, edge)
+                for source, leaving in workflow.graph.items()
+                for edge in leaving
+                if (edge.condition == problem.condition if problem.condition else source == problem.source)
+                and not workflow.stops(edge)
+            ]
+        places = (lines.get((source or "", edge.role, edge.label), 0) for source, edge in about)
+        message, hint = told_of(problem, workflow)
+        yield PackageFinding(graph.graph, next(places, 1), 1, problem.code, message, hint, "warning")
 
 
 def _named(text: bytes) -> tuple[str, str]:

@@ -96,19 +96,26 @@ def foresee(compiled: Compiled, seconds: float = SECONDS) -> tuple[Finding, ...]
     report = rehearse(compiled.workflow, compiled.schemas, MAX_STEPS, seconds)
     findings = Findings(compiled.source.marks)
     draft = read_draft(compiled.source.data, Findings(compiled.source.marks))
-    gave_up = any(problem.code == "gave-up" for problem in report.problems)
     anyway = _found_anyway(compiled, draft, report, seconds)
-    for problem in report.problems:
-        # What was never seen by then may still come, and what is seen once a condition is right follows from that.
-        if problem.code not in _SEEN and (gave_up or (problem.code, problem.where) not in anyway):
-            continue
-        if not problem.follows:
-            path = _place_of(problem, draft)
-            message = problem.message.removeprefix(f"workflow {compiled.workflow.name}: ")
-            findings.warning(path, problem.code, f"rehearsed: {message}", _HINTS.get(problem.code, ""))
+    for problem in likely(report):
+        # What is seen once a condition is right follows from that.
+        if problem.code in _SEEN or (problem.code, problem.where) in anyway:
+            findings.warning(_place_of(problem, draft), problem.code, *told_of(problem, compiled.workflow))
     told = {(finding.line, finding.column) for finding in compiled.warnings}
     found = [each for each in findings.sorted() if (each.line, each.column) not in told]
     return tuple(sorted((*compiled.warnings, *found)))
+
+
+def likely(report: Report) -> list[Problem]:
+    """The problems of a rehearsal that are no effects of others, and would not have gone away had it gone on."""
+    gave_up = any(problem.code == "gave-up" for problem in report.problems)
+    return [each for each in report.problems if not each.follows and (each.code in _SEEN or not gave_up)]
+
+
+def told_of(problem: Problem, workflow: Workflow) -> tuple[str, str]:
+    """What a finding says of a rehearsal's problem, and its hint."""
+    message = problem.message.removeprefix(f"workflow {workflow.name}: ")
+    return f"rehearsed: {message}", _HINTS.get(problem.code, "")
 
 
 def _found_anyway(compiled: Compiled, draft: Draft, report: Report, seconds: float) -> set[tuple[str, str]]:

@@ -329,13 +329,14 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
 
 
 def _read(invocation: Invocation, package: Path) -> Definition:
-    """A package, compiled; its warnings are told. Raises NotFound, InvalidPackage."""
-    from uwf_git.crews.compile import compile_crew
+    """A package, compiled and rehearsed; its warnings are told. Raises NotFound, InvalidPackage."""
+    from uwf_git.crews.compile import compile_crew, foresee
     from uwf_git.crews.package import read_package
     from uwf_git.crews.registry import Definition
 
     read = read_package(package)
     compiled = compile_crew(read)
+    compiled = compiled._replace(warnings=foresee(read, compiled))
     for each in compiled.warnings:
         place = f"{package}: {each.path}" + (f":{each.line}:{each.column}" if each.line else "")
         hint = f" — {each.hint}" if each.hint else ""
