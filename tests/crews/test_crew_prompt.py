@@ -3,12 +3,17 @@ new where a session goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from crew_histories import ASKS, PAYLOAD, SCHEMA, plan, run, told
+from conftest import Uwf
+from crew_histories import ASKS, PAYLOAD, SCHEMA, begin, plan, run, told
+from model_server import Call, Say, serving
 
 from uwf_git.kit.prompt import build_prompt
 from uwf_git.store.history import History
+from uwf_git.store.opened import Instance
 
 SKETCH = ("sketch", {"summary": "A week", "variables": {"cost": 20}, "artifacts": ["artifacts/goal.md"]})
 AGAIN = ("check", {"summary": "No dates", "next": "again"})
@@ -51,15 +56,15 @@ def test_the_parts_stand_in_their_order_and_the_run_is_told_to_start() -> None:
         "RUN_DIRECTIVE",
         "Your node: sketch",
         "The task",
-        "Data: @project/wishes.csv",
+        "Data given with this run",
         "Your instruction now",
     ]
     assert DIRECTIVE in text
     assert "## Deliverable format" in text
     assert "You are Ada, Analyst." in text
     assert "- Makes: @project/artifacts/goal.md\n" in text
-    assert "first 9 of 900 bytes" in text
-    assert "```csv\nwho,what\n```" in text
+    assert "@project/wishes.csv (csv, the beginning of 900 bytes; the rest is there to be read):" in text
+    assert "```csv\nwho,what\n" in text
 
 
 def test_a_node_is_told_what_was_reached_and_where_it_can_lead() -> None:
@@ -151,3 +156,30 @@ def test_folders_have_their_names_in_the_texts_of_packages() -> None:
 def test_the_same_history_gives_the_same_prompt() -> None:
     history = run(SKETCH, AGAIN)
     assert prompt(history, "sketch") == prompt(run(SKETCH, AGAIN), "sketch")
+
+
+def test_a_model_hears_the_answer_to_its_question_and_resumes_what_failed(
+    instance: Instance, uwf: Uwf, config: Callable[[str], Path]
+) -> None:
+    question = "---\n$status: $SUSPEND\nquestion: When?\n---\n"
+    script = (Say(question), Call("list_dir", {"path": "."}), Say("---\nsummary: In May.\n---\n"))
+    with serving(script) as server:
+        config(
+            f"providers:\n  local: {{baseUrl: '{server.openai_url}'}}\n"
+            "models:\n  small: {provider: local, name: tiny}\ndefaultModel: small\ndefaultAgent: uwf-builtin\n"
+        )
+        thread = begin(instance)
+        uwf("thread", "step", thread)
+        uwf("thread", "answer", thread, "-m", "In May")
+        uwf("thread", "step", thread, "--agent", "uwf-builtin --turns 1", check=6)
+        uwf("thread", "step", thread)
+        first, second, third = (each.messages for each in server.asked)
+        assert headings(first[0].text)[0] == "Base rules"
+        assert [each.text for each in second[:1]] == [first[0].text], "what was said stays word for word"
+        assert headings(second[-1].text) == ["RUN_DIRECTIVE", "Your instruction now", "USER_INPUT"]
+        assert second[-1].text.rstrip().endswith("- forNodeId: sketch\nIn May")
+        assert "- intent: continue\n" in second[-1].text
+        resumed = third[-1].results[-1].text  # no message of a user follows the result of a call
+        assert "Your last attempt at this step did not count: the model came to no end in 1 turn" in resumed
+        assert headings(resumed) == headings(second[-1].text)
+        assert "- intent: resume\n" in resumed

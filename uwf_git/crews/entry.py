@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.crews.menu import CHAT, CLASSIC, RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routed, route
 from uwf_git.crews.package import PACKAGE, PROJECT, mounted
+from uwf_git.crews.prompt import data_message
 from uwf_git.crews.registry import Crews, offered_by
 from uwf_git.errors import (
     DataLoadFailed,
@@ -27,7 +28,7 @@ from uwf_git.errors import (
     UnknownWorkflow,
     ValidationFailed,
 )
-from uwf_git.text import fenced, nearest, one_line
+from uwf_git.text import nearest, one_line
 from uwf_git.values.personas import Crew, Member, Offered, Persona
 
 if TYPE_CHECKING:
@@ -235,14 +236,6 @@ def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:
         hint = nearest(said, [each.id for each in known]) or f"see: uwf crew show {crew}"
         raise NotFound(f"crew {crew!r} has no persona {one_line(said, 80)!r}", hint)
     return found[0]
-
-
-def data_message(data: Mapping[str, Any]) -> str:
-    """What an agent is told of a file that is brought along."""
-    whole, text = data["size"], data["text"]
-    cut = len(text.encode("utf-8", "replace")) < whole
-    size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
-    return f"{data['path']} ({data['format']}, {size}):\n\n{fenced(text, data['format'])}"
 
 
 def _text(path: str, data: bytes) -> str:

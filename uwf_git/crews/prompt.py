@@ -168,13 +168,15 @@ def _told(way: Way) -> str:
 def brought(history: History) -> str:
     """The file that the menu brought along; "" where it brought none."""
     data = history.start.data
-    if data is None:
-        return ""
-    text, size, kind = str(data["text"]), int(data["size"]), str(data["format"])
-    held = len(text.encode("utf-8", "replace"))
-    more = f" Here are its first {held} of {size} bytes; read the rest." if held < size else ""
-    told = fenced(text.rstrip(), "" if kind == "text" else kind)
-    return f"# Data: {data['path']}\n\nGiven with this run.{more}\n\n{told}"
+    return f"# Data given with this run\n\n{data_message(data)}" if data is not None else ""
+
+
+def data_message(data: Mapping[str, Any]) -> str:
+    """What an agent is told of a file that is brought along."""
+    whole, text = data["size"], data["text"]
+    cut = len(text.encode("utf-8", "replace")) < whole
+    size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
+    return f"{data['path']} ({data['format']}, {size}):\n\n{fenced(text, data['format'])}"
 
 
 def so_far(history: History, role: Role) -> str:

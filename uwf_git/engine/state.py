@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from uwf_git.crews.conversation import in_conversation
+from uwf_git.crews.conversation import in_conversation, is_conversation
 from uwf_git.engine.pause import pause_of
 from uwf_git.engine.status import (
     FAILED,
@@ -37,6 +37,8 @@ def _reached(instance: Instance, head: Head) -> dict[str, Any]:
     from uwf_git.crews.state import reached
 
     history = instance.threads.history(head)
+    if is_conversation(history.workflow):  # which comes to nothing that could be reached
+        return {}
     return {"state": reached(history, outlook(instance, head, history).next or "").as_json()}
 
 

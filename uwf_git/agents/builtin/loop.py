@@ -21,7 +21,7 @@ from uwf_git.agents.builtin.conversation import Call, Conversation, kept
 from uwf_git.errors import AgentFailed, Invalid
 from uwf_git.kit.chat import Completion, ContextTooLong
 from uwf_git.kit.extract import sum_tokens
-from uwf_git.text import one_line
+from uwf_git.text import counted, one_line
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Loop:
             last = self._left <= 1 and not self._must_end
             if self._left <= 0:
                 raise AgentFailed(
-                    f"the model came to no end in {self._most} turns",
+                    f"the model came to no end in {counted(self._most, 'turn')}",
                     "the next step carries on from here; --turns NUMBER allows it more of them",
                 )
             if asked and self._left == NOTICE:
