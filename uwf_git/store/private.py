@@ -9,6 +9,7 @@
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working directory that a thread's agents get
     trusted/<SHA-256>     there for the code that this machine's user trusts, as one workflow; see `Trusted`
+    chat.history          what was typed in `uwf chat`, a JSON text a line, without the secrets
     logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
     packages/, states/    what agents see of a crew's package and of a run; see `crews.mounts`
 
