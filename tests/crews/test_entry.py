@@ -5,16 +5,31 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_samples import write
 from conftest import Uwf
-from crew_packages import own
+from crew_packages import bmad, own
+from model_server import Call, ModelServer, Say
 
+from uwf_git.crews.compile import compile_crew
+from uwf_git.crews.entry import Entry, Run
+from uwf_git.crews.package import from_files
+from uwf_git.crews.registry import Crews, Definition
+from uwf_git.errors import (
+    DataLoadFailed,
+    NotSupportedClassicWorkflow,
+    UnknownPromptId,
+    UnknownWorkflow,
+    UwfError,
+    ValidationFailed,
+)
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import parse_start
+from uwf_git.values.personas import Does, MenuItem
 
 CREW = """\
 crew: trip
@@ -297,3 +312,77 @@ def test_resume_goes_on_with_the_newest_run_of_the_crew(uwf: Uwf, workflow: str)
     assert (lines[0]["kind"], lines[0]["thread"], lines[0]["resumed"]) == ("ResumeRun", newest, True)
     assert lines[-1]["done"]
     assert uwf("crew", "do", "trip", "go on", "--no-run").json["thread"] == first
+
+
+def test_what_is_one_turn_is_a_conversation_that_may_change_files_where_it_was_chosen(
+    uwf: Uwf, workflow: str, server: ModelServer, config: Callable[[str], Path]
+) -> None:
+    config(
+        f"providers:\n  local: {{baseUrl: '{server.openai_url}'}}\n"
+        "models:\n  small: {provider: local, name: tiny-1}\ndefaultModel: small\n"
+    )
+    server.play([Call("write_file", {"path": "@project/list.md", "content": "Socks"}), Say("Packed.")])
+    told = uwf("crew", "do", "trip", "story", "-p", "About Rome.").json
+    assert (told["kind"], told["persona"], told["text"]) == ("RunScript", "mary", "Packed.")
+    assert Path("list.md").read_text() == "Socks"
+    said = str(server.asked[0].body["messages"])
+    assert "Tell one." in said and "About Rome." in said and "Finds out what people want." in said
+    steps = uwf("thread", "steps", told["thread"]).json
+    assert [each["role"] for each in steps] == ["$USER", "persona"]
+
+    server.play([Say("Because.")])
+    chat = uwf("crew", "do", "trip/mary", "Why Rome?", "--format", "text")
+    assert chat.out == "Because.\n"
+    offered = {each["function"]["name"] for each in server.asked[-1].body["tools"]}
+    assert "read_file" in offered and not offered & {"write_file", "edit_file", "apply_patch", "run_command"}
+    assert uwf("verify").json["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "said"),
+    [
+        (MenuItem("Go", does=Does(workflow="plan-tip")), UnknownWorkflow, "plan-tip"),
+        (MenuItem("Go", does=Does(exec="@pkg/old/workflow.md")), UnknownWorkflow, "old/workflow.md"),
+        (MenuItem("Go", does=Does(workflow="old.yaml")), NotSupportedClassicWorkflow, "old.yaml"),
+        (MenuItem("Go", does=Does(exec="@pkg/old.xml")), NotSupportedClassicWorkflow, "old.xml"),
+        (MenuItem("Go", does=Does(action="#brif")), UnknownPromptId, "brif"),
+        (MenuItem("Go", does=Does(exec="@pkg/texts/stori.md")), DataLoadFailed, "stori.md"),
+        (MenuItem("Go", does=Does(action="Say it.", data="@pkg/../../secret")), DataLoadFailed, "upwards"),
+        (MenuItem("Go", does=Does(action="Say it.", data="/etc/passwd")), DataLoadFailed, "absolute"),
+        (MenuItem("Go", does=Does(action="Say it.", data="@state/workflow.md")), DataLoadFailed, "of a run"),
+        (MenuItem("Go", does=Does(action="Say it."), validate="plan-tip"), ValidationFailed, "plan-tip"),
+    ],
+)
+def test_a_menu_that_points_nowhere_is_named(
+    uwf: Uwf, workflow: str, item: MenuItem, error: type[UwfError], said: str
+) -> None:
+    entry = Entry(Instance.open(), "trip", Path.cwd())
+    entry.member = entry.member._replace(menu=(item,))
+    with pytest.raises(error) as found:
+        entry.resolve(entry.route("go"))
+    assert said in found.value.message
+    assert type(found.value) is error and found.value.code == error.__name__
+
+
+def test_a_workflow_that_lacks_a_file_starts_nothing(instance: Instance, tmp_path: Path) -> None:
+    menu = [
+        {
+            "trigger": "plan",
+            "description": "Plan",
+            "workflow": "workflow.md",
+            "validate-workflow": "workflow.md",
+        }
+    ]
+    files = bmad(menu=menu)
+    compiled = compile_crew(from_files("trip", files))
+    crews = Crews(instance.store)
+    crews.put(Definition(from_files("trip", files), compiled))
+    entry = Entry(instance, "trip", tmp_path)
+    whole = entry.resolve(entry.route("plan"))
+    assert isinstance(whole, Run) and whole.prompt == "Plan"
+
+    del files["steps/check.md"]
+    crews.put(Definition(from_files("trip", files), compiled))
+    entry = Entry(instance, "trip", tmp_path)
+    with pytest.raises(ValidationFailed, match=r"lacks steps/check\.md"):
+        entry.resolve(entry.route("plan"))

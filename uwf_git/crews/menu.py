@@ -227,7 +227,7 @@ class _Menu:
         first = choices[0]
         if all((each.place, each.does) == (first.place, first.does) for each in choices):
             return Routed(first.kind, confidence, reason, said, first)
-        reason = f"{reason}, which {counted(len(choices), 'candidate')} are"
+        reason = f"{counted(len(choices), 'candidate')} fit alike: {reason}"
         return Routed(CLARIFY, confidence, reason, said, None, tuple(choices))
 
     def _led_to(self, choice: Choice) -> Sequence[Choice]:

@@ -26,7 +26,7 @@ from uwf_git.crews.menu import CLARIFY, RESUME, SHOW_MENU, Routed, shown
 from uwf_git.errors import NotFound, Usage, UwfError
 
 if TYPE_CHECKING:
-    from uwf_git.crews.entry import Entry, Run
+    from uwf_git.crews.entry import Entry, Run, Turn
     from uwf_git.values.ids import ThreadId
 
 _WHO = click.argument("who", metavar="CREW[/PERSONA]", shell_complete=complete_persona)
@@ -116,8 +116,8 @@ def do(
     if isinstance(done, Run):
         thread = _start(invocation, entry, routed, done, where, budget, not no_run)
     elif isinstance(done, Turn):
-        who_said = f"{entry.member.persona.name} answers that in a conversation"
-        raise Usage(f"{routed.kind} is one turn: {who_said}", "talk: uwf chat")
+        _talk(invocation, entry, routed, done, agent, where)
+        return
     elif routed.kind == RESUME:
         thread = _resume(invocation, entry, routed)
     else:
@@ -171,8 +171,13 @@ def menu_text(value: Any) -> str:
 
 
 def candidates_text(value: Any) -> str:
-    """What a ClarifyChoice asks about, for people: with the numbers by which they are chosen."""
-    rows = [(str(each["number"]), each["label"]) for each in value["candidates"]]
+    """What a ClarifyChoice asks about, for people who are there to choose: with the numbers by which they do."""
+    return terminal.table([(str(n), each["label"]) for n, each in enumerate(value["candidates"], 1)])
+
+
+def _unclear_text(value: Any) -> str:
+    """The same for who has to ask again: with the numbers that items have in the menu."""
+    rows = [("" if "handler" in each else str(each["number"]), each["label"]) for each in value["candidates"]]
     return terminal.table(rows)
 
 
@@ -247,6 +252,39 @@ def _start(
     return begun.thread
 
 
+def _talk(
+    invocation: Invocation, entry: Entry, routed: Routed, turn: Turn, agent: str | None, where: Path | None
+) -> None:
+    """Has the persona told something in a new conversation, and prints its reply."""
+    from uwf_cli.crews.talker import talker
+    from uwf_git.crews.opening import begin_conversation_with
+    from uwf_git.engine.inbox import say
+    from uwf_git.engine.step import step
+
+    instance = invocation.instance
+    speaks = agent if agent is not None else talker(instance, entry)
+    persona = entry.member.persona
+    thread = begin_conversation_with(instance, entry.crews, entry.version, entry.crew, persona)
+    if where is not None:
+        instance.folders.remember(thread, where)
+    say(instance, thread, turn.message, chosen=not turn.reads_only)
+    invocation.going_on = f"uwf chat --resume {thread} goes on"
+    outcome = step(instance, thread, speaks, where)
+    made = outcome.position.history.steps[-1]
+    told = {
+        "thread": thread,
+        "head": outcome.head,
+        "agent": made.agent,
+        "text": instance.threads.answer(made),
+    }
+    invocation.emit(
+        {**_routed(routed), "persona": turn.persona, "workflow": outcome.workflow, **told},
+        lambda value: value["text"].rstrip(),
+    )
+    invocation.note(f"uwf chat --resume {thread} goes on")
+    invocation.afterwards()
+
+
 def _resume(invocation: Invocation, entry: Entry, routed: Routed) -> ThreadId:
     """The newest run of the crew that hasn't ended, no longer paused. Raises NotFound."""
     from uwf_git.engine.pause import is_paused, resume
@@ -277,7 +315,7 @@ def _answer(invocation: Invocation, entry: Entry, routed: Routed) -> None:
         invocation.emit(value, lambda value: menu_text(value["menu"]))
         return
     if routed.kind == CLARIFY:
-        invocation.emit(value, candidates_text)
+        invocation.emit(value, _unclear_text)
         raise Usage(
             f"{routed.said!r} is not clear: {routed.reason}", "say more of it, or the number of an item"
         )

@@ -17,10 +17,11 @@ from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, folder
 from uwf_cli.completers import complete_persona
 from uwf_cli.crews.shown import Shown
+from uwf_cli.crews.talker import BUILTIN, talker
 from uwf_cli.crews.typed import typed
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.crews.conversation import ASSISTANT, CHAT, PERSONA, TALK, in_conversation
+from uwf_git.crews.conversation import CHAT, TALK, in_conversation
 from uwf_git.errors import Invalid, NotFound, Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values.types import USER
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import ThreadId
 
 NEWEST = "@"
-_BUILTIN = "uwf-builtin"
 
 
 @command(
@@ -182,7 +182,7 @@ class Session:
             "crew": None if entry is None else entry.crew.name,
             "persona": None if entry is None else entry.member.persona.id,
             "agent": self._agent,
-            "model": _model(self._instance) if self._agent == _BUILTIN else None,
+            "model": _model(self._instance) if self._agent == BUILTIN else None,
         }
         self.shown.event("session", value, _session_line)
         if self.thread is not None:
@@ -466,32 +466,6 @@ class Session:
     def _help(self) -> None:
         value = {"commands": [{"name": name, "does": does} for name, (does, _) in self._commands().items()]}
         self.shown.event("help", value, _help_lines)
-
-
-def talker(instance: Instance, entry: Entry | None = None) -> str | None:
-    """The agent that talks where nobody names one; None for the one of the configuration. Raises Invalid where there is
-    none."""
-    from uwf_git.config.resolve import overriding, resolve_model
-    from uwf_git.values.kinds import REHEARSE
-
-    config = instance.config
-    role, name, persona = ASSISTANT, CHAT, ""
-    if entry is not None:
-        role, name, persona = PERSONA, f"{entry.crew.name}/{TALK}", entry.member.persona.id
-    if overriding(config, name, role, persona)[0] is not None:
-        return None
-    if resolve_model(config, "agent") is not None:
-        return _BUILTIN
-    if config.models:
-        from uwf_git.kit.chat import asked_model
-
-        asked_model("uwf chat", config, None)
-    if config.default_agent in (None, REHEARSE, REHEARSE.removeprefix("uwf-")):
-        raise Invalid(
-            "there is no model to talk with",
-            "set one up with: uwf setup; or name an agent: uwf chat --agent NAME",
-        )
-    return None
 
 
 def _model(instance: Instance) -> str | None:

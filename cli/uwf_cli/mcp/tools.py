@@ -91,7 +91,9 @@ def _number(description: str, least: int, **more: Any) -> dict[str, Any]:
 
 
 _THREAD = _text("A thread's id, or the beginning of one (four characters and more).")
-_WORKFLOW = _text("A workflow: its registered name, its hash, or a file of the folder the server works in.")
+_WORKFLOW = _text(
+    "A workflow: its registered name, CREW/ID for one of a crew, its hash, or a file of the folder the server works in."
+)
 _SOURCE = _text("A workflow's YAML text, instead of one that is stored somewhere.", LARGEST)
 SOURCE_FILE = "workflow.yaml"
 
@@ -156,7 +158,8 @@ def _thread(
 def _start(arguments: Mapping[str, Any], folder: Path) -> Call:
     cwd = _within(arguments.get("cwd", "."), folder, "cwd")
     workflow = _workflow(arguments, folder)
-    return Call(("thread", "start", "--prompt=-", f"--cwd={cwd}", "--", workflow), stdin=arguments["prompt"])
+    options = ("--prompt=-", f"--cwd={cwd}", *_options(arguments, persona="--as"))
+    return Call(("thread", "start", *options, "--", workflow), stdin=arguments["prompt"])
 
 
 def _extract(arguments: Mapping[str, Any], folder: Path) -> Call:
@@ -327,6 +330,9 @@ TOOLS = (
         {
             "workflow": _WORKFLOW,
             "prompt": _text("The task.", LARGEST),
+            "persona": _text(
+                "Of a crew's workflow: who speaks where it names nobody; else the crew's first."
+            ),
             "cwd": _text("Where agents work: the folder the server works in, or one below it."),
         },
         _start,
