@@ -105,6 +105,8 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
     """The workflow that a version's definition names, compiled from the package's files. Raises Invalid, and
     InvalidPackage with every finding."""
     name, workflow = _named(text)
+    if text != layout.crew_definition(name, workflow):
+        raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
     package = Package(name, files, None)
     draft, written = _read(package)
     if workflow == TALK and draft.name == name:
@@ -115,10 +117,7 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
             f"{CREW_DEFINITION} names {one_line(f'{name}/{workflow}', 80)}, which its package doesn't have",
             nearest(f"{name}/{workflow}", [f"{draft.name}/{each.id}" for each in draft.workflows]),
         )
-    compiled = _compiled(draft, found, written.get(workflow), package)
-    if compiled.source.text != text:
-        raise Invalid(f"{CREW_DEFINITION} is not written as it is by uwf", "restore it")
-    return compiled
+    return _compiled(draft, found, written.get(workflow), package)
 
 
 def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
