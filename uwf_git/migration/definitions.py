@@ -44,6 +44,8 @@ def _definition(
 ) -> dict[str, Any]:
     if not is_workflow(payload):
         raise Invalid("its node is no Workflow")
+    if isinstance(payload.get("crew"), dict):
+        raise Invalid("it is a crew's, whose package no node holds: push and pull bring both")
     if problem := name_problem(payload["name"]):
         raise Invalid(f"its name {problem}")
 

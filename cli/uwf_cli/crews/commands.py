@@ -196,7 +196,8 @@ def rm(invocation: Invocation, crew: str, yes: bool) -> None:
     crews = Crews(instance.store)
     version = crews.current(crew)
     value = _version(crews.crew(version.hash), version.hash, version.commit)
-    use = use_of(instance, lambda name: name.startswith(f"{crew}/"))
+    ours = {crew} - {*instance.registry.names()}
+    use = use_of(instance, lambda name: name in ours or name.startswith(f"{crew}/"))
     if use.users and not yes:
         raise Usage(f"crew {crew!r} is in use: {'; '.join(use.users)}", f"uwf crew rm {crew} --yes")
     crews.remove(crew)
