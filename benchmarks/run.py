@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import agents
+import chats as chat
 import exchange
 import pygit2
 from measure import Turn, disk, fastest, peak, process, run, timed
@@ -282,17 +283,35 @@ def archived(folder: Path, size: Size) -> Iterator[Row]:
 
 def agents_with_tools(folder: Path, size: Size) -> Iterator[Row]:
     """Steps of the built-in agent, and several of them at once."""
-    for each in (
-        *agents.stepping(folder / "one", size.turns),
-        *agents.side_by_side(folder / "ten", _few(size)),
-    ):
+    yield from _of(agents.stepping(folder / "one", size.turns))
+    yield from _of(agents.side_by_side(folder / "ten", _few(size)))
+
+
+def chats(folder: Path, size: Size) -> Iterator[Row]:
+    """A session of a person who talks."""
+    yield from _of(chat.talking(folder, size.turns))
+
+
+def _of(found: Iterator[agents.Compared | agents.Cost]) -> Iterator[Row]:
+    for each in found:
         if isinstance(each, agents.Compared):
             yield _milliseconds(each.what, each.seconds, each.yardstick, each.limit)
         else:
             yield Row(each.what, each.seconds * 1000, "ms", None, each.limit * 1000)
 
 
-ALONE = (start_up, on_many_threads, running, listing, appending, walking, sizes, memory, agents_with_tools)
+ALONE = (
+    start_up,
+    on_many_threads,
+    running,
+    listing,
+    appending,
+    walking,
+    sizes,
+    memory,
+    agents_with_tools,
+    chats,
+)
 SHARING = (pushing, pulling, verifying, importing, archived)
 
 
