@@ -218,6 +218,19 @@ def test_what_is_not_clear_starts_nothing_and_names_the_candidates(uwf: Uwf, wor
     assert uwf("thread", "list", "--all").json == []
 
 
+def test_a_few_letters_within_a_description_begin_nothing_by_themselves(uwf: Uwf, workflow: str) -> None:
+    meant = uwf("crew", "route", "trip", "stor").json
+    assert (meant["confidence"], meant["kind"]) == ("medium", "RunScript")
+    meant = uwf("crew", "route", "trip", "hat").json
+    assert (meant["confidence"], meant["kind"]) == ("low", "RunPrompt")
+    asked = uwf("crew", "do", "trip", "hat", check=2)
+    assert [each["label"] for each in asked.json["candidates"]] == ["What she knows"]
+    assert asked.json["kind"] == "ClarifyChoice" and uwf("thread", "list", "--all").json == []
+    talked = uwf("chat", "trip", "--agent", "uwf-exec echo Three lines.", input="hat\n1\n").lines
+    routed = [(each["kind"], each["confidence"]) for each in talked if each["type"] == "routed"]
+    assert routed == [("ClarifyChoice", "low"), ("RunPrompt", "exact")]
+
+
 def test_data_goes_along_as_far_as_the_persona_may_read(uwf: Uwf, workflow: str) -> None:
     Path("wishes.csv").write_text("place,days\nRome,3\n")
     by_list = uwf("crew", "do", "trip", "wishes", "--no-run").json["thread"]

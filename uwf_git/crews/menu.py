@@ -88,6 +88,14 @@ class Routed(NamedTuple):
         """The place of the item that was chosen among all of the menu, from 0."""
         return None if self.choice is None else self.choice.place
 
+    @property
+    def to_act_on(self) -> Routed:
+        """It, where it is sure enough to be acted on: for a few letters within a description nothing is begun, and
+        whether that was meant is asked."""
+        if self.choice is None or self.confidence != LOW or self.kind == SHOW_MENU:
+            return self
+        return self._replace(kind=CLARIFY, choice=None, candidates=(self.choice,))
+
     def value(self) -> dict[str, Any]:
         """It as JSON."""
         return {

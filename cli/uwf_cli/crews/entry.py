@@ -109,7 +109,7 @@ def do(
     given = prompt is not None or prompt_file is not None
     task = read_prompt(prompt, prompt_file) if given else ""
     entry = _entry(invocation, who, where)
-    routed = entry.route(_given(text))
+    routed = entry.route(_given(text)).to_act_on
     done = entry.resolve(routed, task)
     from uwf_git.crews.entry import Run, Turn
 

@@ -273,7 +273,7 @@ class Session:
 
     def _put(self, entry: Entry, text: str) -> None:
         """Puts an input to a persona."""
-        routed = entry.route(text, self._offered)
+        routed = entry.route(text, self._offered).to_act_on
         self._offered = routed.candidates
         self._carry_out(entry, routed)
 
