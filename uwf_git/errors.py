@@ -75,6 +75,10 @@ class Paused(Waiting):
     code = "paused"
 
 
+class Killed(Invalid):
+    """Somebody killed the thread while it was stepped."""
+
+
 class Untrusted(UwfError):
     """The workflow is code that nobody has trusted on this machine, so nothing of it is run."""
 

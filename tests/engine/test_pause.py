@@ -118,6 +118,24 @@ def test_a_step_of_an_agent_within_the_engine_is_ended_and_kept_too(uwf: Uwf, th
     assert attempt["error"] == "broken off by a pause"
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_a_run_whose_thread_is_killed_meanwhile_says_so_and_not_that_it_goes_on(
+    uwf: Uwf, root: Path, thread: str, talker: Path, within: bool
+) -> None:
+    command = "uwf-exec -- sh -c 'echo half; echo $$ > started; sleep 600'"
+    running = begin("thread", "run", thread, "--agent", command if within else talker)
+    agent = wait_for(Path("started"))
+    uwf("thread", "kill", thread, "--reason", "enough")
+    code, lines, error = finish(running)
+    assert (code, lines, error["code"]) == (1, [], "invalid")
+    assert error["message"] == f"thread {thread} was killed; what its agent did so far is kept"
+    assert error["hint"] == f"go on from it with: uwf thread fork {thread}"
+    assert not alive(agent)
+    (attempt,) = uwf("thread", "attempts", thread).json
+    assert attempt["error"] == "broken off, the thread was killed"
+    assert not list((root / "store.git/uwf/runs").glob("*.off"))
+
+
 def test_ctrl_c_is_no_pause_though_the_thread_is_paused(uwf: Uwf, thread: str, talker: Path) -> None:
     running = begin("thread", "run", thread, "--agent", talker)
     wait_for(Path("started"))

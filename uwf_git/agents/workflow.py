@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import Absent, AgentFailed, Invalid, NotFound, Paused, Usage, UwfError, Waiting
+from uwf_git.errors import Absent, AgentFailed, Invalid, Killed, NotFound, Paused, Usage, UwfError, Waiting
 from uwf_git.git.repository import Oid
 from uwf_git.kit import Context, Reply, create_agent
 from uwf_git.kit.arguments import read_options
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 NAME = SUBWORKFLOW
 USAGE = "uwf-workflow [--output EXPRESSION] NAME"
 DEEPEST = 8
+_KILLED = "was killed", "step again for a new one"
 _WITHIN = "UWF_WITHIN"
 """The workflows that are being stepped around this process, outermost first; names hold no comma."""
 
@@ -206,6 +207,8 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
                 step_untold(instance, child)
             except Paused as paused:
                 raise _broken(ctx, child, paused.message, paused.hint) from None
+            except Killed:
+                raise _broken(ctx, child, *_KILLED) from None
             except Waiting as waiting:
                 return _asks(ctx, instance, child, waiting)
             except UwfError as error:
@@ -261,7 +264,7 @@ def _ended(ctx: Context, head: Head) -> Reply:
     child = head.thread
     assert head.archive is not None
     if head.archive.status == "killed":
-        raise _broken(ctx, child, "was killed", "step again for a new one")
+        raise _broken(ctx, child, *_KILLED)
     history = ctx.instance.threads.history(head)
     if not history.steps:
         raise _broken(ctx, child, "ended without a step", f"see: uwf thread show {child}")

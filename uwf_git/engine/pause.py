@@ -21,6 +21,7 @@ from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
+from uwf_git.store.private import PAUSE
 from uwf_git.text import iso, one_line
 from uwf_git.values.ids import ThreadId
 
@@ -92,7 +93,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
             instance.threads.drop(layout.PAUSED + thread)
             instance.threads.active_head(thread)
     if now and instance.locks.is_held(thread):
-        instance.runs.break_off(thread)
+        instance.runs.break_off(thread, PAUSE)
         instance.locks.end(thread)
     found = pause_of(instance, thread)
     if found is None:  # it was resumed, or it has ended

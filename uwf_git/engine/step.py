@@ -39,6 +39,7 @@ from uwf_git.errors import (
     Busy,
     HeadMoved,
     Invalid,
+    Killed,
     NotFound,
     OutOfRounds,
     SigningFailed,
@@ -49,13 +50,14 @@ from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.history import Head, Position
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
-from uwf_git.store.private import Order, Report
+from uwf_git.store.private import KILL, PAUSE, Order, Report
 from uwf_git.store.taking_in import pins, unpin
 from uwf_git.store.threads import Outrun
 from uwf_git.text import encodable
 from uwf_git.values.ids import Hash, ThreadId, fork_id
 from uwf_git.values.kinds import (
     INTERRUPTED,
+    KILLED_NOW,
     PAUSED_NOW,
     Attempt,
     Step,
@@ -108,9 +110,9 @@ def step(
     """Does the thread's next step, and tells the user's hooks what has come of it. `agent` is an alias or a command
     that goes before the configuration; `cwd` the agent's working directory, remembered for the steps to come. A bundle
     that would go on after its last round ends as killed, without a step. Moves `refs/uwf/threads/<ULID>`, or
-    `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused, AgentFailed, HeadMoved,
-    NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there, Invalid for a thread
-    that has ended."""
+    `refs/uwf/attempts/<ULID>` where the step failed. Raises Busy, Waiting, Paused, Killed, AgentFailed,
+    HeadMoved, NoTransition, Usage where nobody plays the role, Absent where a human does who isn't there, Invalid for
+    a thread that has ended."""
     try:
         outcome = step_untold(instance, thread, agent, cwd, on_stderr)
     except AgentFailed:
@@ -165,6 +167,10 @@ def step_untold(
             try:
                 with log.about(role=found.next):
                     at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
+            except KeyboardInterrupt:
+                if instance.runs.broken_off(thread) == KILL:
+                    raise _was_killed(instance, at.head) from None
+                raise
             except OutOfRounds as over:
                 at = at._replace(head=instance.threads.archive(at.head, KILLED, over.message))
             else:
@@ -199,12 +205,22 @@ def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
     """Ends a thread for good, its running agent first. Makes `refs/uwf/archive/<ULID>` and deletes the active ref.
     Raises Invalid for a thread that has ended, Busy where its agent doesn't end."""
     instance.threads.active_head(thread)
-    if instance.locks.is_held(thread):
-        instance.locks.end(thread)
-    with instance.locks.hold(thread, wait=5.0):
-        head = instance.threads.archive(instance.threads.active_head(thread), KILLED, reason)
+    try:
+        if instance.locks.is_held(thread):
+            instance.runs.break_off(thread, KILL)
+            instance.locks.end(thread)
+        with instance.locks.hold(thread, wait=5.0):
+            head = instance.threads.archive(instance.threads.active_head(thread), KILLED, reason)
+    finally:
+        instance.runs.let_be(thread)
     tell_of_outcome(instance, thread, KILLED)
     return head
+
+
+def _was_killed(instance: Instance, head: Head, kept: bool = False) -> Killed:
+    """What whoever steps a thread is told, as that is killed from elsewhere. `kept`: an attempt has what was done."""
+    what = "; what its agent did so far is kept" if kept else ""
+    return Killed(f"thread {head.thread} was killed{what}", instance.threads.way_on(head))
 
 
 def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:
@@ -272,14 +288,14 @@ class _Run:
             if made.error is not None:
                 raise made.error
             assert made.step is not None
-            self._keep_for_pause(made)
+            self._keep_where_ended(made)
             step, merge = accept(instance, self._at, self._role, made.step, self._order)
             log.debug(
                 "E5R67H14", "step {step} is accepted", step=made.step, agent=step.agent, output=step.output
             )
             after = append_step(instance, self._at, made.step, step, merge)
         except (AgentFailed, NotFound) as error:
-            self._keep_for_pause(made)
+            self._keep_where_ended(made)
             raise self._failed(made, error) from None
         except (Busy, SigningFailed, StoreUnwritable, KeyboardInterrupt) as error:
             log.warning(
@@ -363,7 +379,7 @@ class _Run:
                 return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
             return perform(instance, self._at, performer, config, order, folder)
         except KeyboardInterrupt:
-            self._keep_for_pause(Made(agent=name))
+            self._keep_where_ended(Made(agent=name))
             self._keep(Made(agent=name), AgentFailed(INTERRUPTED))
             raise
 
@@ -380,17 +396,21 @@ class _Run:
             )
         return folder.absolute()
 
-    def _keep_for_pause(self, made: Made) -> None:
-        """Keeps what an agent did that was ended by a pause, and raises Paused; returns where it ended otherwise. What
-        it made at its end is no step: a command that was ended has printed half of what it would have."""
+    def _keep_where_ended(self, made: Made) -> None:
+        """Keeps what an agent did that was ended by a pause or a kill, and raises Paused or Killed; returns where it
+        ended otherwise. What it made at its end is no step: a command that was ended has printed half of what it would
+        have."""
         instance = self._instance
-        found = pause_of(instance, self._thread) if instance.runs.is_broken_off(self._thread) else None
-        if found is None:
+        why = instance.runs.broken_off(self._thread)
+        found = pause_of(instance, self._thread) if why == PAUSE else None
+        if found is None and why != KILL:
             return
         if made.step is not None and made.detail is None:
             with contextlib.suppress(UwfError):
                 made = made._replace(detail=parse_step(instance.store.get(made.step).payload).detail)
-        self._keep(made, AgentFailed(PAUSED_NOW))
+        self._keep(made, AgentFailed(PAUSED_NOW if found else KILLED_NOW))
+        if found is None:
+            raise _was_killed(instance, self._at.head, kept=True) from None
         raise refusal(self._thread, found, kept=True) from None
 
     def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:

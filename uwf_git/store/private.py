@@ -5,7 +5,7 @@
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
     runs/<ULID>.log       what the agent wrote to standard error
-    runs/<ULID>.off       there while a step is broken off, so that its engine knows why its agent ends
+    runs/<ULID>.off       what a step is broken off for, while it is, so that its engine knows why its agent ends
     sessions/<hash>       the thread that an agent's session belongs to
     folders/<ULID>        the working directory that a thread's agents get
     trusted/<SHA-256>     there for the code that this machine's user trusts, as one workflow; see `Trusted`
@@ -34,6 +34,7 @@ from uwf_git.values.ids import Hash, ThreadId, is_hash
 
 _MINE = 0o600  # what is said in a step is read by its user alone
 _SHOWN = 240  # characters of a line that is being said
+PAUSE, KILL = "pause", "kill"  # what a step is broken off for
 LOG_END = 4096  # bytes of a log in which its last line is looked for
 _SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
 
@@ -165,13 +166,22 @@ class Runs:
             write_private(path, head.encode())
         return True
 
-    def break_off(self, thread: ThreadId) -> None:
-        """Says that the step in progress is about to be ended for a pause."""
-        write_private(self._folder / f"{thread}.off", b"")
+    def break_off(self, thread: ThreadId, why: str) -> None:
+        """Says that the step in progress is about to be ended, for a PAUSE or a KILL."""
+        write_private(self._folder / f"{thread}.off", why.encode())
 
-    def is_broken_off(self, thread: ThreadId) -> bool:
-        """Whether the step in progress is ended for a pause."""
-        return (self._folder / f"{thread}.off").exists()
+    def broken_off(self, thread: ThreadId) -> str | None:
+        """What the step in progress is ended for, PAUSE or KILL; None where nobody ends it."""
+        try:
+            why = (self._folder / f"{thread}.off").read_bytes()
+        except OSError:
+            return None
+        return KILL if why == KILL.encode() else PAUSE
+
+    def let_be(self, thread: ThreadId) -> None:
+        """Takes back that a step is about to be ended."""
+        with contextlib.suppress(OSError):
+            (self._folder / f"{thread}.off").unlink(missing_ok=True)
 
     def began(self, thread: ThreadId) -> float | None:
         """When the step in progress was ordered, in Unix seconds; None where there is none."""

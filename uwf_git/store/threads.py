@@ -149,10 +149,10 @@ class Threads(Histories):
         """Where an active thread is. Raises Invalid for one that has ended."""
         head = self.head(thread)
         if head.archive:
-            raise Invalid(f"thread {thread} is {head.archive.status}", self._way_on(head))
+            raise Invalid(f"thread {thread} is {head.archive.status}", self.way_on(head))
         return head
 
-    def _way_on(self, head: Head) -> str:
+    def way_on(self, head: Head) -> str:
         """What to do with a thread that has ended."""
         with contextlib.suppress(UwfError):
             if (

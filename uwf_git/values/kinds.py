@@ -22,8 +22,14 @@ from uwf_git.values.types import (
 )
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
-INTERRUPTED, PAUSED_NOW = "interrupted", "broken off by a pause"
-ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW})  # errors of attempts that nothing was wrong with
+INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
+    "interrupted",
+    "broken off by a pause",
+    "broken off, the thread was killed",
+)
+ENDED_BY_USER = frozenset(
+    {INTERRUPTED, PAUSED_NOW, KILLED_NOW}
+)  # errors of attempts that nothing was wrong with
 EXTRACT = "extract"  # the tool whose turns hold what a model read out of a text
 SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
 BODY = "_body"  # in a template: the text below the fields of the last answer
