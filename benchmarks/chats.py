@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import os
 import pty
+import re
+import select
 import signal
 import socketserver
 import subprocess
 import sys
+import termios
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agents import UWF, Compared, Cost
+from crews import small_crew
 from measure import Turn, fastest, process
 from stores import Lab
 
+_PATIENCE = 60  # seconds for anything to appear
+_PROMPT = re.compile(rb"\x1b\[\?2004h.*>.*\x1b\[\?25h", re.DOTALL)
+"""What the line editor sends from its beginning until it waits: its prompt is drawn and the cursor shown."""
 _PIECES = 20
 _PAUSE = 0.03  # seconds between two pieces
 _EVENT = 'data: {{"choices":[{{"index":0,"delta":{{"content":"word {number} "}}}}]}}\n\n'
@@ -60,33 +67,37 @@ def talking(folder: Path, turns: int) -> Iterator[Compared | Cost]:
             f"providers: {{here: {{baseUrl: 'http://127.0.0.1:{server.server_address[1]}/v1'}}}}\n"
             "models: {quick: {provider: here, name: m}}\ndefaultModel: quick\n"
         )
+        small_crew(lab)
         bare = process([sys.executable, "-c", "import pygit2, click"], lab.environ)
-        prompt, imports = fastest(turns, _to_the_prompt(lab), bare)
+        prompt, menu, imports = fastest(turns, _to_the_prompt(lab), _to_the_prompt(lab, "turns"), bare)
         yield Compared("uwf chat to its prompt / import pygit2, click", prompt, imports, 2.5)
-        late = max(min(each) for each in zip(*(_lags(lab, server) for _ in range(3)), strict=True))
-        yield Cost("a model's words in uwf chat, after they were sent", late, 0.05)
+        yield Compared("uwf chat with a crew to its prompt / the same", menu, imports, 2.5)
+        for where, lags in (("on a terminal", _shown), ("as JSON lines", _written)):
+            late = max(min(each) for each in zip(*(lags(lab, server) for _ in range(3)), strict=True))
+            yield Cost(f"a model's words in uwf chat, after they were sent, {where}", late, 0.05)
         server.shutdown()
 
 
-def _to_the_prompt(lab: Lab) -> Turn:
+def _to_the_prompt(lab: Lab, *whom: str) -> Turn:
     def turn() -> float:
-        began = time.perf_counter()
-        child, terminal = pty.fork()
-        if child == 0:
-            os.execve(UWF, [UWF, "chat"], {**lab.environ, "TERM": "xterm"})
-        shown = b""
-        while b"\x1b[?2004h" not in shown:
-            shown += os.read(terminal, 1 << 16)
-        seconds = time.perf_counter() - began
-        os.kill(child, signal.SIGKILL)
-        os.close(terminal)
-        os.waitpid(child, 0)
-        return seconds
+        began = time.monotonic()
+        with Terminal([UWF, "chat", *whom], lab.environ) as screen:
+            return screen.shows(_PROMPT) - began
 
     return turn
 
 
-def _lags(lab: Lab, server: _Server) -> list[float]:
+def _shown(lab: Lab, server: _Server) -> list[float]:
+    """How much later than it was sent each piece of an answer stood on a terminal, in seconds."""
+    server.sent.clear()
+    with Terminal([UWF, "chat"], lab.environ) as screen:
+        screen.shows(_PROMPT)
+        screen.type(b"Talk.\r")
+        read = [screen.shows(re.compile(b"word %d " % number)) for number in range(_PIECES)]
+    return [later - sent for sent, later in zip(server.sent, read, strict=True)]
+
+
+def _written(lab: Lab, server: _Server) -> list[float]:
     """How much later than it was sent each piece of an answer could be read, in seconds."""
     server.sent.clear()
     with subprocess.Popen(
@@ -97,3 +108,42 @@ def _lags(lab: Lab, server: _Server) -> list[float]:
         talk.stdin.close()
         read = [time.monotonic() for line in talk.stdout if line.startswith('{"type":"delta"')]
     return [later - sent for sent, later in zip(server.sent, read, strict=True)]
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (40, 120))
+        # Whoever opens it first in a session of its own is steered by it.
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        ]
+        settings = {**environ, "TERM": "xterm-256color"}
+        self._pid = os.posix_spawn(argv[0], argv, settings, file_actions=actions, setsid=True)
+        os.close(slave)
+        self._unseen = b""
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+        os.close(self._master)
+        os.waitpid(self._pid, 0)
+
+    def type(self, keys: bytes) -> None:
+        """Types."""
+        os.write(self._master, keys)
+
+    def shows(self, wanted: re.Pattern[bytes]) -> float:
+        """When something appeared that wasn't waited for yet. Raises TimeoutError, OSError at the end."""
+        while not (found := wanted.search(self._unseen)):
+            if not select.select([self._master], [], [], _PATIENCE)[0]:
+                raise TimeoutError(f"{wanted.pattern!r} never appeared after {self._unseen!r}")
+            self._unseen += os.read(self._master, 1 << 16)
+        self._unseen = self._unseen[found.end() :]
+        return time.monotonic()

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import agents
 import chats as chat
+import crews as crew
 import exchange
 import pygit2
 from measure import Turn, disk, fastest, peak, process, run, timed
@@ -45,6 +46,8 @@ class Size(NamedTuple):
     disk: int
     shared: int
     archived: tuple[int, ...]
+    package: int
+    menu: int
 
 
 FULL = Size(
@@ -57,8 +60,22 @@ FULL = Size(
     disk=500,
     shared=200,
     archived=(100, 5000, 50_000),
+    package=500,
+    menu=200,
 )
-QUICK = Size(turns=2, threads=20, many=60, few=10, long=40, batch=5, disk=20, shared=5, archived=(5, 20))
+QUICK = Size(
+    turns=2,
+    threads=20,
+    many=60,
+    few=10,
+    long=40,
+    batch=5,
+    disk=20,
+    shared=5,
+    archived=(5, 20),
+    package=20,
+    menu=20,
+)
 
 
 class Row(NamedTuple):
@@ -287,6 +304,13 @@ def agents_with_tools(folder: Path, size: Size) -> Iterator[Row]:
     yield from _of(agents.side_by_side(folder / "ten", _few(size)))
 
 
+def crews(folder: Path, size: Size) -> Iterator[Row]:
+    """A package taken in, its menu, and a step of its workflow."""
+    yield from _of(crew.importing(folder / "import", size.package, _few(size)))
+    yield from _of(crew.routing(size.menu, size.turns))
+    yield from _of(crew.stepping(folder / "step", size.turns))
+
+
 def chats(folder: Path, size: Size) -> Iterator[Row]:
     """A session of a person who talks."""
     yield from _of(chat.talking(folder, size.turns))
@@ -310,6 +334,7 @@ ALONE = (
     sizes,
     memory,
     agents_with_tools,
+    crews,
     chats,
 )
 SHARING = (pushing, pulling, verifying, importing, archived)

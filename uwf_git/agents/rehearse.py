@@ -32,7 +32,7 @@ from uwf_git.values.kinds import Role, StepContext, Workflow, asks_human
 from uwf_git.values.schema import Schema
 from uwf_git.values.types import END, USER
 from uwf_git.workflow.made_up import Hints, hints_of, variants
-from uwf_git.workflow.moderator import reachable
+from uwf_git.workflow.moderator import leading_to
 
 USAGE = "uwf-rehearse [--script FILE]"
 _REMEMBERED = 24  # last turns of a role, from which it is counted how often each edge was taken
@@ -154,7 +154,7 @@ def _made(schema: Schema, turn: int, hints: Hints, history: History, role: str, 
 def _returning(workflow: Workflow, role: str) -> set[str]:
     """The roles from which a way leads back to this one."""
     graph = {source: [edge.role for edge in edges] for source, edges in workflow.graph.items()}
-    return {source for source in graph if role in reachable(graph, source)}
+    return leading_to(graph, role)
 
 
 def _worn(history: History, role: str) -> Counter[int | None]:

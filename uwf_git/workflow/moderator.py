@@ -324,13 +324,18 @@ def reachable(graph: Graph, start: str = START) -> set[str]:
     return seen
 
 
-def can_end(graph: Graph) -> set[str]:
-    """The sources from which `$END` can be reached."""
+def leading_to(graph: Graph, end: str) -> set[str]:
+    """From where a way leads to a place, itself included, along edges given as targets by source."""
     backwards: dict[str, set[str]] = {}
     for source, targets in graph.items():
         for target in targets:
             backwards.setdefault(target, set()).add(source)
-    return reachable(backwards, END) - {END}
+    return reachable(backwards, end)
+
+
+def can_end(graph: Graph) -> set[str]:
+    """The sources from which `$END` can be reached."""
+    return leading_to(graph, END) - {END}
 
 
 # What of an output is looked at as a whole: `output` without a field behind it, and what goes through all fields.
