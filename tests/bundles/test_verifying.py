@@ -79,6 +79,32 @@ def test_a_file_or_page_that_is_not_the_one_of_the_node(uwf: Uwf, line: Line, pa
     assert path != "workflow.esm.js" or error.code == 7
 
 
+def test_another_file_than_the_trusted_one_is_told_everywhere_until_that_is_put_again(
+    uwf: Uwf, instance: Instance
+) -> None:
+    file = write("debate.esm.js", DEBATE)
+    uwf("workflow", "put", file)
+    forger = Forger(instance.location.git_dir)
+    root = forger.folder(VERSION)
+    root["workflow.esm.js"] = forger.blob(b"export const another = 1;\n")
+    forger.point(VERSION, forger.amended(VERSION, forger.tree(root)))
+    wrong = "is not the file of bundle"
+    (listed,) = uwf("workflow", "list").json
+    assert (listed["trusted"], wrong in listed["problem"]) == (False, True)
+    assert wrong in uwf("workflow", "list", "--format", "text").out
+    assert uwf("workflow", "show", "debate").json["trusted"] is False
+    assert wrong in uwf("workflow", "show", "debate", "--source").err
+    assert wrong in uwf("workflow", "trust", "debate", "--yes", check=7).error["message"]
+    for quick in ((), ("--quick",)):
+        checks = uwf("doctor", *quick, check=7).json
+        assert [each["check"] for each in checks if wrong in each["message"]] == ["workflows"]
+
+    assert uwf("workflow", "put", file).json["trusted"] is True
+    assert [each["trusted"] for each in uwf("workflow", "history", "debate").json] == [True, False]
+    assert uwf("run", "debate", "-p", "Tabs or spaces?").lines
+    assert wrong not in uwf("doctor", check=None).out
+
+
 def test_a_bundle_with_roles_that_put_would_refuse(uwf: Uwf, instance: Instance) -> None:
     compiled = compile_bundle(Path(write("debate.esm.js", DEBATE)), instance.config)
     roles = {"$USER" if name == "con" else name: role for name, role in compiled.payload["roles"].items()}

@@ -142,14 +142,12 @@ def begin(instance: Instance, at: Position) -> Live:
     started."""
     from uwf_git.bundles.confinement import confine
     from uwf_git.bundles.describe import program_of
-    from uwf_git.bundles.files import registered_file
     from uwf_git.bundles.javascript import modules
 
     history = at.history
     code = history.workflow.code
     assert code is not None
-    commit = instance.registry.commit_for(history.workflow_hash)
-    source = registered_file(instance.registry, history.workflow, commit)
+    source = instance.registry.code_of(history.workflow_hash)
     suffix = history.workflow.file.partition(".")[2]
     grants = instance.config.bundles.get(history.workflow.name, Grants())
     own = (instance.location.root, instance.location.git_dir)

@@ -1,19 +1,16 @@
-"""The file of a bundle: its language and name, by what it is called, and its bytes, here or in a store."""
+"""The file of a bundle: its language and name, by what it is called."""
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from uwf_git.errors import Invalid, StoreDamaged
+from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import is_hash
 from uwf_git.values.types import JAVASCRIPT, PYTHON
 
 if TYPE_CHECKING:
-    from uwf_git.git.repository import Oid
-    from uwf_git.store.versions import Registry
     from uwf_git.values.kinds import Workflow
 
 SUFFIXES = {".esm.js": JAVASCRIPT, ".mjs": JAVASCRIPT, ".js": JAVASCRIPT, ".py": PYTHON}
@@ -41,16 +38,3 @@ def name_in_root(workflow: Workflow) -> str:
     if not is_hash(code.id):
         raise Invalid(f"{one_line(code.id)} is no bundle's id")
     return code.id + workflow.file.removeprefix("workflow")
-
-
-def registered_file(registry: Registry, workflow: Workflow, commit: Oid) -> bytes:
-    """The file of a bundle as a version's commit has it. Raises StoreDamaged where that is another than the one that
-    its Workflow node names."""
-    code = workflow.code
-    assert code is not None
-    data = registry.source(commit)
-    if sha256(data).hexdigest() != code.sha256:
-        raise StoreDamaged(
-            f"{workflow.file} of {commit} is not the file of bundle {code.id}", "uwf doctor --fix"
-        )
-    return data

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from uwf_git.bundles.files import registered_file
 from uwf_git.errors import Invalid, NotFound, Untrusted, UwfError
 from uwf_git.text import one_line
 from uwf_git.values.kinds import Code, Workflow
@@ -49,7 +48,7 @@ def reviewed(instance: Instance, workflow: Workflow, commit: Oid) -> str:
 
     code = workflow.code
     assert code is not None
-    source = registered_file(instance.registry, workflow, commit)
+    source = instance.registry.code(workflow, commit)
     if breaches := breaches_of(source, code.language):
         first = breaches[0]
         raise Invalid(

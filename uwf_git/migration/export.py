@@ -84,16 +84,16 @@ def export(
 
 def _write_bundle(instance: Instance, folder: Path, node: Hash) -> None:
     """Writes the file of a bundle, which its node only names. Raises OSError, StoreDamaged."""
-    from uwf_git.bundles.files import name_in_root, registered_file
+    from uwf_git.bundles.files import name_in_root
 
     workflow = instance.registry.workflow(node)
     try:
-        commit = instance.registry.commit_for(node)
+        instance.registry.commit_for(node)
     except NotFound:  # a node that was put by hand, without a file
         return
     path = folder / "bundles" / name_in_root(workflow)
     path.parent.mkdir(exist_ok=True)
-    _write(path, registered_file(instance.registry, workflow, commit))
+    _write(path, instance.registry.code_of(node))
 
 
 def _line(head: Head) -> str:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from uwf_git.errors import HeadMoved, Invalid, NotFound
+from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
@@ -261,11 +263,15 @@ class Versions(ABC, Generic[Defined]):
 
     def commit_for(self, node: Hash) -> Oid:
         """A version commit of a node. Raises NotFound."""
+        return self.commits_for(node)[0]
+
+    def commits_for(self, node: Hash) -> list[Oid]:
+        """The version commits of a node, oldest first. Raises NotFound where there is none."""
         self._store.sync()
-        for row in self._store.index.commits_of(node):
-            if row.kind == self.kind:
-                return Oid(raw=row.oid)
-        raise NotFound(f"no {self.kind} {node}", f"see: uwf {self.kind} list")
+        found = [Oid(raw=row.oid) for row in self._store.index.commits_of(node) if row.kind == self.kind]
+        if not found:
+            raise NotFound(f"no {self.kind} {node}", f"see: uwf {self.kind} list")
+        return found
 
     def write(self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
         """A version commit without a ref. The first of `parents` is the version before, a second one what
@@ -345,6 +351,32 @@ class Registry(Versions["Compiled"]):
         if blob is None:
             raise NotFound(f"commit {commit} holds no {name}")
         return self._repository.blob(blob)
+
+    def code(self, workflow: Workflow, commit: Oid) -> bytes:
+        """The file of a bundle as a version has it. Raises StoreDamaged where that is another than the one that its
+        Workflow node names, NotFound where it has none."""
+        code = workflow.code
+        assert code is not None
+        data = self.source(commit)
+        if sha256(data).hexdigest() != code.sha256:
+            raise StoreDamaged(
+                f"{workflow.file} of {commit} is not the file of bundle {code.id}",
+                "see: uwf verify; who has that file can register it again: uwf workflow put FILE",
+            )
+        return data
+
+    def code_of(self, node: Hash) -> bytes:
+        """The file of a bundle, from whichever version of its Workflow node has it. Raises StoreDamaged where each has
+        another, NotFound where there is no version."""
+        workflow = self.workflow(node)
+        first, *others = self.commits_for(node)
+        try:
+            return self.code(workflow, first)
+        except (StoreDamaged, NotFound):
+            for commit in others:
+                with suppress(StoreDamaged, NotFound):
+                    return self.code(workflow, commit)
+            raise
 
     def files(self, commit: Oid) -> dict[str, bytes]:
         """The definition as its author wrote it and the files that it includes, by path from its folder. Raises

@@ -364,7 +364,13 @@ def _workflows(instance: Instance) -> Iterator[Check]:
     names = instance.registry.names()
     for name in names:
         try:
-            instance.registry.workflow(instance.registry.current(name).hash)
+            version = instance.registry.current(name)
+            workflow = instance.registry.workflow(version.hash)
+            if workflow.code is not None:
+                instance.registry.code(workflow, Oid(hex=version.commit))
+                for past in {each.version.hash for each in instance.registry.history(name)}:
+                    if instance.registry.workflow(past).code is not None:
+                        instance.registry.code_of(past)
         except UwfError as error:
             yield Check("workflows", ERROR, f"{name}: {error.message}", error.hint, True)
     yield Check("workflows", OK, f"{len(names)} registered")

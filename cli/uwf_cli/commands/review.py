@@ -297,7 +297,9 @@ def accept(invocation: Invocation, branch: str, remote: str | None) -> None:
     chosen = instance.remotes.get(remote) if remote else None
     accepted = take(instance, git_for(instance), branch, chosen, "workflow")
     workflow = instance.registry.workflow(accepted.version.hash)
-    invocation.emit({**accepted.to_json(), **bundle_of(workflow, instance)}, _accepted_text)
+    invocation.emit(
+        {**accepted.to_json(), **bundle_of(workflow, instance, accepted.version.commit)}, _accepted_text
+    )
 
 
 @command(
@@ -316,8 +318,11 @@ def trust(invocation: Invocation, workflow: str, yes: bool) -> None:
 
     instance = invocation.instance
     found = _bundle(invocation, workflow)
-    if not (already := trusting.is_trusted(instance, found.workflow)):
-        source = trusting.reviewed(instance, found.workflow, Oid(hex=str(found.commit)))
+    commit = Oid(hex=str(found.commit))
+    if already := trusting.is_trusted(instance, found.workflow):
+        instance.registry.code(found.workflow, commit)
+    else:
+        source = trusting.reviewed(instance, found.workflow, commit)
         if not (yes or _asked_whether(invocation, found, source)):
             raise Usage(f"{workflow} is not trusted, as it was not confirmed", "ask whoever wrote it")
         trusting.trust(instance, found.workflow)
@@ -371,7 +376,7 @@ def _lines(source: str, language: str) -> list[str]:
 
 
 def _told(invocation: Invocation, found: Found) -> dict[str, Any]:
-    code = bundle_of(found.workflow, invocation.instance)
+    code = bundle_of(found.workflow, invocation.instance, found.commit)
     return {"name": found.workflow.name, "hash": found.hash, "commit": found.commit, **code}
 
 

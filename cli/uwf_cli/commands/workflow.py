@@ -15,7 +15,7 @@ from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.exchange import adopt_news
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
-from uwf_git.errors import NotFound, Usage, UwfError
+from uwf_git.errors import NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
     refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
     trust(instance, compiled.workflow)
-    value = {**_version(version), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}
-    invocation.emit(value, _version_text)
+    value = {**_version(version), **bundle_of(compiled.workflow, instance, version.commit)}
+    invocation.emit({**value, **warnings_of(compiled)}, _version_text)
 
 
 @command(
@@ -65,13 +65,15 @@ def show(invocation: Invocation, workflow: str, source: bool) -> None:
     from uwf_cli.resolve import find_workflow
 
     found = find_workflow(invocation, workflow)
+    instance = invocation.instance if found.commit is not None else None
     if source:
+        if problem := bundle_of(found.workflow, instance, found.commit).get("problem"):
+            invocation.warn(f"this is not the code that was registered: {problem}")
         files = _text_of(invocation, found)
         definition = files[found.workflow.file].decode("utf-8", "replace")
         texts = {path: data.decode("utf-8", "replace") for path, data in files.items()}
         invocation.emit_document(definition, {"file": found.workflow.file, "files": texts})
         return
-    instance = invocation.instance if found.commit is not None else None
     invocation.emit(_definition(found, instance), _definition_text)
 
 
@@ -88,7 +90,7 @@ def list_(invocation: Invocation) -> None:
             found.append(
                 {
                     **_version(version),
-                    **bundle_of(workflow, invocation.instance),
+                    **bundle_of(workflow, invocation.instance, version.commit),
                     "description": workflow.description,
                     "updated": iso(version.time),
                 }
@@ -102,7 +104,7 @@ def list_(invocation: Invocation) -> None:
                 terminal.style(each["name"], "bold"),
                 each["hash"] or terminal.status("corrupt"),
                 ("" if each.get("trusted", True) else "not trusted here: ")
-                + (each.get("description") or each.get("problem") or ""),
+                + (each.get("problem") or each.get("description") or ""),
             )
             for each in value
         ]
@@ -121,7 +123,7 @@ def history(invocation: Invocation, name: str) -> None:
     versions = [
         {
             **_version(entry.version),
-            **bundle_of(registry.workflow(entry.version.hash), invocation.instance),
+            **bundle_of(registry.workflow(entry.version.hash), invocation.instance, entry.version.commit),
             "time": iso(entry.version.time),
             "author": entry.author,
             "current": entry.version.current,
@@ -430,15 +432,26 @@ def _version(version: Version) -> dict[str, Any]:
     return {"name": version.name, "hash": version.hash, "commit": version.commit}
 
 
-def bundle_of(workflow: Workflow, instance: Instance | None) -> dict[str, Any]:
+def bundle_of(workflow: Workflow, instance: Instance | None, commit: str | None = None) -> dict[str, Any]:
     """What a result says of a bundle besides: nothing of a workflow that is none. Whether it is trusted is said of what
-    is in a store."""
+    is in a store; where a version's `commit` has another file than the one that is named, it isn't, and `problem` says
+    so."""
     if workflow.code is None:
         return {}
+    value: dict[str, Any] = {"bundle": workflow.code.id, "language": workflow.code.language}
+    if instance is None:
+        return value
     from uwf_git.bundles.trust import is_trusted
+    from uwf_git.git.repository import Oid
 
-    trusted = {"trusted": is_trusted(instance, workflow)} if instance is not None else {}
-    return {"bundle": workflow.code.id, "language": workflow.code.language, **trusted}
+    problem = ""
+    if commit is not None:
+        try:
+            instance.registry.code(workflow, Oid(hex=commit))
+        except (StoreDamaged, NotFound) as error:
+            problem = error.message
+    value["trusted"] = not problem and is_trusted(instance, workflow)
+    return {**value, "problem": problem} if problem else value
 
 
 def version_rows(value: Any) -> list[tuple[str, str]]:
@@ -447,6 +460,7 @@ def version_rows(value: Any) -> list[tuple[str, str]]:
     code = []
     if "bundle" in value:
         told = "" if value.get("trusted", True) else f", not trusted here: uwf workflow trust {value['name']}"
+        told = f", {value['problem']}" if "problem" in value else told
         code = [("bundle", f"{value['bundle']}, {value['language']}{told}")]
     return [("workflow", name), *code, ("hash", value["hash"]), ("commit", value["commit"])]
 
@@ -464,7 +478,7 @@ def _definition(found: Found, instance: Instance | None) -> dict[str, Any]:
         roles[name] = {**role, key: found.schemas[role[key]]}
     return {
         "name": payload.pop("name"),
-        **bundle_of(found.workflow, instance),
+        **bundle_of(found.workflow, instance, found.commit),
         "hash": found.hash,
         "commit": found.commit,
         "description": payload.pop("description"),
@@ -474,7 +488,9 @@ def _definition(found: Found, instance: Instance | None) -> dict[str, Any]:
 
 
 def _definition_text(value: Any) -> str:
-    if "trusted" in value:
+    if "problem" in value:
+        value["trusted"] = f"no: {value.pop('problem')}"
+    elif "trusted" in value:
         value["trusted"] = "yes" if value["trusted"] else f"no: uwf workflow trust {value['name']}"
     head = [
         (name, value.pop(name))
