@@ -132,7 +132,7 @@ export async function* run(input) {
 """
 
 
-@pytest.mark.parametrize("how", ["ctrl-c", "pause"])
+@pytest.mark.parametrize("how", ["ctrl-c", "pause", "killed"])
 def test_a_run_that_is_broken_off_ends_the_process_and_the_next_step_tries_again(uwf: Uwf, how: str) -> None:
     uwf("workflow", "put", write("slow.esm.js", SLOW))
     thread = str(uwf("thread", "start", "slow", "-p", "Wait").json["thread"])
@@ -145,6 +145,10 @@ def test_a_run_that_is_broken_off_ends_the_process_and_the_next_step_tries_again
         uwf("thread", "pause", thread, "--now")
         assert running.wait(30) == 5
         uwf("thread", "resume", thread)
+    elif how == "killed":
+        os.kill(harness, signal.SIGKILL)
+        error = json.loads(running.communicate(timeout=30)[1].splitlines()[-1])["error"]
+        assert (error["code"], running.returncode) == ("agent_failed", 6) and "step again" in error["hint"]
     else:
         running.send_signal(signal.SIGINT)
         assert running.wait(30) == 130

@@ -258,6 +258,8 @@ def test_a_role_that_waits_without_a_word_is_shown_by_how_its_answer_begins(uwf:
     assert "asks no question" in asked.error["message"]
     waits = uwf("inbox").json[0]
     assert waits["question"] == "It waits for you, and asks no question. There are two drafts."
+    shown = uwf("thread", "show", thread).json
+    assert (shown["asks"], shown["question"]) == ("planner", waits["question"])
 
 
 def test_a_role_that_asks_by_its_own_schema_needs_only_a_reason_too(uwf: Uwf) -> None:

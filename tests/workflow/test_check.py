@@ -541,8 +541,11 @@ def test_schema_words_in_data_are_no_schema() -> None:
 
 def test_text_that_is_no_yaml_is_a_finding_too(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
-    path.write_text("name: x\nroles: [\n")
-    assert [(each.line, each.code, each.severity) for each in check_path(path)] == [(3, "not-yaml", "error")]
+    for text in ("name: x\nroles: [\n", 'name: x\nroles: "\n'):
+        path.write_text(text)
+        (found,) = check_path(path)
+        assert (found.line, found.code, found.severity) == (3, "not-yaml", "error")
+        assert "not closed" in found.hint
 
 
 def test_messages_show_no_control_characters() -> None:

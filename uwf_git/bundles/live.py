@@ -306,7 +306,10 @@ class Live:
         if "out of memory" in errors or "Array buffer allocation failed" in errors:
             return AgentFailed("the bundle ran out of memory", "does it keep what it has read?")
         if 0 < number < 65:
-            return AgentFailed(f"the bundle's process was ended by signal {number}", last_line(errors))
+            hint = "somebody ended it, or the machine ran out of memory: step again"
+            return AgentFailed(
+                f"the bundle's process was ended by signal {number}", last_line(errors) or hint
+            )
         said = last_line(errors)
         return AgentFailed(
             f"the bundle's process exited with {status} before it yielded" + (f": {said}" if said else "")

@@ -13,14 +13,13 @@ from uwf_git.crews.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
-from uwf_git.engine.status import NO_QUESTION, chosen, outlook, used_up
+from uwf_git.engine.status import chosen, outlook, used_up, wordless
 from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.store.history import Head, Position
 from uwf_git.store.opened import Instance
 from uwf_git.store.threads import fork_hint
-from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
-from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_step, parse_workflow
+from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_workflow
 from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, STEPNODE, USER
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def _of(
         return waits._replace(
             kind=QUESTION,
             role=asked.asks or "",
-            question=asked.question or _wordless(instance, head),
+            question=asked.question or wordless(instance, head),
             options=asked.options,
             reason=asked.reason or "",
             command=f"uwf thread answer {head.thread} -m TEXT",
@@ -109,15 +108,6 @@ def _of(
                 command=f"uwf thread step {head.thread}",
             )
     return None
-
-
-def _wordless(instance: Instance, head: Head) -> str:
-    """What stands for the question of a role that waits and doesn't say why: how its answer begins."""
-    from uwf_git.workflow.template import body_of
-
-    detail = instance.store.detail(parse_step(instance.store.get(head.node).payload).detail)
-    said = one_line(body_of(detail.answer)) if detail else ""
-    return f"{NO_QUESTION} {said}".strip()
 
 
 def _description(instance: Instance, head: Head, role: str) -> str:

@@ -16,12 +16,13 @@ from uwf_git.engine.status import (
     resting,
     status_of,
     used_up,
+    wordless,
 )
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, parted, parted_from
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import parse_detail, parse_step, persona_value
-from uwf_git.values.types import is_kind
+from uwf_git.values.types import USER, is_kind
 
 
 def state(instance: Instance, head: Head) -> dict[str, Any]:
@@ -62,11 +63,11 @@ def _standing(instance: Instance, head: Head) -> dict[str, Any]:
         value["paused"] = found.as_json()
     if status == PAUSED:  # what it would do without that
         status = resting(instance, head, used_up(instance, head), paused=())
-    if status == WAITING and following.question is None:
+    if status == WAITING and following.next != USER:
         value["reason"] = budget_reached(instance, head)
     elif status == WAITING:
         value["asks"] = following.asks
-        value["question"] = following.question
+        value["question"] = following.question or wordless(instance, head)
         value["options"] = list(following.options)
         if following.reason:
             value["reason"] = following.reason

@@ -199,3 +199,13 @@ def budget_reached(instance: Instance, head: Head) -> str:
     """What a thread that would go on has used up, in words; "" where its budget allows another step."""
     standing = used_up(instance, head)
     return standing.reason if standing else ""
+
+
+def wordless(instance: Instance, head: Head) -> str:
+    """What stands for the question of a role that waits and doesn't say why: how its answer begins."""
+    from uwf_git.values.kinds import parse_step
+    from uwf_git.workflow.template import body_of
+
+    detail = instance.store.detail(parse_step(instance.store.get(head.node).payload).detail)
+    said = one_line(body_of(detail.answer)) if detail else ""
+    return f"{NO_QUESTION} {said}".strip()

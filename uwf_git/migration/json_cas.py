@@ -145,13 +145,17 @@ def to_file(node: Node) -> bytes:
 
 
 class NodeWriter:
-    """Writes such a folder, which may hold some already: a node that is there stays as it is."""
+    """Writes such a folder, which may hold some already: a node that is there stays as it is. What a writer that was
+    killed had half written is removed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._types: dict[str, list[str]] = {}
         self.written = self.kept = 0
         path.mkdir(parents=True, exist_ok=True)
+        for aside in path.glob("*.tmp"):
+            if is_hash(aside.stem):
+                aside.unlink(missing_ok=True)
 
     def put(self, node: Hash, content: Node) -> None:
         """Writes a node, whole or not at all. Raises OSError."""

@@ -137,6 +137,9 @@ class _Ref(NamedTuple):
     mark: Mark
 
 
+_ODD_HINT = "save it as plain UTF-8 text, without control characters"
+
+
 def _compose(text: str, name: str) -> _Ref | None:
     """The node graph of the only document. From events and with a stack of its own, because PyYAML's
     composer calls itself for every level and PyYAML's keys may repeat."""
@@ -156,7 +159,7 @@ def _compose(text: str, name: str) -> _Ref | None:
                 problem += f" that begins in line {error.context_mark.line + 1}"
         raise InvalidYaml(name, mark, one_line(problem), _syntax_hint(text, mark)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidYaml(name, TOP, f"not YAML: {one_line(str(error))}") from None
+        raise InvalidYaml(name, TOP, f"not YAML: {one_line(str(error))}", _ODD_HINT) from None
 
 
 def _build(events: Iterator[Any], name: str) -> _Ref | None:
@@ -383,7 +386,7 @@ def _syntax_hint(text: str, mark: Mark) -> str:
         return f"quote a text that begins with {character}"
     if line[mark.column - 1 :].startswith(": ") or "{{" in line:
         return "quote a text that holds `: ` or begins with { or ["
-    return ""
+    return "is a quote or bracket before it not closed, or a line not indented as those beside it?"
 
 
 def dump(value: Any) -> str:
