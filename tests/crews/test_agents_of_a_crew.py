@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from uwf_git.agents.cli.run import extra_for
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.crews.mounts import Places, places
 from uwf_git.engine.step import step
+from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 
@@ -74,6 +76,27 @@ def test_an_agent_cli_is_let_into_the_folders_and_what_it_writes_counts(
     assert tips == "Pack light.\n"
     assert output(instance, thread) == {"summary": "Seen.", "variables": {"days": 7}}
     assert known.package.exists() and not known.state.exists()
+
+
+def test_a_command_chooses_the_way_on_by_what_it_writes_of_the_run_alone(instance: Instance) -> None:
+    thread = start_crew(instance)
+    assert step(instance, thread, "uwf-exec -- echo Sketched").outlook.next == "check"
+    writes = "sed -i 's/^currentNodeId: .*/currentNodeId: {}/' $UWF_STATE/workflow.md; printf '{}'"
+
+    def answered(node: str, printed: str) -> str | None:
+        return step(
+            instance, thread, shlex.join(["uwf-exec", "--", "sh", "-c", writes.format(node, printed)])
+        ).outlook.next
+
+    legal = "no transition leads from 'check' to 'end'; those that there are lead to 'write', 'sketch'"
+    for printed in ('{"summary": "Fine"}', '{"summary": "Fine", "next": "good"}', "Fine"):
+        with pytest.raises(AgentFailed, match=re.escape(legal)):
+            answered("end", printed)
+    assert answered("sketch", '{"summary": "No dates"}') == "sketch"
+    assert output(instance, thread) == {"summary": "No dates", "next": "again"}
+    step(instance, thread, "uwf-exec -- echo Sketched")
+    assert answered("write", "All there") == "write", "it need not print fields"
+    assert output(instance, thread) == {"summary": "All there", "next": "good"}
 
 
 FOLDERS = {"package": '/p "q"', "state": "/s"}

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.crews.conversation import talks
-from uwf_git.errors import Usage
+from uwf_git.errors import Invalid, Usage
 from uwf_git.kit import Context, Reply, TurnRecord, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import STATUS, failed_with, judge_printed
@@ -28,6 +28,7 @@ from uwf_git.text import fenced, nearest, shortened
 from uwf_git.values.shape import Field, Variant, choices, types, variants
 
 if TYPE_CHECKING:
+    from uwf_git.crews.state import Changes
     from uwf_git.kit.candidate import Verdict
     from uwf_git.processes import Finished
     from uwf_git.store.taking_in import Store
@@ -168,7 +169,12 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
         if finished.returncode:
             raise failed_with(Reply(body + "\n", turns=(turn,)), f"{name} {ended.words}")
         return Reply(finished.stdout_tail.decode("utf-8", "replace"), turns=(turn,))
-    if (verdict := _printed(ctx, options, finished)) is not None:
+    try:
+        changes = ctx.written()
+    except Invalid as error:
+        said = error.message if ended.ok else f"{name} {ended.words}, and {error.message}"
+        raise failed_with(Reply(body + "\n", turns=(turn,)), said, error.hint) from None
+    if (verdict := _printed(ctx, options, finished, changes)) is not None:
         text, problems = finished.stdout_tail.decode("utf-8", "replace"), verdict.problems
         if not problems:
             return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
@@ -176,9 +182,9 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
         said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
         raise failed_with(Reply(body + "\n", turns=(turn,)), said)
-    output = _fill(ctx, options, ended)
+    output = _fill(ctx, options, ended, changes)
     if output is None:
-        said, hint = _untold(ctx, options, ended, name)
+        said, hint = _untold(ctx, options, ended, name, changes)
         raise failed_with(Reply(body + "\n", turns=(turn,)), said, hint)
     return Reply(render_frontmatter(output, body), turns=(turn,), output=output)
 
@@ -241,23 +247,25 @@ def _end_of(text: str, most: int) -> str:
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
 
 
-def _printed(ctx: Context, options: Options, finished: Finished) -> Verdict | None:
-    """The verdict on what was printed; None where that is no answer."""
+def _printed(ctx: Context, options: Options, finished: Finished, changes: Changes | None) -> Verdict | None:
+    """The verdict on what was printed, with what was written of the run; None where that is no answer."""
     if finished.stdout_size > len(finished.stdout_tail):
         return None
     text = finished.stdout_tail.decode("utf-8", "replace")
     if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
         text = text.replace(ctx.prompt.strip(), "")
-    return judge_printed(text, ctx.role, ctx.schema, ctx.reads)
+    return judge_printed(text, ctx.role, ctx.schema, ctx.reads, changes)
 
 
-def _fill(ctx: Context, options: Options, ended: Ended) -> dict[str, Any] | None:
-    """The first output that obeys the role's schema and says how the command ended."""
+def _fill(ctx: Context, options: Options, ended: Ended, changes: Changes | None) -> dict[str, Any] | None:
+    """The first output that obeys the role's schema and says how the command ended, with what was written of the run
+    where the schema takes it."""
     for variant in variants(ctx.schema.payload):
         for said in _sayings(ctx.schema.payload, variant, options, ended.ok):
             output = {**said, **_details(variant, ended)}
-            if ctx.schema.is_valid(output):
-                return output
+            wholes = [output] if changes is None else [changes.added_to(output), output]
+            if found := next(filter(ctx.schema.is_valid, wholes), None):
+                return found
     return None
 
 
@@ -314,7 +322,9 @@ def _fitting(report: str, field: Field) -> str:
     return report
 
 
-def _untold(ctx: Context, options: Options, ended: Ended, name: str) -> tuple[str, str]:
+def _untold(
+    ctx: Context, options: Options, ended: Ended, name: str, changes: Changes | None
+) -> tuple[str, str]:
     """The error, and its hint, where how the command ended says nothing that the schema takes."""
     role, payload = ctx.role.name, ctx.schema.payload
     option, wanted = ("--ok", options.ok) if ended.ok else ("--fail", options.fail)
@@ -324,7 +334,9 @@ def _untold(ctx: Context, options: Options, ended: Ended, name: str) -> tuple[st
     if wanted is not None and None not in listed and known and wanted not in known:
         return f"{option} {wanted!r} is no {fields[0].name} of role {role}", nearest(wanted, known)
     said = f"{name} {ended.words}, and the output of role {role} can't be told from that"
-    helpful = [each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended) is not None]
+    helpful = [
+        each for each in known if _fill(ctx, options._replace(ok=each, fail=each), ended, changes) is not None
+    ]
     if helpful:
         return said, f"say which {fields[0].name} it means with {option}, of: {', '.join(helpful)}"
     return said, "let the command print the fields itself, as JSON or between two lines of ---"

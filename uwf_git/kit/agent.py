@@ -287,7 +287,7 @@ class Agent:
                 raise AttemptFailed(error.message, error.hint, detail) from None
             history, replies = context.history, extraction.replies
             said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
-            said = said._replace(notes=(*said.notes, *extraction.notes))
+            said = said._replace(notes=tuple(dict.fromkeys((*said.notes, *extraction.notes))))
             made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
             with instance.store.index.transaction():
                 output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))

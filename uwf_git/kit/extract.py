@@ -183,23 +183,29 @@ def judge(
         problem = " — ".join(filter(None, (error.message, error.hint)))
         return Verdict(None, role.schema, (problem,), parse_answer(reply.text, lambda _: True).body)
 
-    def whole(fields: Any) -> Any:
-        alone = changes is None or not isinstance(fields, dict) or asks_human(natural(fields))
-        return fields if alone or changes is None else changes.added_to(fields)
-
     if reply.output is not None:
-        return _check(whole(reply.output), role, schema, reply.text, None)
+        whole = _with(changes, reply.output)
+        return _check(whole, role, schema, reply.text, None if whole is reply.output else reads)
     answer = parse_answer(
-        reply.text, lambda fields: not _check(whole(fields), role, schema, "", reads).problems
+        reply.text, lambda fields: not _check(_with(changes, fields), role, schema, "", reads).problems
     )
     if answer.fields is None:
         return Verdict(None, role.schema, (answer.problem,), answer.body)
-    return _check(whole(answer.fields), role, schema, answer.body, reads)
+    return _check(_with(changes, answer.fields), role, schema, answer.body, reads)
 
 
-def judge_printed(text: str, role: Role, schema: Schema, reads: Reads = reads_all) -> Verdict | None:
+def _with(changes: Changes | None, fields: Any) -> Any:
+    """An answer's fields with what was written elsewhere; those that ask a human as they are."""
+    alone = changes is None or not isinstance(fields, dict) or asks_human(natural(fields))
+    return fields if alone or changes is None else changes.added_to(fields)
+
+
+def judge_printed(
+    text: str, role: Role, schema: Schema, reads: Reads = reads_all, changes: Changes | None = None
+) -> Verdict | None:
     """The verdict on what a program printed, which is an answer only where it holds fields: all of it, or some of the
-    schema's or a status in it. None where it is none. Raises Invalid as `judge` does."""
+    schema's or a status in it, with the `changes` that it wrote elsewhere. None where it is none. Raises Invalid as
+    `judge` does."""
     wanted = named(schema.payload)
     stripped = text.strip().removeprefix("\ufeff").lstrip()
     stands_alone = stripped.startswith("---") or (stripped.startswith("{") and stripped.endswith("}"))
@@ -210,14 +216,14 @@ def judge_printed(text: str, role: Role, schema: Schema, reads: Reads = reads_al
             meant.append(fields)
         elif not stands_alone:
             return False
-        return not _check(fields, role, schema, "", reads).problems
+        return not _check(_with(changes, fields), role, schema, "", reads).problems
 
     answer = parse_answer(text, is_valid)
     fields = answer.fields
     if fields is not None and (fields in meant or is_valid(fields)):
-        return _check(fields, role, schema, answer.body, reads)
+        return _check(_with(changes, fields), role, schema, answer.body, reads)
     if meant:
-        return _check(meant[0], role, schema, "", reads)
+        return _check(_with(changes, meant[0]), role, schema, "", reads)
     names = "|".join(map(re.escape, sorted({*STATUS, *wanted.names})))
     if stripped.startswith("{") and not stripped.endswith("}") and re.search(rf'"(?:{names})"\s*:', stripped):
         return Verdict(None, role.schema, ("the JSON object has no end",))
