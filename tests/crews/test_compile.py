@@ -240,6 +240,31 @@ def test_without_a_default_expressions_that_fail_leave_no_way_on() -> None:
         after(workflow, ("price", {"variables": {"cost": 50}}))
 
 
+def test_the_default_comes_last_and_can_be_named_whatever_expression_it_has_besides() -> None:
+    rule = {"==": [{"var": "cost"}, 7]}
+    edges = [each for each in EDGES if each["from"] != "check"]
+    edges += [
+        {"from": "check", "to": "price", "label": "good"},
+        {"from": "check", "to": "draft", "label": "again", "isDefault": True, "conditionExpr": rule},
+        {"from": "check", "to": "join", "label": "free", "conditionExpr": {"==": [{"var": "cost"}, 0]}},
+    ]
+    package = compiled(bmad(edges=edges))
+    found = package.workflows["main"]
+    assert [each.code for each in package.warnings] == ["default-condition"]
+    schema = found.schemas[found.workflow.roles["check"].schema]
+    assert schema["properties"]["next"]["enum"] == ["good", "again"]
+    assert [(way.label, way.asked) for way in ways(found.workflow, "check")] == [
+        ("free", False),
+        ("good", True),
+        ("again", True),
+    ]
+    for cost in (7, 8):
+        said = {"variables": {"cost": cost}}
+        assert after(found.workflow, ("check", {**said, "next": "good"})) == "price"
+        assert after(found.workflow, ("check", {**said, "next": "again"})) == "draft"
+    assert after(found.workflow, ("check", {"next": "good", "variables": {"cost": 0}})) == "join"
+
+
 def test_conditions_of_one_label_are_told_apart_where_they_mean_something_else() -> None:
     nodes = ("one:decision", "two:decision", "three:decision", "end:end")
     follow = (("one", "two", {}), ("two", "three", {"conditionText": "All is there"}), ("three", "end", {}))

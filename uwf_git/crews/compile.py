@@ -8,8 +8,8 @@ A graph of a package that was made elsewhere becomes a workflow so:
   labels.
 - The edges of a role are tried in this order: to $END where its answer sets the variable `workflowStatus` to
   "complete", under the condition COMPLETE; those with expressions, which decide alone; those that `next` names; the
-  default. The last of those without an expression has no condition. After an `end` node comes $END. An edge keeps its
-  `label` and `text`, which is told to whoever decides, also with `next`.
+  default, which has no expression. The last of those without one has no condition. After an `end` node comes $END. An
+  edge keeps its `label` and `text`, which is told to whoever decides, also with `next`.
 - An expression is evaluated over what the run has reached, folded out of `{start, steps}`: `$variables`, those that a
   run begins with and the answers' `variables` merged over them in their order; `$currentNodeId`, the node that was done
   last, whose edges these are; `$stepsCompleted`, the nodes that were done, and `$artifacts`, each once and by their
@@ -324,8 +324,7 @@ class _Graph:
         for edge in choices[:-1]:
             edges.append(_edge(edge, self._condition(edge, f"steps[-1].output.next = {_quoted(edge.label)}")))
         # What is left needs no condition: a default is taken anyway, and an answer names one of the labels.
-        last = choices[-1:] or [edge for edge in self._leaving[node.id] if edge.is_default]
-        return [*edges, *(_edge(edge, None) for edge in last)]
+        return [*edges, *(_edge(edge, None) for edge in choices[-1:])]
 
     def _condition(self, edge: EdgeDraft, expression: str) -> str:
         """The name of a condition: the edge's label, and where another one has that, its node besides."""

@@ -54,8 +54,8 @@ class NodeDraft(NamedTuple):
 
 
 class EdgeDraft(NamedTuple):
-    """An edge of a graph. `expression` is JSONLogic, None where there is none, and decides alone; `text` is told to
-    whoever decides. `line` is where it stands in the graph's file."""
+    """An edge of a graph. `expression` is JSONLogic, None where there is none, and decides alone; a default has none.
+    `text` is told to whoever decides. `line` is where it stands in the graph's file."""
 
     source: str
     target: str

@@ -283,13 +283,19 @@ class Graphs:
             expression = edge.get("conditionExpr")
             if expression in ({}, []):
                 expression = None
-            if expression is not None:
+            is_default = edge.get("isDefault", False)
+            if expression is not None and is_default:
+                message = f"{_named(edge)} is the default, so its conditionExpr decides nothing"
+                hint = "take the conditionExpr or the isDefault away"
+                part.findings.warning((*place, "conditionExpr"), "default-condition", message, hint)
+                expression = None
+            elif expression is not None:
                 self._check_expression(part, place, edge, expression)
             yield EdgeDraft(
                 source,
                 target,
                 label,
-                edge.get("isDefault", False),
+                is_default,
                 edge.get("conditionText", ""),
                 expression,
                 part.document.mark(place).line,
@@ -301,9 +307,8 @@ class Graphs:
         try:
             jsonlogic.translated(expression)
         except jsonlogic.Untranslatable as error:
-            what = f'edge {edge.get("from")} → {edge.get("to")} ("{one_line(edge.get("label", ""), 40)}")'
             below = (*place, "conditionExpr", *error.path)
-            part.findings.error(below, "untranslatable", f"{what}: {error.message}", error.hint)
+            part.findings.error(below, "untranslatable", f"{_named(edge)}: {error.message}", error.hint)
 
     def _compare(self, nodes: Mapping[str, NodeDraft], edges: tuple[EdgeDraft, ...]) -> None:
         """Warns where a step's own frontmatter tells other ways on than the graph, whose ways are taken."""
@@ -345,7 +350,7 @@ def _check_ways(
         if not ways and nodes[name].type != "end":
             message = f'no edge leaves node "{name}", which is no end'
             part.findings.warning(places[name], "dead-end", message, "give it an edge, or the type end")
-        if ways and all(edge.expression is not None and not edge.is_default for edge in ways):
+        if ways and all(edge.expression is not None for edge in ways):
             message = f'node "{name}" has conditions alone: where none holds, the run can\'t go on'
             part.findings.warning(places[name], "no-default", message, "mark one edge isDefault")
     reached = {first}
@@ -358,6 +363,11 @@ def _check_ways(
     for name in nodes:
         if name not in reached and first in nodes:
             part.findings.warning(places[name], "unreachable", f'no way leads to node "{name}"')
+
+
+def _named(edge: Mapping[str, Any]) -> str:
+    """An edge as findings call it."""
+    return f'edge {edge.get("from")} → {edge.get("to")} ("{one_line(edge.get("label", ""), 40)}")'
 
 
 def report_twins(part: Part, named: list[tuple[ValuePath, str]], what: str) -> None:
