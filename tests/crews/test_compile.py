@@ -136,6 +136,24 @@ def test_at_a_decision_next_is_one_of_the_labels_and_what_is_said_of_them_is_tol
     assert found.workflow.conditions["good"].description == "Nothing is missing"
 
 
+def test_a_step_is_asked_for_the_variables_that_its_document_says_it_sets() -> None:
+    files = bmad()
+    head = b"nodeId: draft\ntype: step\n"
+    files["steps/draft.md"] = files["steps/draft.md"].replace(head, head + b"setsVariables: [cost, who]\n")
+    found = only(files)
+
+    def asked(role: str) -> Mapping[str, Any]:
+        schema = found.schemas[found.workflow.roles[role].schema]
+        assert not Schema(schema).problems({"summary": "x", "variables": {"other": 1}})
+        return dict(schema["properties"]["variables"])
+
+    assert asked("draft")["properties"].keys() == {"cost", "who", "workflowStatus"}
+    assert 100 in asked("draft")["properties"]["cost"]["examples"]
+    assert asked("draft")["description"].endswith("Here: cost, who.")
+    assert asked("price")["properties"].keys() == {"cost", "workflowStatus"}
+    assert rehearse(found.workflow, found.schemas).percent == 100
+
+
 def test_labels_choose_expressions_decide_alone_and_the_default_comes_last() -> None:
     workflow = only(bmad()).workflow
     assert after(workflow) == "draft"

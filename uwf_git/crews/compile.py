@@ -4,8 +4,8 @@ same files give the same hashes anywhere.
 A graph of a package that was made elsewhere becomes a workflow so:
 
 - Each node is a role of that name. Its text is the node's document. It answers with a `summary`, and maybe `artifacts`
-  (paths) and `variables` (an object); where several edges without expressions leave the node, `next` is one of their
-  labels.
+  (paths) and `variables` (an open object, asked for those that the document says it sets, else for all that
+  expressions use); where several edges without expressions leave the node, `next` is one of their labels.
 - The edges of a role are tried in this order: to $END where its answer sets the variable `workflowStatus` to
   "complete", under the condition COMPLETE; those with expressions, which decide alone; those that `next` names; the
   default, which has no expression. The last of those without one has no condition. After an `end` node comes $END. An
@@ -239,7 +239,7 @@ class _Graph:
         self._conditions: dict[str, tuple[str, str]] = {
             COMPLETE: (f"{STATUS} is complete", f'steps[-1].output.variables.{STATUS} = "complete"')
         }
-        self._answers: dict[tuple[tuple[str, str], ...], Hash] = {}
+        self._answers: dict[tuple[tuple[tuple[str, str], ...], tuple[str, ...]], Hash] = {}
         self._variables = _variables(edge.expression for edge in graph.edges)
 
     def payload(self) -> dict[str, Any]:
@@ -263,7 +263,10 @@ class _Graph:
         return {
             "description": node.description or node.title,
             "systemPrompt": node.text,
-            "outputSchema": self._answer(tuple((edge.label, edge.text) for edge in self._choices(node))),
+            "outputSchema": self._answer(
+                tuple((edge.label, edge.text) for edge in self._choices(node)),
+                tuple(dict.fromkeys(node.sets)),
+            ),
             **({"persona": node.agent} if node.agent else {}),
             "node": {
                 "type": node.type,
@@ -279,16 +282,17 @@ class _Graph:
         without = [edge for edge in self._leaving[node.id] if edge.expression is None]
         return sorted(without, key=lambda edge: edge.is_default)
 
-    def _answer(self, choices: tuple[tuple[str, str], ...]) -> Hash:
-        """The schema of an answer that chooses between edges by their labels, which have their texts besides."""
+    def _answer(self, choices: tuple[tuple[str, str], ...], sets: tuple[str, ...]) -> Hash:
+        """The schema of an answer that chooses between edges by their labels, which have their texts besides, and sets
+        those variables."""
         choices = choices if len(choices) > 1 else ()
-        if choices not in self._answers:
-            schema = cbor.normalise(self._schema(choices))
-            name = self._answers[choices] = hash_of(META, schema)
+        if (choices, sets) not in self._answers:
+            schema = cbor.normalise(self._schema(choices, sets))
+            name = self._answers[choices, sets] = hash_of(META, schema)
             self._schemas[name] = schema
-        return self._answers[choices]
+        return self._answers[choices, sets]
 
-    def _schema(self, choices: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    def _schema(self, choices: tuple[tuple[str, str], ...], sets: tuple[str, ...]) -> dict[str, Any]:
         properties: dict[str, Any] = {
             "summary": {"type": "string", "description": "What was done, in short."}
         }
@@ -303,8 +307,12 @@ class _Graph:
         }
         properties["variables"] = {
             "type": "object",
-            "description": "What was found out or decided and matters later, by name. It replaces what had that name.",
-            "properties": self._variables,
+            "description": "What was found out or decided and matters later, by name. It replaces what had that name."
+            + (f" Here: {', '.join(sets)}." if sets else ""),
+            # Any step may say that the run is complete.
+            "properties": {name: self._variables.get(name, {}) for name in (*sets, STATUS)}
+            if sets
+            else self._variables,
         }
         return {
             "type": "object",

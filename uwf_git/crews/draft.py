@@ -40,7 +40,8 @@ class InvalidPackage(Invalid):
 
 class NodeDraft(NamedTuple):
     """A node of a graph: `type` is step, decision, merge or end; `agent` the id of a persona, "" for none; `text` the
-    body of its file, without its frontmatter."""
+    body of its file, without its frontmatter; `sets` the variables that its answer is asked for, none where it doesn't
+    say."""
 
     id: str
     type: str
@@ -51,6 +52,7 @@ class NodeDraft(NamedTuple):
     agent: str = ""
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()
 
 
 class EdgeDraft(NamedTuple):

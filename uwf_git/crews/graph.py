@@ -261,6 +261,7 @@ class Graphs:
             agent,
             node.get("inputs") or said.get("inputs", ()),
             node.get("outputs") or said.get("outputs", ()),
+            said.get("setsVariables", ()),
         )
 
     def _edges(
