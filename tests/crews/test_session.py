@@ -167,3 +167,51 @@ def test_a_crew_is_talked_with_on_a_terminal_from_its_menu_to_the_end_of_a_run(
     stopped = chat(uwf, "plan", "/stop", "are you there?", status=6)  # the model has no more to say
     assert [each["status"] for each in of(stopped, "run")][-1] == "killed"
     assert of(stopped, "message")[-1]["thread"] not in {each["thread"] for each in of(stopped, "run")}
+
+
+def test_a_run_that_no_chat_began_is_answered_in_one_and_talked_about_after_its_end(
+    uwf: Uwf, model: ModelServer
+) -> None:
+    run = uwf("thread", "start", "trip/plan-trip", "--as", "tom", "-p", "Plan it.").json["thread"]
+    model.play([QUESTION])
+    asked = uwf("thread", "run", run, "--agent", "uwf-builtin", check=None).lines[-1]
+    assert asked["status"] == "waiting"
+    model.play([PLAN, APPROVED, Say("Very well.")])
+    events = chat(uwf, "2", "how was it?", who=("--resume", run))
+    assert (events[0]["thread"], events[0]["persona"]) == (None, "tom")
+    assert of(events, "menu") == [], "what is typed answers the run"
+    assert [each["question"] for each in of(events, "question")] == ["Where to?"]
+    assert "- forNodeId: writer\nGhent" in model.asked[0].body["messages"][-1]["content"]
+    assert [each["status"] for each in of(events, "run")][-1] == "completed"
+    later = of(events, "message")[-1]["thread"]
+    assert later != run
+    assert "Three days" in model.asked[2].body["messages"][1]["content"], "what the run came to is told"
+    assert uwf("verify").json["findings"] == []
+
+
+def test_a_completed_run_is_gone_back_to_by_its_id_and_the_talk_begins_after_it(
+    uwf: Uwf, model: ModelServer, root: Path
+) -> None:
+    model.play([PLAN, APPROVED])
+    ended = uwf("chat", "trip", input="plan\n/dismiss\n")
+    run = of(ended.lines, "run")[-1]["thread"]
+    model.play([Say("Good.")])
+    events = chat(uwf, "", "how was it?", who=("--resume", run))
+    assert [each["status"] for each in of(events, "run")] == ["completed"]
+    assert len(of(events, "menu")) == 1, "nothing is left to be answered"
+    later = of(events, "message")[-1]["thread"]
+    assert later not in (run, events[0]["thread"])
+    # The second parent of the first commit of the talk is the last of the run.
+    log = git("--git-dir", root / "store.git", "log", "--merges", "--format=%P", f"refs/uwf/threads/{later}")
+    (archived,) = git(
+        "--git-dir", root / "store.git", "for-each-ref", "--format=%(*objectname)", f"refs/**/{run}"
+    ).split()
+    assert log.split()[1] == archived
+
+    # One that was killed is over: its conversation goes on, and without one there is nothing to go on with.
+    model.play([QUESTION])
+    killed = chat(uwf, "plan", "/stop", who=("trip",))
+    assert of(chat(uwf, who=("--resume", of(killed, "run")[0]["thread"])), "session")[0]["thread"] is not None
+    alone = uwf("thread", "start", "trip/plan-trip", "-p", "Plan it.").json["thread"]
+    uwf("thread", "kill", alone)
+    assert "is killed" in uwf("chat", "--resume", alone, check=1).error["message"]

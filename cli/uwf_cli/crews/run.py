@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 from uwf_cli import terminal
 from uwf_cli.commands.running import outcome_line, outcome_value
 from uwf_cli.crews.shown import Shown, question_lines
-from uwf_git.crews.conversation import TALK
-from uwf_git.errors import Invalid, NotFound, Paused, Usage, UwfError
+from uwf_git.errors import Invalid, Paused, Usage
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import Hash, ThreadId
 
@@ -190,23 +188,6 @@ class Run:
         name, persona = at.history.workflow.name, at.history.speaks(role)
         agent = resolve_agent(self._instance.config, name, role, persona=persona)
         return self._talker if agent.stands_in else None
-
-
-def begun_from(instance: Instance, crew: str, conversation: Oid) -> ThreadId | None:
-    """The newest run of a crew that was started from a conversation at this commit, and wasn't killed."""
-    from uwf_git.store.history import Head
-
-    for head in instance.threads.all(archived=True):
-        if not isinstance(head, Head) or not (head.row.name or "").startswith(f"{crew}/"):
-            continue
-        if head.row.name == f"{crew}/{TALK}" or (head.archive and head.archive.status == "killed"):
-            continue
-        try:
-            if instance.threads.origin(head.thread) == conversation:
-                return head.thread
-        except (UwfError, NotFound):
-            continue
-    return None
 
 
 def _run_line(value: Any) -> str:

@@ -16,13 +16,13 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, folder
 from uwf_cli.completers import complete_persona
+from uwf_cli.crews.resuming import NEWEST, Left, left_at
 from uwf_cli.crews.shown import Shown
 from uwf_cli.crews.talker import BUILTIN, talker
 from uwf_cli.crews.typed import typed
-from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
-from uwf_git.crews.conversation import CHAT, TALK, in_conversation
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_git.crews.conversation import CHAT, TALK
+from uwf_git.errors import Usage, UwfError
 from uwf_git.text import nearest
 from uwf_git.values.types import USER
 
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from uwf_git.crews.entry import Entry
     from uwf_git.crews.menu import Choice, Routed
     from uwf_git.engine.step import Outcome
-    from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId
-
-NEWEST = "@"
 
 
 @command(
@@ -69,7 +66,7 @@ def chat(
     instance = invocation.instance_for_writing()
     session = Session(invocation, agent, folder(cwd))
     if resumed is not None:
-        session.go_back_to(_conversation(invocation, resumed, who))
+        session.go_back_to(left_at(invocation, resumed, who or ""))
     else:
         session.meet(who or "")
     inputs = typed(
@@ -98,33 +95,6 @@ def chat(
         raise Exit(status)
 
 
-def _conversation(invocation: Invocation, text: str, who: str | None) -> ThreadId:
-    """The conversation that a text means, or the run that was started from one; the newest may have to be with a crew
-    or a persona. Raises NotFound, Usage, Invalid for a thread that is none."""
-    from uwf_git.store.history import Head
-
-    instance = invocation.instance
-    if text != NEWEST:
-        found = find_thread(invocation, text)
-        if in_conversation(instance, instance.threads.active_head(found)):
-            return found
-        if instance.threads.origin(found) is not None:
-            return found
-        raise Invalid(f"thread {found} is no conversation", f"uwf thread run {found}")
-    crew, _, persona = (who or "").partition("/")
-    for head in instance.threads.all():
-        if not isinstance(head, Head) or not in_conversation(instance, head):
-            continue
-        if crew and head.row.name != f"{crew}/{TALK}":
-            continue
-        if not persona or instance.threads.history(head).start.persona == persona:
-            return head.thread
-    whom = f" with {who}" if who else ""
-    raise NotFound(
-        f"there is no conversation{whom} yet", f"begin one with: uwf chat{f' {who}' if who else ''}"
-    )
-
-
 class Session:
     """A conversation and what is said in it, and the run that was started from it. A conversation begins with the first
     message, or with the run. `agent` is whom the user named."""
@@ -137,7 +107,7 @@ class Session:
         self._agent = agent
         self._entry: Entry | None = None
         self._run: Run | None = None
-        self._after: Oid | None = None  # the end of a run that nothing was said about yet
+        self._after: ThreadId | None = None  # a completed run that nothing was said about yet
         self._offered: tuple[Choice, ...] = ()
         self.shown = Shown(invocation)
         self.thread: ThreadId | None = None
@@ -154,24 +124,12 @@ class Session:
         if self._named is None:
             self._agent = talker(self._instance, self._entry)
 
-    def go_back_to(self, thread: ThreadId) -> None:
-        """Goes on with a conversation, and the run that was started from it last; or with a run."""
-        from uwf_cli.crews.run import begun_from
-
-        threads, run = self._instance.threads, None
-        head, self.thread = threads.head(thread), thread
-        if not in_conversation(self._instance, head):
-            run, origin = thread, threads.origin(thread)
-            self.thread = threads.ending_with(origin) if origin is not None else None
-            head = threads.head(self.thread or thread)
-        history = threads.history(head)
-        crew = history.workflow.crew
-        self.meet(f"{crew.name}/{history.start.persona}" if crew is not None else "")
-        if run is None and crew is not None:
-            run = begun_from(self._instance, crew.name, head.commit)
-        if run is not None:
-            self._run = self._running(run)
-            self._look_whether_ended()
+    def go_back_to(self, left: Left) -> None:
+        """Goes on where a session was left."""
+        self.meet(left.who)
+        self.thread = left.conversation
+        if left.run is not None:
+            self._run = self._running(left.run)
 
     def open(self) -> None:
         """Says what this is, what was said last, and what is asked."""
@@ -187,7 +145,7 @@ class Session:
         self.shown.event("session", value, _session_line)
         if self.thread is not None:
             self._show_last()
-        elif entry is not None:
+        elif entry is not None and self._run is None:
             self._menu()
         if self._run is not None:
             self.shown.begin()
@@ -195,7 +153,7 @@ class Session:
 
     def close(self) -> None:
         """Says how it is gone on with."""
-        thread = self.thread if self._run is None else self._run.thread
+        thread = self.thread or self._after if self._run is None else self._run.thread
         if thread is not None:
             self.shown.rest()
             self._invocation.note(f"uwf chat --resume {thread} goes on")
@@ -215,7 +173,11 @@ class Session:
     def _show_run(self) -> None:
         assert self._run is not None
         self._run.tell()
-        self._run.ask()
+        self._look_whether_ended()
+        if self._run is not None:
+            self._run.ask()
+        elif self._entry is not None and self.thread is None:
+            self._menu()
 
     # Inputs
 
@@ -342,12 +304,14 @@ class Session:
     def _talk(self) -> ThreadId:
         """The conversation, which begins where there is none."""
         if self.thread is None:
-            self.thread = self._begun(None)
+            self.thread = self._begun(self._after)
         return self.thread
 
-    def _begun(self, origin: Oid | None) -> ThreadId:
+    def _begun(self, after: ThreadId | None) -> ThreadId:
+        """A new conversation, after that run."""
         from uwf_git.crews.opening import begin_conversation, begin_conversation_with
 
+        origin = None if after is None else self._instance.threads.head(after).commit
         if self._entry is None:
             made = begin_conversation(self._instance, origin)
         else:
@@ -429,7 +393,7 @@ class Session:
         """What is said after a run has come to its end begins a conversation after it."""
         if self._run is not None and self._run.has_ended:
             if self._run.was_completed:
-                self._after = self._instance.threads.head(self._run.thread).commit
+                self._after = self._run.thread
             self._run = None
 
     def _stop(self) -> None:
