@@ -41,3 +41,21 @@ def test_a_text_is_cut_after_its_secrets_are_taken_out(
     assert "[redacted:KEY]" in told
     for begin in range(len(KEY) - 6):
         assert KEY[begin : begin + 7] not in told
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_file", {"path": "short.txt"}),
+        ("read_file", {"path": "short.txt", "offset": 2}),
+        ("grep", {"pattern": "name", "path": "short.txt"}),
+    ],
+)
+def test_a_limit_of_the_policy_leaves_no_half_of_a_secret(
+    hermetic: Path, tool: str, arguments: dict[str, object]
+) -> None:
+    (hermetic / "short.txt").write_text(f"name of the key={KEY} and more\n" * 2)
+    clean = Redactor({"KEY": KEY}).text
+    with standard_tools(hermetic, ToolPolicy(max_read=30), clean=lambda text: clean(text)[0]) as box:
+        told = str(box.call(tool, arguments).value)
+    assert "name of the key=[redacted:KEY]" in told and KEY[:5] not in told

@@ -16,7 +16,7 @@ from crew_packages import bmad, own
 from model_server import Call, ModelServer, Say
 
 from uwf_git.crews.compile import compile_crew
-from uwf_git.crews.entry import Entry, Run
+from uwf_git.crews.entry import PREVIEW, Entry, Run
 from uwf_git.crews.package import from_files
 from uwf_git.crews.registry import Crews, Definition
 from uwf_git.errors import (
@@ -67,6 +67,9 @@ workflows:
   plan-trip: {file: plans/plan.yaml, title: Plan a trip, personas: {checker: tom}}
 """
 CITIES = '["Rome", "Ghent"]\n'
+KEY = "hunter2hunter2"
+PARTED = f"{'A' * 27}={KEY},{'B' * (PREVIEW - 50)}={KEY},and more\n"
+"""Has a key where 40 bytes end, and where a preview does."""
 
 
 def put(uwf: Uwf, crew: str = CREW, **more: str) -> str:
@@ -288,6 +291,14 @@ def test_a_secret_in_the_data_stays_here(uwf: Uwf, workflow: str, root: Path) ->
     Path("wishes.csv").write_text("key\nhunter2hunter2\n")
     thread = uwf("crew", "do", "trip", "wishes", "--no-run").json["thread"]
     assert start_of(uwf, thread)[1]["data"]["text"] == "key\n[redacted:MAP_KEY]\n"
+    # Nor is half of one given along where the text is cut.
+    Path("wishes.csv").write_text(PARTED)
+    wishes = CREW.replace("data: data/cities.json", 'data: "{project-root}/wishes.csv"')
+    put(uwf, wishes.replace("maxReadBytes: 9", "maxReadBytes: 40"))
+    for who, text in (("trip/tom", "plan"), ("trip/mary", "wishes")):
+        data = start_of(uwf, uwf("crew", "do", who, text, "--no-run").json["thread"])[1]["data"]
+        assert "hunt" not in data["text"] and "[red" in data["text"], data["text"][-60:]
+        assert data["size"] == len(PARTED)
 
 
 def test_names_that_are_not_there_lead_to_the_nearest(uwf: Uwf, workflow: str) -> None:

@@ -180,9 +180,10 @@ class Entry:
         kind = _FORMATS.get(Path(path).suffix.casefold(), "text")
         text = _text(path, data)
         _check_form(path, kind, text)
-        whole = text.encode()
-        shown = self._instance.redactor.text(whole[:most].decode("utf-8", "ignore"))[0]
-        return {"path": path, "format": kind, "text": shown, "size": len(whole)}
+        # Of a secret that the limit cuts a part would stay that nobody would know any more.
+        clean = self._instance.redactor.text(text)[0].encode()
+        shown = clean[:most].decode("utf-8", "ignore")
+        return {"path": path, "format": kind, "text": shown, "size": len(text.encode())}
 
     def _read(self, said: str) -> tuple[str, bytes]:
         """A file's path, with the folder that it is in named, and all of it. Raises DataLoadFailed."""

@@ -110,7 +110,7 @@ def _range(
         except UnicodeDecodeError:
             text, lossy = line.decode("utf-8", "replace"), True
         begin = column - 1 if total == first else 0
-        text = clean(text)[begin:] if begin or len(text) > SHOWN else text
+        text = clean(text)[begin:] if begin or room.fitting(text) != text else text
         if (fitting := room.fitting(text)) != text:
             # A line that fits into a result of its own is left to the next one; a longer line is cut.
             if taken and room.could_hold(text):

@@ -73,7 +73,7 @@ def grep(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
                 if seen < first:
                     continue
                 at = match.start()
-                if len(line) > _LINE:
+                if len(line) > _LINE or not room.could_hold(line):
                     line = context.outputs.clean(line)
                     at = found_at.start() if (found_at := pattern.search(line)) else min(at, len(line))
                 part = _around(line.rstrip(), at)
