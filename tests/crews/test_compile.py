@@ -13,13 +13,16 @@ import git_servers
 import pytest
 from conftest import REPOSITORY, Uwf
 from crew_packages import EDGES, PLAN, bmad, own
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from two_machines import Machine
 
 from uwf_git.agents.rehearse import choose_output
 from uwf_git.crews.compile import CompiledCrew, compile_crew, compile_version, foresee
 from uwf_git.crews.draft import InvalidPackage
+from uwf_git.crews.jsonlogic import STATE_NAMES, translated
 from uwf_git.crews.package import from_files
-from uwf_git.crews.state import Way, ways
+from uwf_git.crews.state import Way, reached, ways
 from uwf_git.errors import Invalid, NoTransition
 from uwf_git.store.history import History
 from uwf_git.store.opened import Instance
@@ -30,10 +33,12 @@ from uwf_git.values.schema import Schema
 from uwf_git.values.types import start_node
 from uwf_git.workflow.compile import Compiled
 from uwf_git.workflow.diagram import dot, mermaid, readme
-from uwf_git.workflow.moderator import Ended, Next, decide
+from uwf_git.workflow.expression import evaluate
+from uwf_git.workflow.moderator import Ended, Next, decide, history_value
 from uwf_git.workflow.rehearsal import rehearse
 
 HASH = Hash("0000000000000")
+THREAD = ThreadId("01M7YG2438K76ZWHSVX4QBSC2S")
 Said = tuple[str, Mapping[str, Any]]
 
 
@@ -234,6 +239,78 @@ def test_expressions_see_what_the_run_has_reached(rule: Any, holds: bool) -> Non
         ("draft", {"artifacts": ["artifacts/a.md", "artifacts/b.md"]}),
         ("check", {"next": "good"}),
     )
+
+
+LABELS = ("good", "bad", "so so")
+NODES_OF_ANY = ("a", "b:decision", "c:merge", "d")
+RULES: tuple[Any, ...] = (
+    {">": [{"var": "x"}, 1]},
+    {"==": [{"var": "y"}, "b"]},
+    {"in": ["b", {"var": "stepsCompleted"}]},
+)
+PROBE = {"and": [{"var": name} for name in STATE_NAMES]}
+
+
+@st.composite
+def runs_of_any_graph(draw: st.DrawFn) -> tuple[Workflow, list[StepContext]]:
+    """A workflow of four nodes with up to three edges each, some of which expressions decide, whose first node asks
+    for all that the run has reached; and the steps of a run in it."""
+    ids = [node.partition(":")[0] for node in NODES_OF_ANY]
+    edges: list[dict[str, Any]] = [{"from": "a", "to": "a", "label": "probe", "conditionExpr": PROBE}]
+    for source in ids:
+        labels = draw(st.lists(st.sampled_from(LABELS), min_size=1, max_size=3, unique=True))
+        for at, label in enumerate(labels):
+            edge = {"from": source, "to": draw(st.sampled_from([*ids, "end"])), "label": label}
+            if at == 0:
+                edge["isDefault"] = True
+            elif draw(st.booleans()):
+                edge["conditionExpr"] = draw(st.sampled_from(RULES))
+            edges.append(edge)
+    files = bmad((*NODES_OF_ANY, "end:end"), edges)
+    files["workflow.md"] = files["workflow.md"].replace(
+        b"stepsC", b"variables: {x: 1, z: {deep: [1]}}\nstepsC"
+    )
+    workflow = only(files).workflow
+    values = st.fixed_dictionaries(
+        {}, optional={"x": st.integers(0, 3), "y": st.sampled_from(["a", "b", None])}
+    )
+    answers = st.fixed_dictionaries(
+        {"summary": st.just("Done."), "next": st.sampled_from(LABELS)},
+        optional={"variables": values, "artifacts": st.lists(st.sampled_from(["p", "q", "r"]), max_size=2)},
+    )
+    said = [(kind, draw(answers)) for kind in draw(st.lists(st.integers(0, 3), min_size=2, max_size=9))]
+    steps: list[StepContext] = []
+    for kind, answer in said:
+        found = decide(workflow, Start(HASH, "Go", persona="mary"), steps)
+        if not isinstance(found, Next):
+            break
+        if kind == 0:
+            asked = {"$status": "$SUSPEND", "question": "When?"}
+            steps.append(StepContext(HASH, found.role, asked, HASH, "uwf-exec"))
+            steps.append(
+                StepContext(HASH, "$USER", {"question": "When?", "answer": "Now"}, HASH, "uwf-human")
+            )
+        steps.append(StepContext(HASH, found.role, answer, HASH, "uwf-exec"))
+    return workflow, steps
+
+
+@given(runs_of_any_graph())
+@settings(max_examples=40, deadline=None)
+def test_expressions_see_the_same_run_as_who_is_told_of_it(made: tuple[Workflow, list[StepContext]]) -> None:
+    workflow, steps = made
+    begun, tail = workflow.conditions["probe"].expression, f"{translated(PROBE)})"
+    assert begun.endswith(tail)
+    seen = ", ".join(f'"{name}": ${name}' for name in STATE_NAMES)
+    for number in range(1, len(steps) + 1):
+        if "summary" not in steps[number - 1].output:
+            continue
+        start, past = Start(HASH, "Go", persona="mary"), tuple(steps[:number])
+        value = evaluate(f"{begun.removesuffix(tail)}{{{seen}}})", history_value(start, past))
+        told = reached(History(THREAD, HASH, HASH, start, HASH, workflow, past), "").as_json()
+        told["decisionLog"] = [
+            {key: each[key] for key in ("from", "to", "label")} for each in told["decisionLog"]
+        ]
+        assert value == told
 
 
 def test_what_the_run_has_reached_is_told_with_the_labels_of_the_package() -> None:

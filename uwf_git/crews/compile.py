@@ -13,8 +13,9 @@ A graph of a package that was made elsewhere becomes a workflow so:
 - An expression is evaluated over what the run has reached, folded out of `{start, steps}`: `$variables`, those that a
   run begins with and the answers' `variables` merged over them in their order; `$currentNodeId`, the node that was done
   last, whose edges these are; `$stepsCompleted`, the nodes that were done, and `$artifacts`, each once and by their
-  first time; and `$decisionLog`, as `{from, to, label}` the ways that were taken before where there were several.
-  Questions to a human, and what the human said, are none of it: they have no `summary`.
+  first time; and `$decisionLog`, as `{from, to, label}` the ways that were taken before where there were several: of
+  several labels that lead to a node the one that `next` named, else the first. Questions to a human, and what the human
+  said, are none of it: they have no `summary`.
 
 A workflow of a crew of one's own is what its YAML compiles to, and who speaks for its roles.
 
@@ -69,8 +70,9 @@ _FOLDED = {
 _STATE = frozenset((*_FOLDED, "variables", "decisionLog"))
 _DECISIONS = (
     "($labels := {labels}; $done := {done}; [[0..$count($done) - 2].($at := $; $from := $done[$at].role;"
-    ' $to := $done[$at + 1].role; $ways := $lookup($labels, $from); $ways ? {{"from": $from, "to": $to,'
-    ' "label": $exists($done[$at].output.next) ? $done[$at].output.next : $lookup($ways, $to)}})])'
+    " $to := $done[$at + 1].role; $next := $done[$at].output.next; $ways := $lookup($labels, $from);"
+    ' $named := $ways ? $lookup($ways, $to); $named ? {{"from": $from, "to": $to,'
+    ' "label": $next in $named ? $next : $named[0]}})])'
 )
 _COMPARED = {"==": 1, "===": 1, "!=": 1, "!==": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "in": 1}
 
@@ -356,12 +358,14 @@ class _Graph:
         return f"({set_before}{found})" if set_before else found
 
     def _decisions(self) -> str:
-        """The decisions that were taken, for which the labels of nodes with several ways on are needed."""
-        labels = {
-            name: {edge.target: edge.label for edge in reversed(edges)}
-            for name, edges in self._leaving.items()
-            if len(edges) > 1
-        }
+        """The decisions that were taken, for which the labels of nodes with several ways on are needed, in the order
+        in which their edges are tried. It is the same fold as `crews.state.reached`."""
+        labels: dict[str, dict[str, list[str]]] = {}
+        for name, node in self._graph.nodes.items():
+            expressed = (edge for edge in self._leaving[name] if edge.expression is not None)
+            leaving = [*expressed, *self._choices(node)]
+            for edge in leaving if len(leaving) > 1 else ():
+                labels.setdefault(name, {}).setdefault(edge.target, []).append(edge.label)
         return _DECISIONS.format(labels=_quoted(labels), done=_DONE)
 
 
