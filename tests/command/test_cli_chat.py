@@ -188,6 +188,25 @@ def test_without_a_model_one_line_says_what_to_do(uwf: Uwf, config: Callable[[st
     assert text.out.splitlines()[1:] == ["hello"]
 
 
+def test_of_a_line_that_is_too_long_nothing_is_said_and_nothing_is_done(uwf: Uwf) -> None:
+    long = "a" * (1 << 20)
+    done = uwf(
+        "chat",
+        "--agent",
+        "uwf-rehearse",
+        input=f"hi\n{long}/dismiss\n{long * 2}\n{long[1:]}\nyou\n{long}a",
+        check=2,
+    )
+    events = [each for each in done.lines if each["type"] != "delta"]
+    assert [each["type"] for each in events] == [
+        *("session", "message", "message", "error", "error"), *("message", "message") * 2, "error",
+    ]  # fmt: skip
+    assert [each["text"] for each in events if each.get("role") == "$USER"] == ["hi", long[1:], "you"]
+    assert {(each["error"]["code"], bool(each["error"]["hint"])) for each in events if "error" in each} == {
+        ("usage", True)
+    }
+
+
 def test_a_start_has_no_second_parent_but_between_a_run_and_a_conversation(
     uwf: Uwf, instance: Instance, thread: str
 ) -> None:

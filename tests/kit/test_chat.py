@@ -184,8 +184,9 @@ def test_what_is_no_completion_is_told_in_one_line(server: ModelServer, body: st
 
 
 def test_an_endless_body_is_cut_off(server: ModelServer) -> None:
-    with pytest.raises(AgentFailed, match="answered more than"):
+    with pytest.raises(AgentFailed, match="answered more than") as caught:
         ask(server, dripping(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b" " * 65536, pause=0))
+    assert "ask for less" in caught.value.hint
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "nonsense", "http://", "http://[::1", ""])

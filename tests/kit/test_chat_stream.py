@@ -274,13 +274,15 @@ def test_an_answer_in_one_piece_is_taken_as_it_is(server: ModelServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("turn", "problem"), [(Garbage(), "answered a web page"), (Endless(), "answered more than")]
+    ("turn", "problem", "hint"),
+    [(Garbage(), "answered a web page", ""), (Endless(), "answered more than", "ask for less")],
 )
 def test_a_web_page_and_an_answer_without_end_are_refused(
-    server: ModelServer, turn: Turn, problem: str
+    server: ModelServer, turn: Turn, problem: str, hint: str
 ) -> None:
-    with pytest.raises(AgentFailed, match=problem):
+    with pytest.raises(AgentFailed, match=problem) as caught:
         ask(server, turn)
+    assert hint in caught.value.hint
     assert len(server.asked) == 1
 
 

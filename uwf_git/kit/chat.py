@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git import log
 from uwf_git.errors import AgentFailed, Invalid
-from uwf_git.kit.chat_stream import Stream, StreamProblem, surrogates_joined, text_of_parts
+from uwf_git.kit.chat_stream import TOO_LONG, Stream, StreamProblem, surrogates_joined, text_of_parts
 from uwf_git.kit.context import Reply
 from uwf_git.kit.response_format import JSON_OBJECT
 from uwf_git.text import one_line
@@ -353,7 +353,7 @@ class Chat:
         for chunk in response.iter_bytes():
             size += len(chunk)
             if size > self._limits.bytes:
-                self._fail(f"answered more than {self._limits.bytes // 1_000_000 or 1} MB", "")
+                self._fail(f"answered more than {self._limits.bytes // 1_000_000 or 1} MB", TOO_LONG)
             if time.monotonic() > deadline:
                 self._fail(
                     "was still answering when the time was up", "raise the agent's timeout in config.yaml"
@@ -378,7 +378,7 @@ class Chat:
             shown = f": {self._flat(problem.shown)}" if problem.shown else ""
             if problem.passing:
                 raise _Retry(problem.problem + shown, "try again later") from None
-            self._fail(problem.problem + shown)
+            self._fail(problem.problem + shown, problem.hint)
         except (httpx.TransportError, AgentFailed):
             if not stream.ended:
                 raise
@@ -470,7 +470,7 @@ class Chat:
         model = value.get("model")
         text = surrogates_joined(_text_of(message))
         if len(text) > self._limits.text:
-            self._fail(f"answered more than {self._limits.text // 1_000_000 or 1} MB")
+            self._fail(f"answered more than {self._limits.text // 1_000_000 or 1} MB", TOO_LONG)
         return Completion(
             text,
             message,

@@ -18,14 +18,19 @@ MAX_CALLS = 128
 _MAX_LINE = 16_000_000  # bytes of one event
 
 
+TOO_LONG = "ask for less at once; one that never ends may come from the model: try another"
+"""What to do about an answer that is larger than it may be."""
+
+
 class StreamProblem(Exception):
     """The stream is no completion. `passing` means that another attempt may do better; `shown` is the part at fault."""
 
-    def __init__(self, problem: str, shown: str = "", passing: bool = False) -> None:
+    def __init__(self, problem: str, shown: str = "", passing: bool = False, hint: str = "") -> None:
         super().__init__(problem)
         self.problem = problem
         self.shown = shown
         self.passing = passing
+        self.hint = hint
 
 
 class Stream:
@@ -159,7 +164,7 @@ class Stream:
     def _count(self, size: int) -> None:
         self._size += size
         if self._size > self._at_most:
-            raise StreamProblem(f"answered more than {self._at_most // 1_000_000 or 1} MB")
+            raise StreamProblem(f"answered more than {self._at_most // 1_000_000 or 1} MB", hint=TOO_LONG)
 
 
 class _Calls:

@@ -84,9 +84,13 @@ def chat(
                 if not terminal.is_terminal(sys.stdin):
                     raise
                 continue  # what was typed is dropped
-            if text is None:
-                break
-            session.take(text)
+            except Usage as error:
+                session.shown.begin()
+                session.shown.error(error)
+            else:
+                if text is None:
+                    break
+                session.take(text)
             status = session.shown.status or status
     session.close()
     if status:

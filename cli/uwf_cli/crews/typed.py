@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from uwf_cli import terminal
+from uwf_git.errors import Usage
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completion
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
 
 MOST = 1000  # entries of the history that are kept
-_LONGEST = 1 << 20  # characters of a line
+_LONGEST = 1 << 20  # characters of a line, its end included
 
 Offers = Callable[[], Iterable[tuple[str, str]]]
 """What could be typed now, and what it does."""
@@ -26,7 +27,8 @@ class Typed(Protocol):
     """Where inputs come from."""
 
     def read(self) -> str | None:
-        """The next one; None at the end. Raises KeyboardInterrupt."""
+        """The next one; None at the end. Raises KeyboardInterrupt, and Usage for one that is too long, of which nothing
+        is left to be read."""
 
 
 class Lines:
@@ -34,8 +36,18 @@ class Lines:
 
     def read(self) -> str | None:
         """The next line."""
-        line = sys.stdin.readline(_LONGEST) if sys.stdin is not None else ""
-        return line.rstrip("\r\n") if line else None
+        line = self._piece()
+        if len(line) <= _LONGEST:
+            return line.rstrip("\r\n") if line else None
+        while line and not line.endswith("\n"):
+            line = self._piece()
+        raise Usage(
+            f"a line of over {_LONGEST} characters is left out",
+            "say it in shorter messages, or name a file that holds it",
+        )
+
+    def _piece(self) -> str:
+        return sys.stdin.readline(_LONGEST + 1) if sys.stdin is not None else ""
 
 
 def typed(history: Path, clean: Callable[[str], str], offers: Offers) -> Typed:
