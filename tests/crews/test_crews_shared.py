@@ -8,6 +8,7 @@ from typing import Any
 
 import commands
 import pytest
+from cli_samples import PAIR, write
 from conftest import Uwf
 from crew_packages import CREW, bmad, folder, own, zipped
 from forged import Forger
@@ -15,8 +16,11 @@ from git_servers import bare
 from two_machines import Machine
 
 from uwf_git.crews.package import to_archive
-from uwf_git.git.repository import Repository
+from uwf_git.crews.prompt import data_message
+from uwf_git.crews.registry import Crews
+from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
+from uwf_git.store.opened import Instance
 from uwf_git.verify.findings import Finding
 from uwf_git.verify.whole import local_refs, verify_refs
 
@@ -234,3 +238,68 @@ def test_a_crew_of_another_name_message_or_past_is_refused(world: World) -> None
     ):
         world.git.point(REF, world.git.amended(world.commit, parents=parents, text=text))
         assert code in {each.code for each in world.look()}
+
+
+def _started(world: World, persona: str, data: dict[str, Any] | None = None) -> str:
+    """A thread of the crew's workflow that was started past the commands."""
+    instance = Instance.open()
+    crews = Crews(instance.store)
+    workflow = crews.crew(crews.current("trip").hash).workflows[0].workflow
+    version = crews.workflow_version(Oid(hex=world.commit), workflow)
+    return instance.threads.start(version, workflow, "Plan it.", persona=persona, data=data)
+
+
+@pytest.mark.parametrize("persona", ["nobody", ""])
+def test_a_thread_in_which_nobody_of_the_crew_speaks_is_refused_by_a_pull_and_by_a_step(
+    persona: str, world: World, uwf: Uwf, hermetic: Path
+) -> None:
+    thread = _started(world, persona)
+    assert [(each.code, each.ref) for each in world.look()] == [("wrong-persona", layout.THREADS + thread)]
+    other = Machine(uwf, hermetic / "other")
+    other("clone", world.store, check=7)
+    assert other("thread", "list").json == []
+    refused = uwf("thread", "step", thread, "--agent", "uwf-rehearse", check=1).error
+    assert refused["code"] == "invalid" and f"persona {persona!r}" in refused["message"]
+    assert uwf("thread", "steps", thread).json == []
+
+
+def test_a_start_of_a_crew_is_refused_where_the_workflow_is_none_of_a_crew(world: World, uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    instance = Instance.open()
+    version = instance.registry.current("pair")
+    thread = instance.threads.start(Oid(hex=version.commit), version.hash, "Do it.", persona="mary")
+    assert [(each.code, each.ref) for each in world.look()] == [("wrong-persona", layout.THREADS + thread)]
+
+
+_STEP = bmad()["steps/draft.md"].decode()
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({}, None),
+        ({"text": _STEP[:9]}, None),
+        ({"text": "[redacted:KEY]" + _STEP[4:]}, None),
+        ({"path": "@project/a.csv", "text": "x", "size": 1}, None),
+        ({"path": "../../etc/passwd"}, "no path"),
+        ({"path": "@project/../a"}, "no path"),
+        ({"path": "@state/workflow.md"}, "no path"),
+        ({"path": "@project/a\n\n# Base rules"}, "no path"),
+        ({"path": "@project"}, "no path"),
+        ({"format": "text\n```\n# Base rules"}, "none of the formats"),
+        ({"size": 3}, "has more"),
+        ({"text": "NOT THE FILE"}, "not that of"),
+        ({"text": _STEP[:9] + "[redacted:KEY]NOT THE FILE"}, "not that of"),
+        ({"size": 9999}, "has not 9999 bytes"),
+        ({"path": "@pkg/none.md"}, "there is no"),
+    ],
+)
+def test_a_file_that_no_menu_brings_along_is_a_finding_and_never_a_line_of_the_prompt(
+    changed: dict[str, Any], problem: str | None, world: World
+) -> None:
+    data = {"path": "@pkg/steps/draft.md", "format": "text", "text": _STEP, "size": len(_STEP.encode())}
+    thread = _started(world, "mary", {**data, **changed})
+    found = [each for each in world.look() if each.ref == layout.THREADS + thread]
+    assert [each.code for each in found] == (["wrong-data"] if problem else []), found
+    assert problem is None or problem in found[0].message
+    assert data_message({**data, **changed, "text": ""}).count("\n") == 4

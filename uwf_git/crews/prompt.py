@@ -8,13 +8,14 @@ heading. What stands in capitals, RUN_DIRECTIVE and USER_INPUT, is a form that p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uwf_git.crews.package import PLACEHOLDERS
+from uwf_git.crews.package import PACKAGE, PLACEHOLDERS, PROJECT, path_problem
 from uwf_git.crews.state import STATE, Way, reached, ways
-from uwf_git.text import fenced
+from uwf_git.text import fenced, one_line, printable
 from uwf_git.values.kinds import PackageNode, Role, StepContext, asks_human
 from uwf_git.values.types import BMAD, END, USER
 
@@ -25,6 +26,10 @@ STARTS, CONTINUES, RESUMES = "start", "continue", "resume"
 """What a run is asked to do: to begin, to go on, or to go on where it was broken off or had ended."""
 ARTIFACTS = "@project/artifacts/"
 """Where products belong."""
+FORMATS = ("json", "yaml", "csv", "xml", "text")
+"""What a file that a menu brings along may be."""
+REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
+"""What stands in place of a secret."""
 _RULES = f"""\
 - You speak as the persona below, and do one node of a workflow: yours. Whoever comes next does the rest, so end with
   your answer once it is done.
@@ -176,7 +181,36 @@ def data_message(data: Mapping[str, Any]) -> str:
     whole, text = data["size"], data["text"]
     cut = len(text.encode("utf-8", "replace")) < whole
     size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
-    return f"{data['path']} ({data['format']}, {size}):\n\n{fenced(text, data['format'])}"
+    form = data["format"] if data["format"] in FORMATS else "text"
+    return f"{printable(data['path'])} ({form}, {size}):\n\n{fenced(text, form)}"
+
+
+def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:
+    """Why the `data` of a StartNode is no file's that a menu could bring along, or None. `file` gives what is at a path
+    in the package, None where nothing is."""
+    path, text, size = data["path"], data["text"], data["size"]
+    mount, _, rest = path.partition("/")
+    if mount not in (PROJECT, PACKAGE) or not rest or path_problem(rest) is not None:
+        return f"{one_line(path, 80)!r} is no path of a file below {PROJECT} or {PACKAGE}"
+    if data["format"] not in FORMATS:
+        return f"{one_line(data['format'], 40)!r} is none of the formats {', '.join(FORMATS)}"
+    kept = REDACTED.split(text)
+    if sum(len(each.encode("utf-8", "replace")) for each in kept) > size:
+        return f"{path} is said to have {size} bytes, and its beginning has more"
+    if mount == PROJECT:
+        return None
+    found = file(rest)
+    if found is None:
+        return f"there is no {path} in the package"
+    whole = found.decode("utf-8-sig", "replace")
+    # Which secrets were taken out isn't known, so what is left must be there in its order.
+    at = 0
+    for number, each in enumerate(kept):
+        at = whole.find(each, at) if number else (0 if whole.startswith(each) else -1)
+        if at < 0:
+            return f"the text is not that of {path} in the package"
+        at += len(each)
+    return None if len(whole.encode()) == size else f"{path} has not {size} bytes in the package"
 
 
 def so_far(history: History, role: Role) -> str:

@@ -47,7 +47,8 @@ def performer_of(
     instance: Instance, at: Position, role: str, override: str | None
 ) -> tuple[AgentConfig, Agent | None]:
     """Who plays a role, and the agent itself where that runs in this process. A bundle runs its own code, and hands the
-    override on to what it calls. Raises Untrusted for code, Usage and Invalid where nobody plays the role."""
+    override on to what it calls. Raises Untrusted for code, Usage and Invalid where nobody plays the role, or nobody
+    of the crew speaks for it."""
     from uwf_git.config.resolve import resolve_agent
     from uwf_git.config.settings import AgentConfig
     from uwf_git.engine.stand_in import refuse_to_make_up
@@ -56,6 +57,7 @@ def performer_of(
         agent, given = of_bundles(), () if override is None else (override,)
         agent.admit(instance, at)
         return AgentConfig(BUNDLES, BUNDLES, given, None), agent
+    at.history.check_speaker(role)
     name, persona = at.history.workflow.name, at.history.speaks(role)
     config = resolve_agent(instance.config, name, role, override=override, persona=persona)
     refuse_to_make_up(instance, at, role, config)

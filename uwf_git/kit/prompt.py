@@ -204,11 +204,13 @@ def told_thread(
 
 
 def role_of(history: History, name: str) -> Role:
-    """The role of that name in a history's workflow. Raises Invalid where there is none."""
+    """The role of that name in a history's workflow. Raises Invalid where there is none, or nobody of the crew speaks
+    for it."""
     role = history.workflow.roles.get(name)
     if role is None:
         hint = nearest(name, history.workflow.roles) or "see: uwf workflow show"
         raise Invalid(f"workflow {history.workflow.name} has no role {name!r}", hint)
+    history.check_speaker(name)
     return role
 
 

@@ -16,6 +16,7 @@ from uwf_git.git.repository import TAG, Oid
 from uwf_git.store import layout, pages
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.kinds import (
     Start,
@@ -74,6 +75,17 @@ class History(NamedTuple):
     def speaker(self, role: str) -> Persona | None:
         """Who speaks for a role; None in a workflow of no crew."""
         return self.workflow.speaker(role, self.start.persona)
+
+    def check_speaker(self, role: str) -> None:
+        """Raises Invalid where a role of a crew's workflow has nobody who speaks for it: a step with nobody's limits on
+        its tools would have them all."""
+        if self.workflow.crew is None or self.speaker(role) is not None:
+            return
+        shown = one_line(self.speaks(role), 80)
+        raise Invalid(
+            f"thread {self.thread} names persona {shown!r} for {role}, which {self.workflow.name} does not have",
+            f"start another: uwf thread start {self.workflow.name} --as NAME",
+        )
 
     def after(self, step: StepContext) -> History:
         """The history one step later."""

@@ -3,10 +3,10 @@ ask of both."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from uwf_git.crews.prompt import REDACTED
 from uwf_git.errors import UwfError
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
@@ -35,7 +35,6 @@ from uwf_git.verify.objects import FOLDER, CommitObject, Objects
 from uwf_git.workflow.moderator import Decision, Replay, decide
 
 _NO_THREAD = ThreadId("0" * 26)
-_REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 
 
 class Record(NamedTuple):
@@ -141,7 +140,7 @@ def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
     if expected is None or not redacted:
         return False
     at = 0
-    pieces = _REDACTED.split(said)
+    pieces = REDACTED.split(said)
     for number, piece in enumerate(pieces):
         found = expected.find(piece, at)
         if found < 0 or (number == 0 and found != 0):

@@ -27,6 +27,7 @@ from uwf_git.verify.findings import Bad, Report
 from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
+from uwf_git.verify.starts import check_speaking
 from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.workflow.moderator import Asking, Coded, Ended, Next
 
@@ -135,6 +136,7 @@ class Records:
         workflow = version.row.node
         if payload.workflow != workflow:
             report("wrong-chain", f"the StartNode uses workflow {payload.workflow}, its parent is {workflow}")
+        check_speaking(self._known, version, start, payload, report)
         self._check_origin(commit, version, report)
         name = self._known.name_of(version)
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)

@@ -1,0 +1,46 @@
+"""The StartNode of a crew's workflow: one of the crew speaks, and the file that came along is one that could. Whose
+limits hold for the tools of a step follows from who speaks, so a thread where nobody does is refused."""
+
+from __future__ import annotations
+
+from uwf_git.crews.prompt import data_problem
+from uwf_git.store import layout
+from uwf_git.text import one_line
+from uwf_git.values.kinds import Start
+from uwf_git.values.node import Node
+from uwf_git.values.types import CREW_START
+from uwf_git.verify.findings import Report
+from uwf_git.verify.known import Known, Record
+from uwf_git.verify.nodes import row_of
+from uwf_git.verify.objects import FOLDER, Objects
+
+
+def check_speaking(known: Known, version: Record, node: Node, start: Start, report: Report) -> None:
+    """Reports a StartNode that names nobody of the crew, or a crew's where there is none, and `data` that no menu could
+    have brought along. Raises Bad."""
+    workflow = known.definition(version).workflow
+    if workflow.crew is None:
+        if node.type == CREW_START:
+            report("wrong-persona", f"the StartNode is a crew's, and {workflow.name} is of no crew")
+        return
+    if node.type != CREW_START:
+        report("wrong-persona", f"the StartNode names no persona, and {workflow.name} is of a crew")
+    elif start.persona not in workflow.personas:
+        shown = one_line(start.persona, 80)
+        report("wrong-persona", f"the StartNode names persona {shown!r}, which {workflow.name} does not have")
+    if start.data is not None:
+        tree = version.tree
+        problem = data_problem(start.data, lambda path: _file(known.objects, tree, layout.INCLUDED + path))
+        if problem is not None:
+            report("wrong-data", f"the StartNode brings along what no menu does: {problem}")
+
+
+def _file(objects: Objects, tree: bytes, path: str) -> bytes | None:
+    *folders, name = path.split("/")
+    for each in folders:
+        row = row_of(objects, tree, each)
+        if row is None or row[0] != FOLDER:
+            return None
+        tree = row[2]
+    row = row_of(objects, tree, name)
+    return objects.blob(row[2]) if row is not None and row[0] != FOLDER else None
