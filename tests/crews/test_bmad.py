@@ -234,7 +234,7 @@ def test_every_slip_of_every_file_is_told_at_once_with_its_line() -> None:
         {"description": "f", "validate-workflow": "gone.md", "action": "x"},
         {"description": "g", "exec": "run.xml"},
     ]
-    mary["metadata"]["icon"] = " "
+    mary["metadata"]["name"] = " "
     files["agents.json"]["agents"].append(agent("mary"))
     main = files["workflow.graph.json"]
     main["nodes"][1]["agentId"] = "mray"
@@ -324,6 +324,12 @@ def _menu(files: dict[str, Any], *items: dict[str, Any]) -> None:
     files["agents.json"]["agents"][1]["menu"] = list(items)
 
 
+def _agent(files: dict[str, Any], **more: Any) -> Any:
+    agent = files["agents.json"]["agents"][1]
+    agent.update(more)
+    return agent
+
+
 def _edge(target: str, label: str, **more: Any) -> dict[str, Any]:
     return {"from": "ask", "to": target, "label": label, **more}
 
@@ -357,6 +363,14 @@ def _edit(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
             ),
             {"state-ignored"},
         ),
+        (lambda files: files.update({"workflow.md": document().replace(b"''", b"end")}), {"state-ignored"}),
+        (lambda files: files.update({"workflow.md": document().replace(b"''", b"ask")}), set()),
+        (lambda files: _edges(files)[1].update(conditionExpr=True), {"constant-condition"}),
+        (lambda files: _edges(files)[2].update(conditionExpr={"==": [1, 2]}), {"default-condition"}),
+        (lambda files: files["bmad.json"].update(integrity={"sha256": "0" * 64}), {"not-used"}),
+        (lambda files: _agent(files, discussion=True, webskip=False), {"not-used"}),
+        (lambda files: _agent(files, userPromptTemplate="{{x}}", conversational_knowledge=[]), {"not-used"}),
+        (lambda files: _agent(files)["metadata"].update(icon="", title=" "), {"blank"}),
         (lambda files: _menu(files, {"description": "x"}), {"does-nothing"}),
         (
             lambda files: _menu(

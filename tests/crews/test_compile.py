@@ -398,9 +398,11 @@ def test_what_a_rehearsal_finds_is_told_at_the_line_of_the_edge() -> None:
         "  checker: [{role: $END, condition: done}, {role: writer}]\n"
         "conditions:\n  done: {expression: $count(steps) = 0}\n",
     )
-    told = []
+    found = []
     for package in (from_files("trip", files), from_files("trip", own(plan=plan))):
-        told += [(each.path, each.line, each.code) for each in foresee(package, compile_crew(package), 30)]
+        found += foresee(package, compile_crew(package), 30)
+    told = [(each.path, each.line, each.code) for each in found]
+    assert found[0].message == 'rehearsed: edge price → draft ("dear") has a condition that was never true'
     lines = files["workflow.graph.json"].decode().splitlines()
     begins = next(number for number, line in enumerate(lines) if '"dear"' in line) - 2
     assert told == [

@@ -143,6 +143,13 @@ def test_a_rollback_goes_back_where_only_a_document_was_changed(
     assert uwf("verify").json["findings"] == []
 
 
+def test_a_rollback_over_versions_of_the_same_files_says_that_they_are(uwf: Uwf, tmp_path: Path) -> None:
+    uwf("crew", "import", folder(tmp_path / "trip", bmad()))
+    uwf("crew", "import", zipped(tmp_path / "trip.bmad", bmad()))
+    assert len(uwf("crew", "history", "trip").json) == 2
+    assert "are the same" in uwf("crew", "rollback", "trip", check=3).error["message"]
+
+
 def test_a_crew_in_use_is_forgotten_only_on_demand_and_its_threads_go_on(
     uwf: Uwf, store: Path, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ _AGENT = object_of(
         "metadata": object_of(
             {"name": forms.text, "title": forms.text, "icon": forms.text},
             {"module": forms.text, "description": forms.text, "sourceId": forms.text},
+            may_be_blank=("title", "icon"),
         ),
         "persona": object_of(
             {
@@ -113,6 +114,8 @@ _AGENT = object_of(
         ),
     },
 )
+_NOT_USED = ("userPromptTemplate", "discussion", "webskip", "conversational_knowledge")
+"""What an agent may say that nothing here goes by."""
 _AGENTS = object_of({"schemaVersion": VERSION, "agents": forms.list_of(_AGENT, at_least=1)}, {})
 
 
@@ -142,6 +145,7 @@ class _Reader:
         agents, agents_part = self._agents(part, entry)
         self._graphs = Graphs(self._files, {agent["id"] for _, agent in agents if "id" in agent})
         self._declared(part, data)
+        self._tell_unused(part, data, agents_part, agents)
         members = tuple(self._member(agents_part, path, agent) for path, agent in agents if agents_part)
         findings = self._files.findings()
         if any(each.severity == "error" for each in findings):
@@ -181,6 +185,23 @@ class _Reader:
         agents: list[tuple[ValuePath, dict[str, Any]]] = data.get("agents", [])
         report_twins(part, [((*path, "id"), agent.get("id", "")) for path, agent in agents], "agent")
         return agents, part
+
+    def _tell_unused(
+        self,
+        manifest: Part,
+        data: Mapping[str, Any],
+        agents_part: Part | None,
+        agents: list[tuple[ValuePath, dict[str, Any]]],
+    ) -> None:
+        """Warns of what is allowed, but means nothing here: each field once."""
+        if data.get("integrity", {}).get("sha256"):
+            message = "integrity.sha256 is not checked: what is taken in has a hash of its own"
+            manifest.findings.warning(("integrity", "sha256"), "not-used", message)
+        for key in _NOT_USED:
+            place = next((path for path, agent in agents if agent.get(key)), None)
+            if agents_part and place is not None:
+                message = f"{forms.where((*place, key))} does nothing here"
+                agents_part.findings.warning((*place, key), "not-used", message)
 
     def _declared(self, manifest: Part, data: Mapping[str, Any]) -> None:
         """Reads the workflows that the manifest names, the main one first."""

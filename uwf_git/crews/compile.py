@@ -38,6 +38,7 @@ from uwf_git.crews.draft import (
     NodeDraft,
     PackageFinding,
     YamlDraft,
+    named_edge,
 )
 from uwf_git.crews.package import Package
 from uwf_git.errors import Invalid
@@ -61,6 +62,11 @@ SECONDS, MOST_REHEARSED = 1.0, 60
 STATUS = "workflowStatus"
 """The variable by which a run says that it is complete."""
 
+_SAID_OF_EDGES = {
+    "condition-never-true": "has a condition that was never true",
+    "condition-never-false": "has a condition that was never false",
+    "edge-never-taken": "was never taken",
+}
 _DONE = "steps[$exists(output.summary)]"
 _FOLDED = {
     "currentNodeId": "steps[-1].role",
@@ -174,6 +180,10 @@ def _rehearsed(graph: GraphDraft, compiled: Compiled, seconds: float) -> Iterato
             ]
         places = (lines.get((source or "", edge.role, edge.label), 0) for source, edge in about)
         message, hint = told_of(problem, workflow)
+        # Nobody has written the expression that a condition became, nor its name.
+        named = next((named_edge(source or "", edge.role, edge.label) for source, edge in about), "")
+        if named and problem.code in _SAID_OF_EDGES:
+            message = f"rehearsed: {named} {_SAID_OF_EDGES[problem.code]}"
         yield PackageFinding(graph.graph, next(places, 1), 1, problem.code, message, hint, "warning")
 
 

@@ -68,6 +68,11 @@ class EdgeDraft(NamedTuple):
     line: int = 0
 
 
+def named_edge(source: str, target: str, label: str) -> str:
+    """An edge as findings call it."""
+    return f'edge {source} → {target} ("{one_line(label, 40)}")'
+
+
 class GraphDraft(NamedTuple):
     """A workflow of a package made elsewhere. `entry` and `graph` are the paths of its document and its graph;
     `variables` those that a run begins with."""

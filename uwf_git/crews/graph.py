@@ -6,13 +6,14 @@ graph leaves out of the node.
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from uwf_git.crews import jsonlogic
-from uwf_git.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding
+from uwf_git.crews.draft import EdgeDraft, GraphDraft, NodeDraft, PackageFinding, named_edge
 from uwf_git.crews.package import PACKAGE, Package, mounted
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
@@ -190,6 +191,10 @@ class Graphs:
                 nodes[node["id"]] = self._node(part, place, node)
         edges = tuple(self._edges(part, data.get("edges", []), nodes))
         first = data.get("entryNodeId", "")
+        preset = (state or {}).get("currentNodeId", first)
+        if start and preset != first:
+            message = f'a run begins at entryNodeId, not at "{one_line(preset, 60)}"'
+            start.findings.warning(("currentNodeId",), "state-ignored", message)
         if first and first not in nodes:
             part.findings.error(
                 ("entryNodeId",),
@@ -285,13 +290,18 @@ class Graphs:
             if expression in ({}, []):
                 expression = None
             is_default = edge.get("isDefault", False)
+            named = named_edge(source, target, label)
             if expression is not None and is_default:
-                message = f"{_named(edge)} is the default, so its conditionExpr decides nothing"
+                message = f"{named} is the default, so its conditionExpr decides nothing"
                 hint = "take the conditionExpr or the isDefault away"
                 part.findings.warning((*place, "conditionExpr"), "default-condition", message, hint)
                 expression = None
             elif expression is not None:
-                self._check_expression(part, place, edge, expression)
+                self._check_expression(part, (*place, "conditionExpr"), named, expression)
+                if not isinstance(expression, dict | list):
+                    message = f"{named}: conditionExpr {json.dumps(expression)[:40]} asks for nothing"
+                    hint = "write it in JSONLogic, or leave it out"
+                    part.findings.warning((*place, "conditionExpr"), "constant-condition", message, hint)
             yield EdgeDraft(
                 source,
                 target,
@@ -302,14 +312,12 @@ class Graphs:
                 part.document.mark(place).line,
             )
 
-    def _check_expression(
-        self, part: Part, place: ValuePath, edge: Mapping[str, Any], expression: Any
-    ) -> None:
+    def _check_expression(self, part: Part, place: ValuePath, named: str, expression: Any) -> None:
         try:
             jsonlogic.translated(expression)
         except jsonlogic.Untranslatable as error:
-            below = (*place, "conditionExpr", *error.path)
-            part.findings.error(below, "untranslatable", f"{_named(edge)}: {error.message}", error.hint)
+            message = f"{named}: {error.message}"
+            part.findings.error((*place, *error.path), "untranslatable", message, error.hint)
 
     def _compare(self, nodes: Mapping[str, NodeDraft], edges: tuple[EdgeDraft, ...]) -> None:
         """Warns where a step's own frontmatter tells other ways on than the graph, whose ways are taken."""
@@ -364,11 +372,6 @@ def _check_ways(
     for name in nodes:
         if name not in reached and first in nodes:
             part.findings.warning(places[name], "unreachable", f'no way leads to node "{name}"')
-
-
-def _named(edge: Mapping[str, Any]) -> str:
-    """An edge as findings call it."""
-    return f'edge {edge.get("from")} → {edge.get("to")} ("{one_line(edge.get("label", ""), 40)}")'
 
 
 def report_twins(part: Part, named: list[tuple[ValuePath, str]], what: str) -> None:

@@ -243,6 +243,8 @@ class Versions(ABC, Generic[Defined]):
         )
         if target is None:
             missing = f"no version {to}" if to else "no older version"
+            if older and not to:
+                missing += " that differs: those before it are the same as it is now"
             raise NotFound(f"{self.kind} {name!r} has {missing}", f"see: uwf {self.kind} history {name}")
         if self.are_same(target.version, now):
             return now

@@ -7,7 +7,7 @@ People write "" where they mean that something isn't there, and YAML has nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.text import one_line
@@ -178,9 +178,14 @@ def texts(part: Part, path: ValuePath, value: Any) -> tuple[str, ...] | None:
 _texts = list_of(text)
 
 
-def object_of(required: Mapping[str, Kind], optional: Mapping[str, Kind], is_open: bool = False) -> Kind:
+def object_of(
+    required: Mapping[str, Kind],
+    optional: Mapping[str, Kind],
+    is_open: bool = False,
+    may_be_blank: Collection[str] = (),
+) -> Kind:
     """An object with those fields, and no others where it isn't open. What is absent or wrong is left out of it, and
-    so is what isn't known."""
+    so is what isn't known. Of the required ones those that may be blank have to be there, and are warned of."""
     known = {**required, **optional}
 
     def read(part: Part, path: ValuePath, value: Any) -> dict[str, Any] | None:
@@ -202,6 +207,8 @@ def object_of(required: Mapping[str, Kind], optional: Mapping[str, Kind], is_ope
         for key in required:
             if key not in value:
                 part.findings.error(path, "missing-key", f"{where(path)} has no {key}", f'add "{key}"')
+            elif is_absent(value[key]) and key in may_be_blank:
+                part.findings.warning((*path, key), "blank", f"{where((*path, key))} is empty")
             elif is_absent(value[key]):
                 part.findings.error(
                     (*path, key), "missing-key", f"{where((*path, key))} is empty", "fill it in"
