@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import Any
 import git_servers
 import pytest
 from cli_samples import on_terminal, write
+from commands import UWF
 from conftest import Uwf
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,7 @@ from two_machines import Machine
 
 from uwf_git.config.secrets import Redactor
 from uwf_git.config.streamed import StreamedText
+from uwf_git.crews.conversation import DEFINED
 from uwf_git.git.repository import Oid
 from uwf_git.store.opened import Instance
 
@@ -186,6 +189,23 @@ def test_without_a_model_one_line_says_what_to_do(uwf: Uwf, config: Callable[[st
     )
     text = uwf("--format", "text", "chat", input="hi\n")
     assert text.out.splitlines()[1:] == ["hello"]
+
+
+def test_a_conversation_begins_without_compiling_what_is_there_already(uwf: Uwf) -> None:
+    talks = [
+        subprocess.run(
+            [*UWF, "chat", "--agent", "uwf-rehearse"],
+            input=b"hi\n",
+            env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+            capture_output=True,
+            check=True,
+        )
+        for _ in range(2)
+    ]
+    compiled = [b" uwf_git.workflow.compile\n" in each.stderr for each in talks]
+    begun = [json.loads(each.stdout.splitlines()[-1])["thread"] for each in talks]
+    used = {uwf("thread", "show", each).json["workflow"] for each in begun}
+    assert (compiled, used) == ([True, False], {DEFINED})
 
 
 def test_of_a_line_that_is_too_long_nothing_is_said_and_nothing_is_done(uwf: Uwf) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git.text import one_line
+from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Role, StepContext, Workflow
 from uwf_git.values.node import hash_of
 from uwf_git.values.types import DEFAULT_STATUS, END, META, NEW, RESUME, START, SUSPEND, USER
@@ -47,6 +48,8 @@ REPLY_SCHEMA: dict[str, Any] = {
 REPLY = hash_of(META, REPLY_SCHEMA)
 """The schema of a role that talks: whatever its agent answers is a reply."""
 
+DEFINED = Hash("12DY8GMVTWT7X")
+"""The node of DEFINITION."""
 DEFINITION = f"""\
 name: {CHAT}
 description: A person and an agent talk.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from uwf_git.crews.conversation import DEFINITION, REPLY, REPLY_SCHEMA, conversation_payload
+from uwf_git.crews.conversation import DEFINED, DEFINITION, REPLY, REPLY_SCHEMA, conversation_payload
 from uwf_git.errors import NotFound
 from uwf_git.git.repository import Oid
 from uwf_git.store.versions import put_definition
@@ -46,6 +47,8 @@ def begin_conversation_with(
 def _plain(instance: Instance) -> tuple[Oid, Hash]:
     """A version of the workflow of conversations without a crew, and its node. Writes it where it isn't there yet;
     touches no ref."""
+    with suppress(NotFound):  # compiling takes longer than all else before what was said is kept
+        return instance.registry.commit_for(DEFINED), DEFINED
     from uwf_git.workflow.compile import compile_source
     from uwf_git.workflow.source import parse_source
 
@@ -53,7 +56,4 @@ def _plain(instance: Instance) -> tuple[Oid, Hash]:
         raise NotFound(f"{path} is not there")
 
     compiled = compile_source(parse_source(DEFINITION.encode(), "workflow.yaml", include))
-    try:
-        return instance.registry.commit_for(compiled.hash), compiled.hash
-    except NotFound:
-        return instance.registry.write(compiled, []), compiled.hash
+    return instance.registry.write(compiled, []), compiled.hash
