@@ -37,8 +37,10 @@ from uwf_git.values.types import CODE, is_kind, versions
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
+    from uwf_git.crews.registry import Crews
     from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
+    from uwf_git.store.versions import Version
     from uwf_git.values.findings import Finding
     from uwf_git.workflow.compile import Compiled
 
@@ -315,7 +317,6 @@ def _in_store(instance: Instance, text: str) -> Found | None:
 
 def _of_crew(instance: Instance, text: str) -> Found | None:
     """The workflow of a registered crew; None where there is no such crew, or a file of that path in its place."""
-    from uwf_git.git.repository import Oid
     from uwf_git.store import layout
 
     name = text.partition("/")[0]
@@ -330,8 +331,16 @@ def _of_crew(instance: Instance, text: str) -> Found | None:
         if Path(text).is_file():
             return None
         raise
-    commit = crews.workflow_version(Oid(hex=version.commit), offered.workflow)
-    return _stored(instance, offered.workflow, str(commit))._replace(speaker=crew.members[0].persona.id)
+    found = of_version(instance, crews, version, offered.workflow)
+    return found._replace(speaker=crew.members[0].persona.id)
+
+
+def of_version(instance: Instance, crews: Crews, version: Version, workflow: Hash) -> Found:
+    """A workflow of a version of a crew."""
+    from uwf_git.git.repository import Oid
+
+    commit = crews.workflow_version(Oid(hex=version.commit), workflow)
+    return _stored(instance, workflow, str(commit))
 
 
 def _first_speaker(instance: Instance, workflow: Workflow) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import git_servers
 import pytest
 from cli_samples import on_terminal
 from commands import git
@@ -215,3 +216,43 @@ def test_a_completed_run_is_gone_back_to_by_its_id_and_the_talk_begins_after_it(
     alone = uwf("thread", "start", "trip/plan-trip", "-p", "Plan it.").json["thread"]
     uwf("thread", "kill", alone)
     assert "is killed" in uwf("chat", "--resume", alone, check=1).error["message"]
+
+
+def test_a_conversation_goes_on_with_the_crew_of_its_thread_whatever_became_of_that(
+    uwf: Uwf, model: ModelServer, root: Path, hermetic: Path
+) -> None:
+    tom = "tom: {name: Tom, role: Doubts., menu: [{trigger: plan, description: Plan, workflow: plan-trip}]}"
+    uwf("crew", "import", folder(Path("met"), own(CREW.replace("tom: {name: Tom, role: Doubts.}", tom))))
+    model.play([Say("I am Tom.")])
+    talk = of(chat(uwf, "who are you?", who=("trip/tom",)), "message")[0]["thread"]
+    run = uwf("thread", "start", "trip/plan-trip", "--as", "tom", "-p", "Plan it.").json["thread"]
+    without = CREW.replace("  tom: {name: Tom, role: Doubts.}\n", "").replace("checker: tom", "checker: mary")
+    uwf("crew", "import", folder(Path("changed"), own(without.replace("plan-trip", "other"))))
+
+    def goes_on(store: Path) -> list[str]:
+        """The session goes on with Tom, his menu, and the run that it starts."""
+        known = {"UWF_STORAGE_ROOT": str(store)}
+        model.play([Say("Still Tom."), QUESTION])
+        told = uwf("chat", "--resume", talk, input="and now?\n/menu\nplan\n/stop\n", env=known, check=None)
+        events = told.lines
+        assert (events[0]["thread"], events[0]["crew"], events[0]["persona"]) == (talk, "trip", "tom"), told
+        assert of(events, "message")[1]["text"] == "Still Tom."
+        assert [each["description"] for each in of(events, "menu")[0]["menu"]] == ["Plan"]
+        assert [each["question"] for each in of(events, "question")] == ["Where to?"], told
+        assert uwf("chat", "--resume", run, input="", env=known).lines[0]["persona"] == "tom"
+        assert uwf("verify", "--all", env=known).json["findings"] == []
+        shown = uwf("chat", "--resume", talk, "--format", "text", input="", env=known).err
+        return [line for line in shown.splitlines() if "trip" in line]
+
+    own_one = "this goes on with the one that it began with"
+    assert goes_on(root) == [f"uwf: crew 'trip' has another version by now: {own_one}"]
+    uwf("crew", "rm", "trip", "--yes")
+    line = f"uwf: crew 'trip' isn't registered here: {own_one}"
+    assert goes_on(root) == [line]
+    hub, there = hermetic / "hub.git", hermetic / "there"
+    uwf("remote", "add", "origin", git_servers.bare(hub))
+    uwf("push")
+    uwf("clone", hub, env={"UWF_STORAGE_ROOT": str(there)})
+    (there / "config.yaml").write_bytes((root / "config.yaml").read_bytes())
+    assert uwf("crew", "list", env={"UWF_STORAGE_ROOT": str(there)}).json == []
+    assert goes_on(there) == [line]

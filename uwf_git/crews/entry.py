@@ -32,6 +32,7 @@ from uwf_git.text import nearest, one_line
 from uwf_git.values.personas import Crew, Member, Offered, Persona
 
 if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
     from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Version
 
@@ -65,20 +66,32 @@ class Turn(NamedTuple):
 
 
 class Entry:
-    """A persona of a crew's newest version, to whom inputs are put. `project` is the folder that is worked in."""
+    """A persona of a crew, to whom inputs are put. `project` is the folder that is worked in."""
 
-    def __init__(self, instance: Instance, address: str, project: Path) -> None:
-        """`address` is CREW or CREW/PERSONA; without a persona it is the crew's first. Raises NotFound with the
-        nearest name."""
+    def __init__(self, instance: Instance, address: str, project: Path, thread: Oid | None = None) -> None:
+        """`address` is CREW or CREW/PERSONA; without a persona it is the crew's first. The crew is the newest version,
+        or the one behind the `thread` of that commit. Raises NotFound with the nearest name, and what
+        `Crews.behind` raises."""
         self._instance = instance
         self._project = project
         name, _, persona = address.partition("/")
         self.crews = Crews(instance.store)
-        self.version: Version = self.crews.current(name)
+        self.version: Version = (
+            self.crews.current(name) if thread is None else self.crews.behind(name, thread)
+        )
         self.crew: Crew = self.crews.crew(self.version.hash)
         members = {each.persona.id: each for each in self.crew.members}
         who = find_persona(name, (each.persona for each in self.crew.members), persona) if persona else None
         self.member: Member = members[who.id] if who else self.crew.members[0]
+
+    @property
+    def outdated(self) -> str:
+        """What is told where the crew isn't as it is registered now; else ""."""
+        name = self.crew.name
+        if name not in self.crews.names():
+            return f"crew {name!r} isn't registered here"
+        is_newest = self.crews.current(name).commit == self.version.commit
+        return "" if is_newest else f"crew {name!r} has another version by now"
 
     def route(self, text: str, offered: tuple[Choice, ...] = ()) -> Routed:
         """What an input means; `offered` are the candidates of the ClarifyChoice that it answers."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.crews.menu import CLASSIC, document_of
-from uwf_git.errors import Invalid, NotFound, NotSupportedClassicWorkflow, UnknownWorkflow
+from uwf_git.errors import Invalid, NotFound, NotSupportedClassicWorkflow, StoreDamaged, UnknownWorkflow
 from uwf_git.git.objects import Stamp, id_of
 from uwf_git.git.repository import BLOB, Oid
 from uwf_git.store import layout
@@ -155,6 +155,30 @@ class Crews(Versions[Definition]):
                 yield f"{name}/{each.id}"
 
     # What threads stand on
+
+    def behind(self, name: str, thread: Oid) -> Version:
+        """The version of a crew that a thread has the package of, by the thread's commit: the newest, else another that
+        is here, else one without a ref that is made of the package, as where the crew was removed or never was. Raises
+        InvalidPackage, and StoreDamaged where the thread has no package."""
+        from uwf_git.crews.compile import compile_crew
+        from uwf_git.crews.package import from_files
+
+        package = self._repository.file(self._repository.root(thread), layout.INCLUDED.rstrip("/"))
+        if package is None:
+            raise StoreDamaged(f"commit {thread} has lost the package of its crew", "see: uwf doctor")
+        newest = self._repository.ref(self.prefix + name)
+        if newest is not None and self._folder(version := self._version(newest)) == package:
+            return version
+        files = walk_tree(self._repository, package)
+        read = from_files(name, {path: self._repository.blob(entry.oid) for path, entry in files})
+        definition = Definition(read, compile_crew(read))
+        for row in self._store.index.commits_of(definition.compiled.hash):
+            made = Oid(raw=row.oid)
+            if row.kind == self.kind and self._repository.has(made):
+                version = self._version(made)
+                if self._folder(version) == package:
+                    return version
+        return self._version(self.write(definition, []))
 
     def workflow_version(self, commit: Oid, workflow: Hash) -> Oid:
         """The version commit of a workflow of a crew's version: what its threads begin on. The one that was made before

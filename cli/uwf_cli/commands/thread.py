@@ -124,7 +124,7 @@ def start(
 
 def begin(
     invocation: Invocation,
-    workflow: str,
+    workflow: str | resolve.Found,
     task: str,
     where: Path | None,
     budget: Mapping[str, float],
@@ -141,13 +141,13 @@ def begin(
     from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
     instance = invocation.instance_for_writing()
-    found = resolve.find_workflow(invocation, workflow)
+    found = resolve.find_workflow(invocation, workflow) if isinstance(workflow, str) else workflow
     if max_rounds is not None and found.workflow.code is None:
         raise Usage(
             f"--max-rounds is for bundles, and {found.workflow.name} is none", "give --max-steps in its place"
         )
     if found.workflow.code is not None:
-        if found.compiled is not None and Path(workflow).is_file():
+        if found.compiled is not None and isinstance(workflow, str) and Path(workflow).is_file():
             trust(instance, found.workflow)
         elif to_run:
             require_trusted(instance, found.workflow)

@@ -119,18 +119,21 @@ class Session:
 
     # Beginning and ending
 
-    def meet(self, who: str) -> None:
-        """Is to talk with a persona, nobody in particular where that is "". Raises NotFound, and Invalid where there is
-        no agent to talk with."""
+    def meet(self, who: str, thread: ThreadId | None = None) -> None:
+        """Is to talk with a persona, nobody in particular where that is ""; of the crew as it is now, or as a thread
+        has it. Raises NotFound, and Invalid where there is no agent to talk with."""
         from uwf_git.crews.entry import Entry
 
-        self._entry = Entry(self._instance, who, self._cwd or Path.cwd()) if who else None
+        at = None if thread is None else self._instance.threads.head(thread).commit
+        self._entry = Entry(self._instance, who, self._cwd or Path.cwd(), at) if who else None
+        if self._entry is not None and (outdated := self._entry.outdated):
+            self._invocation.note(f"{outdated}: this goes on with the one that it began with")
         if self._named is None:
             self._agent = talker(self._instance, self._entry)
 
     def go_back_to(self, left: Left) -> None:
         """Goes on where a session was left."""
-        self.meet(left.who)
+        self.meet(left.who, left.conversation or left.run)
         self.thread = left.conversation
         if left.run is not None:
             self._run = self._running(left.run)
@@ -372,11 +375,12 @@ class Session:
     def _start(self, entry: Entry, begins: Any) -> None:
         """Starts a run from the conversation, and steps it."""
         from uwf_cli.commands.thread import begin
+        from uwf_cli.resolve import of_version
 
         origin = self._instance.threads.head(self._talk()).commit
         begun = begin(
             self._invocation,
-            f"{entry.crew.name}/{begins.workflow.id}",
+            of_version(self._instance, entry.crews, entry.version, begins.workflow.workflow),
             begins.prompt,
             self._cwd,
             {},
