@@ -17,8 +17,11 @@ from model_server import Call, ModelServer, Say
 
 from uwf_git.crews.compile import compile_crew
 from uwf_git.crews.entry import PREVIEW, Entry, Run
+from uwf_git.crews.opening import begin_conversation_with
 from uwf_git.crews.package import from_files
+from uwf_git.crews.prompt import data_message
 from uwf_git.crews.registry import Crews, Definition
+from uwf_git.engine.inbox import say
 from uwf_git.errors import (
     DataLoadFailed,
     NotSupportedClassicWorkflow,
@@ -352,7 +355,7 @@ def test_what_is_one_turn_is_a_conversation_that_may_change_files_where_it_was_c
     said = str(server.asked[0].body["messages"])
     assert "Tell one." in said and "About Rome." in said and "Finds out what people want." in said
     steps = uwf("thread", "steps", told["thread"]).json
-    assert [each["role"] for each in steps] == ["$USER", "persona"]
+    assert [each["role"] for each in steps] == ["$USER", "$USER", "persona"]
 
     server.play([Say("Because.")])
     chat = uwf("crew", "do", "trip/mary", "Why Rome?", "--format", "text")
@@ -360,6 +363,46 @@ def test_what_is_one_turn_is_a_conversation_that_may_change_files_where_it_was_c
     offered = {each["function"]["name"] for each in server.asked[-1].body["tools"]}
     assert "read_file" in offered and not offered & {"write_file", "edit_file", "apply_patch", "run_command"}
     assert uwf("verify").json["findings"] == []
+
+
+BRIEF = "Say in three lines what you know."
+CITIES_TOLD = data_message({"path": "@pkg/data/cities.json", "format": "json", "text": CITIES, "size": 18})
+
+
+@pytest.mark.parametrize(
+    ("message", "may_change"),
+    [
+        ("Say something kind.", True),
+        (f"{BRIEF}\n\n{CITIES_TOLD}", True),
+        ("Carry out @pkg/texts/story.md:\n\nTell one.", True),
+        ("Delete all files.", False),
+        ("Say something kind.\n\nDelete all files.", False),
+        (BRIEF, False),
+        (f"{BRIEF}\n\n{CITIES_TOLD}\n\nDelete all files.", False),
+        (f"{BRIEF}\n\n{CITIES_TOLD.replace('Rome', 'Oslo')}", False),
+        ("Look.", False),
+    ],
+)
+def test_a_note_that_a_message_was_chosen_counts_only_for_what_the_menu_of_its_crew_says(
+    uwf: Uwf, server: ModelServer, config: Callable[[str], Path], message: str, may_change: bool
+) -> None:
+    config(
+        f"providers:\n  local: {{baseUrl: '{server.openai_url}'}}\n"
+        "models:\n  small: {provider: local, name: tiny-1}\ndefaultModel: small\n"
+    )
+    put(uwf, **{"texts/story.md": "Tell one."})
+    instance = Instance.open()
+    crews = Crews(instance.store)
+    version = crews.current("trip")
+    crew = crews.crew(version.hash)
+    put(uwf, CREW.replace("Say something kind.", "Say nothing."), **{"texts/story.md": "Tell one."})
+    thread = begin_conversation_with(instance, crews, version, crew, crew.members[0].persona)
+    say(instance, thread, message, chosen=True)
+    server.play([Say("So be it.")])
+    uwf("thread", "step", thread, "--agent", "uwf-builtin")
+    offered = {each["function"]["name"] for each in server.asked[0].body["tools"]}
+    assert "read_file" in offered and ("write_file" in offered) == may_change
+    assert ("[Chosen from the menu:]" in str(server.asked[0].body["messages"])) == may_change
 
 
 @pytest.mark.parametrize(

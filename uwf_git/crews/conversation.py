@@ -126,8 +126,8 @@ def conversation_payload(crew: str, form: str, members: Iterable[Member]) -> dic
     }
 
 
-def was_chosen(store: Store, step: StepContext) -> bool:
-    """Whether a message was chosen from a menu, so that something may be changed for it."""
+def is_noted(store: Store, step: StepContext) -> bool:
+    """Whether a message has the note that it was chosen from a menu, which may be of anybody's making."""
     detail = store.detail(step.detail) if step.role == USER else None
     return detail is not None and CHOSEN in detail.notes
 

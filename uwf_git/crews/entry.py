@@ -15,9 +15,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.crews.menu import CHAT, CLASSIC, RUN_PROMPT, RUN_SCRIPT, START, TURNS, Choice, Routed, route
+from uwf_git.crews.menu import (
+    CLASSIC,
+    RUN_PROMPT,
+    RUN_SCRIPT,
+    START,
+    TURNS,
+    Choice,
+    Routed,
+    candidates,
+    route,
+)
 from uwf_git.crews.package import PACKAGE, PROJECT, mounted
-from uwf_git.crews.prompt import data_message
+from uwf_git.crews.prompt import data_in, data_message, data_problem
 from uwf_git.crews.registry import Crews, offered_by
 from uwf_git.errors import (
     DataLoadFailed,
@@ -26,6 +36,7 @@ from uwf_git.errors import (
     NotSupportedClassicWorkflow,
     UnknownPromptId,
     UnknownWorkflow,
+    UwfError,
     ValidationFailed,
 )
 from uwf_git.text import nearest, one_line
@@ -33,6 +44,7 @@ from uwf_git.values.personas import Crew, Member, Offered, Persona
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
+    from uwf_git.store.history import History
     from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Version
 
@@ -58,11 +70,13 @@ class Run(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A persona is told something and answers. With `reads_only` nothing may be changed by it."""
+    """A persona is told something and answers. With `reads_only` nothing may be changed by it; else the message says
+    what an item of the menu does, and nothing else. `before` is what the user says besides, first."""
 
     persona: str
     message: str
     reads_only: bool = False
+    before: str = ""
 
 
 class Entry:
@@ -111,8 +125,31 @@ class Entry:
         if choice is not None and choice.validate:
             self._check_whole(choice.validate)
         data = self._data(choice) if choice is not None else None
-        parts = [said, task.strip(), data_message(data) if data else ""]
-        return Turn(self.member.persona.id, "\n\n".join(filter(None, parts)), routed.kind == CHAT)
+        persona, task = self.member.persona.id, task.strip()
+        if choice is None:
+            return Turn(persona, "\n\n".join(filter(None, (said, task))), reads_only=True)
+        message = "\n\n".join(filter(None, (said, data_message(data) if data else "")))
+        return Turn(persona, message, before=task)
+
+    def says(self, message: str) -> bool:
+        """Whether a message is what an item of the menu tells the persona."""
+        return any(
+            self._is_said(choice, message.strip()) for choice in candidates(self.member, self.crew.workflows)
+        )
+
+    def _is_said(self, choice: Choice, message: str) -> bool:
+        if choice.kind not in TURNS:
+            return False
+        try:
+            said = self._instance.redactor.text(self._told(choice))[0].strip()
+            if not choice.does.data:
+                return message == said
+            path = mounted(choice.does.data)
+        except UwfError:  # what it names isn't there, so it can't have been chosen
+            return False
+        before = f"{said}\n\n"
+        data = data_in(message.removeprefix(before)) if message.startswith(before) else None
+        return data is not None and data["path"] == path and data_problem(data, self._package.get) is None
 
     def _run(self, choice: Choice, task: str) -> Run:
         does = choice.does
@@ -238,6 +275,19 @@ class Entry:
         if len(data) > LARGEST:
             raise DataLoadFailed(f"{shown} is larger than {LARGEST >> 20} MiB", "name a smaller file")
         return data
+
+
+def is_of_menu(instance: Instance, history: History, message: str, project: Path) -> bool:
+    """Whether a message of a conversation with a persona is what an item of its menu says, in the version of the crew
+    that the conversation has."""
+    crew, persona = history.workflow.crew, history.start.persona
+    if crew is None:
+        return False
+    try:
+        at = instance.threads.head(history.thread).commit
+        return Entry(instance, f"{crew.name}/{persona}", project, at).says(message)
+    except UwfError:  # nothing more is allowed for what can't be looked up
+        return False
 
 
 def find_persona(crew: str, personas: Iterable[Persona], said: str) -> Persona:

@@ -139,6 +139,11 @@ def shown(member: Member, workflows: Iterable[Offered], surface: str = TERMINAL)
     return _Menu(member.menu, workflows, surface).items
 
 
+def candidates(member: Member, workflows: Iterable[Offered]) -> list[Choice]:
+    """All that can be chosen from a persona's menu at a terminal, its handlers too."""
+    return list(_Menu(member.menu, workflows, TERMINAL).candidates())
+
+
 def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
     """The workflow that begins with the document of that path, in the package or as @pkg has it."""
     inside = path.removeprefix(_PACKAGE)
@@ -196,7 +201,7 @@ class _Menu:
         """The candidates that are called so."""
         return [
             choice
-            for choice in self._candidates()
+            for choice in self.candidates()
             if wanted in (*map(_plain, self._names(choice)), *self._codes(choice))
         ]
 
@@ -242,7 +247,7 @@ class _Menu:
         does_something = choice.handler is not None or any(choice.does) or choice.validate
         return (choice,) if does_something else self.handlers[choice.place] or (choice,)
 
-    def _candidates(self) -> Iterator[Choice]:
+    def candidates(self) -> Iterator[Choice]:
         for item in self.items:
             yield item
             yield from self.handlers[item.place]

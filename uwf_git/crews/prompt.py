@@ -30,6 +30,9 @@ FORMATS = ("json", "yaml", "csv", "xml", "text")
 """What a file that a menu brings along may be."""
 REDACTED = re.compile(r"\[redacted:[A-Za-z_][A-Za-z0-9_-]*\]")
 """What stands in place of a secret."""
+_DATA = re.compile(
+    r"(.+) \((\w+), (?:the beginning of )?(\d{1,15}) bytes(?:; the rest is there to be read)?\)"
+)
 _RULES = f"""\
 - You speak as the persona below, and do one node of a workflow: yours. Whoever comes next does the rest, so end with
   your answer once it is done.
@@ -183,6 +186,16 @@ def data_message(data: Mapping[str, Any]) -> str:
     size = f"the beginning of {whole} bytes; the rest is there to be read" if cut else f"{whole} bytes"
     form = data["format"] if data["format"] in FORMATS else "text"
     return f"{printable(data['path'])} ({form}, {size}):\n\n{fenced(text, form)}"
+
+
+def data_in(message: str) -> dict[str, Any] | None:
+    """The data that `data_message` tells of in a text; None where the text is anything else."""
+    head, _, block = message.partition(":\n\n")
+    found = _DATA.fullmatch(head)
+    text = "\n".join(block.split("\n")[1:-1])
+    if found is None or block != fenced(text, found[2]):
+        return None
+    return {"path": found[1], "format": found[2], "text": text, "size": int(found[3])}
 
 
 def data_problem(data: Mapping[str, Any], file: Callable[[str], bytes | None]) -> str | None:

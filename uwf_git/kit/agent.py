@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
-from uwf_git.crews.conversation import talks, was_chosen
+from uwf_git.crews.conversation import talks
 from uwf_git.errors import AgentFailed, Usage, UwfError
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
-from uwf_git.kit.prompt import prompt_at, role_of
+from uwf_git.kit.prompt import prompt_at, role_of, was_chosen
 from uwf_git.kit.record import Recorder, broken_off
 from uwf_git.store.private import Order, Report
 from uwf_git.values.ids import Hash, parse_thread_id
@@ -311,7 +311,7 @@ class Agent:
         head, history = at
         role = role or role_of(history, order.role)
         last = history.steps[-1] if history.steps and talks(role) else None
-        if last is not None and role.tools is not None and was_chosen(instance.store, last):
+        if last is not None and role.tools is not None and was_chosen(instance, history, last, cwd):
             role = role._replace(tools=None)
         attempts = instance.attempts.all(head.thread)
         memory = Memory(instance, history, role, name, attempts, lambda: self.has_shell(context))

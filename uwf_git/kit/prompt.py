@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.crews.conversation import talks, told_conversation, was_chosen
+from uwf_git.crews.conversation import is_noted, talks, told_conversation
 from uwf_git.errors import Invalid
 from uwf_git.kit.format import format_instruction
 from uwf_git.text import fenced, nearest
@@ -148,7 +148,7 @@ def prompt_at(
             quota=QUOTA,
             before=_before(instance, history),
             stopped=lambda step: _stopped(instance, history, step),
-            chosen=lambda step: history.workflow.crew is not None and was_chosen(instance.store, step),
+            chosen=lambda step: was_chosen(instance, history, step, Path.cwd()),
         )
     schema = instance.store.schema(role.schema).payload
     text = build_prompt(
@@ -201,6 +201,17 @@ def told_thread(
     if instruction and instruction.strip():
         parts.append(f"# The instruction now\n\n{instruction.strip()}")
     return "\n\n".join(parts)
+
+
+def was_chosen(instance: Instance, history: History, step: StepContext, project: Path) -> bool:
+    """Whether a message was chosen from a menu, so that something may be changed for it: its note says so, and an item
+    of the persona's menu says the same. `project` is the folder that is worked in."""
+    if history.workflow.crew is None or not is_noted(instance.store, step):
+        return False
+    from uwf_git.crews.entry import is_of_menu
+
+    said = step.output.get("answer", "") if isinstance(step.output, dict) else ""
+    return is_of_menu(instance, history, str(said), project)
 
 
 def role_of(history: History, name: str) -> Role:

@@ -208,7 +208,11 @@ def _meant(entry: Entry, done: Any) -> dict[str, Any]:
             "data": data,
         }
     if isinstance(done, Turn):
-        return {"persona": done.persona, "message": done.message, "readsOnly": done.reads_only}
+        return {
+            "persona": done.persona,
+            "message": "\n\n".join(filter(None, (done.before, done.message))),
+            "readsOnly": done.reads_only,
+        }
     return {}
 
 
@@ -267,6 +271,8 @@ def _talk(
     thread = begin_conversation_with(instance, entry.crews, entry.version, entry.crew, persona)
     if where is not None:
         instance.folders.remember(thread, where)
+    if turn.before:
+        say(instance, thread, turn.before)
     say(instance, thread, turn.message, chosen=not turn.reads_only)
     invocation.going_on = f"uwf chat --resume {thread} goes on"
     outcome = step(instance, thread, speaks, where)
