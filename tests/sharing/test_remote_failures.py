@@ -490,7 +490,8 @@ def test_a_blob_of_a_gigabyte_is_refused(victim: tuple[Machine, Path]) -> None:
     said, status, memory = _measured("pull", ada)
     assert status in (7, 8), said
     assert all(thread in said for thread in known) or status == 8, said
-    assert memory < 600_000, "kilobytes"
+    # A quarter of it is usual; git itself holds more where its other side is faster.
+    assert memory < 900_000, "kilobytes"
     assert ada.refs() == before
     assert [ada.status(thread) for thread in known] == ["idle", "idle"]
 

@@ -34,6 +34,8 @@ CODES = {
     "wrong-chain": "a node's start or prev is not that of the commit before",
     "wrong-role": "a step by another role than the workflow called for",
     "after-end": "a step where the workflow had ended",
+    "wrong-persona": "a start in which nobody of the crew speaks, or one of a crew where the workflow is of none",
+    "wrong-data": "a start with a file that no menu brings along: its path, format, size or text",
     "no-decision": "the workflow can't say who goes next, so nobody can have",
     "wrong-output": "an output of a type that its role does not answer with",
     "wrong-detail": "a detail whose instruction or context is not what the history gives",
