@@ -5,7 +5,7 @@
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make lint          ruff and mypy
-#   make bench         the table of benchmarks; takes some minutes
+#   make bench         the table of benchmarks, and docs/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
 #   make venv          only the virtual environment, with everything for development
 #   make clean         removes all of it
@@ -40,7 +40,7 @@ lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/mypy
 
 bench: $(BENCH_VENV)/.installed
-	@$(BENCH_VENV)/bin/python benchmarks/run.py
+	@$(BENCH_VENV)/bin/python benchmarks/run.py --page
 
 bench-smoke: $(BENCH_VENV)/.installed
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --quick
@@ -68,7 +68,7 @@ $(BENCH_VENV)/.installed: pyproject.toml $(SOURCES) | $(BENCH_VENV)/bin/python
 	@echo "installing uwf-git into $(BENCH_VENV)"
 	@rm -rf build
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) --upgrade --force-reinstall --no-deps .
-	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) .
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) '.[bench]'
 	@rm -rf build
 	@touch $@
 

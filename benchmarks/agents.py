@@ -10,32 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from measure import Turn, fastest, process, run
-from stores import Lab
+from rows import Row, Size, compared, cost
+from stores import UWF, Lab
 
 from uwf_git.values.ids import ThreadId
 
-UWF = str(Path(sys.executable).parent / "uwf")
 AT_ONCE = 10
-
-
-class Compared(NamedTuple):
-    """A measurement in seconds beside its yardstick."""
-
-    what: str
-    seconds: float
-    yardstick: float
-    limit: float
-
-
-class Cost(NamedTuple):
-    """Seconds, and how many they may be."""
-
-    what: str
-    seconds: float
-    limit: float
 
 
 class _Model(socketserver.StreamRequestHandler):
@@ -102,7 +84,7 @@ def _step(lab: Lab, thread: ThreadId, calls: int) -> list[str]:
     return [UWF, "thread", "step", thread, "--cwd", str(lab.root), "--agent", agent]
 
 
-def stepping(folder: Path, turns: int) -> Iterator[Compared | Cost]:
+def stepping(folder: Path, size: Size) -> Iterator[Row]:
     """A step with one call of a tool; what each further turn costs."""
     with _working(folder) as lab:
         start = process([sys.executable, "-c", "import pygit2, httpx"], lab.environ)
@@ -110,12 +92,12 @@ def stepping(folder: Path, turns: int) -> Iterator[Compared | Cost]:
         def anew(calls: int) -> Turn:
             return lambda: run(_step(lab, lab.start(), calls), lab.environ)
 
-        one, sixty, bare = fastest(turns, anew(1), anew(30), start)
-        yield Compared("uwf thread step, uwf-builtin, one tool / import pygit2, httpx", one, bare, 2.5)
-        yield Cost("a turn more, of 61 (asked, called, told, written down)", (sixty - one) / 58, 0.005)
+        one, sixty, bare = fastest(size.turns, anew(1), anew(30), start)
+        yield compared("uwf thread step, uwf-builtin, one tool / import pygit2, httpx", one, bare, 2.5)
+        yield cost("a turn more, of 61 (asked, called, told, written down)", (sixty - one) / 58, 0.005)
 
 
-def side_by_side(folder: Path, turns: int) -> Iterator[Compared]:
+def side_by_side(folder: Path, size: Size) -> Iterator[Row]:
     """Steps of ten threads, one after another and all at once. How much faster at once can be is what bare
     interpreters show, which share nothing but the machine."""
     with _working(folder) as lab:
@@ -125,14 +107,14 @@ def side_by_side(folder: Path, turns: int) -> Iterator[Compared]:
             return [_step(lab, lab.start(), 3) for _ in range(AT_ONCE)]
 
         one_by_one, together, bare_one_by_one, bare_together = fastest(
-            turns,
+            size.few_turns,
             lambda: sum(run(command, lab.environ) for command in steps()),
             lambda: _all(steps(), lab),
             lambda: sum(run(command, lab.environ) for command in bare),
             lambda: _all(bare, lab),
         )
         what = f"{AT_ONCE} steps at once / one by one, sped up as bare imports are"
-        yield Compared(what, together, one_by_one * bare_together / bare_one_by_one, 1.5)
+        yield compared(what, together, one_by_one * bare_together / bare_one_by_one, 1.5)
 
 
 def _all(commands: Sequence[Sequence[str]], lab: Lab) -> float:

@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from agents import UWF, Compared, Cost
 from crews import small_crew
 from measure import Turn, fastest, process
-from stores import Lab
+from rows import Row, Size, compared, cost
+from stores import UWF, Lab
 
 _PATIENCE = 60  # seconds for anything to appear
 _PROMPT = re.compile(rb"\x1b\[\?2004h.*>.*\x1b\[\?25h", re.DOTALL)
@@ -58,7 +58,7 @@ class _Server(socketserver.ThreadingTCPServer):
         self.sent: list[float] = []
 
 
-def talking(folder: Path, turns: int) -> Iterator[Compared | Cost]:
+def talking(folder: Path, size: Size) -> Iterator[Row]:
     """The prompt, against bare imports; and a word's way from the model to whoever reads."""
     lab = Lab(folder)
     with _Server() as server:
@@ -69,12 +69,12 @@ def talking(folder: Path, turns: int) -> Iterator[Compared | Cost]:
         )
         small_crew(lab)
         bare = process([sys.executable, "-c", "import pygit2, click"], lab.environ)
-        prompt, menu, imports = fastest(turns, _to_the_prompt(lab), _to_the_prompt(lab, "turns"), bare)
-        yield Compared("uwf chat to its prompt / import pygit2, click", prompt, imports, 2.5)
-        yield Compared("uwf chat with a crew to its prompt / the same", menu, imports, 2.5)
+        prompt, menu, imports = fastest(size.turns, _to_the_prompt(lab), _to_the_prompt(lab, "turns"), bare)
+        yield compared("uwf chat to its prompt / import pygit2, click", prompt, imports, 2.5)
+        yield compared("uwf chat with a crew to its prompt / the same", menu, imports, 2.5)
         for where, lags in (("on a terminal", _shown), ("as JSON lines", _written)):
             late = max(min(each) for each in zip(*(lags(lab, server) for _ in range(3)), strict=True))
-            yield Cost(f"a model's words in uwf chat, after they were sent, {where}", late, 0.05)
+            yield cost(f"a model's words in uwf chat, after they were sent, {where}", late, 0.05)
         server.shutdown()
 
 

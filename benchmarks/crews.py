@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pygit2
-from agents import UWF, Compared, Cost
 from measure import fastest, run, timed
-from stores import BY_CONDITION, Lab
+from rows import Row, Size, compared, cost
+from stores import BY_CONDITION, UWF, Lab
 
 from uwf_git.crews.compile import compile_crew
 from uwf_git.crews.menu import route
@@ -23,22 +23,22 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.personas import Does, Handler, Member, MenuItem, Persona
 
 
-def importing(folder: Path, steps: int, turns: int) -> Iterator[Cost]:
+def importing(folder: Path, size: Size) -> Iterator[Row]:
     """A package taken in by a store that doesn't know it."""
     folder.mkdir(parents=True)
     package = folder / "tale.bmad"
-    package.write_bytes(_tale(steps))
+    package.write_bytes(_tale(size.package))
     stores = count()
 
     def anew() -> float:
         lab = Lab(folder / str(next(stores)))
         return run([UWF, "crew", "import", str(package)], lab.environ)
 
-    (seconds,) = fastest(turns, anew)
-    yield Cost(f"uwf crew import, a package of {steps} step files", seconds, 2)
+    (seconds,) = fastest(size.few_turns, anew)
+    yield cost(f"uwf crew import, a package of {size.package} step files", seconds, 2)
 
 
-def routing(items: int, turns: int) -> Iterator[Cost]:
+def routing(folder: Path, size: Size) -> Iterator[Row]:
     """What an input means to a persona: the one that takes longest, of one for each rule."""
     menu = tuple(
         MenuItem(
@@ -48,15 +48,23 @@ def routing(items: int, turns: int) -> Iterator[Cost]:
             handlers=(Handler(f"revise chapter {n}", Does(action=f"Revise {n}.")),),
             does=Does(action=f"Write {n}."),
         )
-        for n in range(1, items + 1)
+        for n in range(1, size.menu + 1)
     )
     member = Member(Persona("ada", "Ada"), menu)
-    inputs = ("", str(items), f"tell part {items}", f"c{items}", "what its people", "apter", "How are you?")
-    slowest = max(fastest(turns, *(timed(lambda text=text: route(member, (), text)) for text in inputs)))
-    yield Cost(f"routing an input on a menu of {items} items, in the library", slowest, 0.01)
+    inputs = (
+        "",
+        str(size.menu),
+        f"tell part {size.menu}",
+        f"c{size.menu}",
+        "what its people",
+        "apter",
+        "How are you?",
+    )
+    slowest = max(fastest(size.turns, *(timed(lambda text=text: route(member, (), text)) for text in inputs)))
+    yield cost(f"routing an input on a menu of {size.menu} items, in the library", slowest, 0.01)
 
 
-def stepping(folder: Path, turns: int) -> Iterator[Compared]:
+def stepping(folder: Path, size: Size) -> Iterator[Row]:
     """A step of a crew's workflow beside one of a workflow of the same shape in YAML. What is answered is given, since
     making it up takes as long as the schema is wide."""
     lab = Lab(folder, BY_CONDITION)
@@ -73,8 +81,8 @@ def stepping(folder: Path, turns: int) -> Iterator[Compared]:
     def of_the_crew() -> float:
         return step(lab.instance.threads.start(commit, workflow, "Measure this.", persona="ada"), "crew")
 
-    crew, yaml = fastest(turns, of_the_crew, lambda: step(lab.start(), "yaml"))
-    yield Compared("uwf thread step, a crew's workflow / the same in YAML", crew, yaml, 1.3)
+    crew, yaml = fastest(size.turns, of_the_crew, lambda: step(lab.start(), "yaml"))
+    yield compared("uwf thread step, a crew's workflow / the same in YAML", crew, yaml, 1.3)
 
 
 def small_crew(lab: Lab) -> tuple[pygit2.Oid, Hash]:

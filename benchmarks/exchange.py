@@ -7,32 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from measure import Turn, fastest, process, run
-from stores import BY_CONDITION, BY_STATUS, Lab
+from rows import Row, Size, compared, cost
+from stores import BY_CONDITION, BY_STATUS, UWF, Lab
 
 from uwf_git.values.ids import new_thread_id
-
-BIN = Path(sys.executable).parent
-UWF = str(BIN / "uwf")
-
-
-class Compared(NamedTuple):
-    """A measurement in seconds beside its yardstick, which has the start of the process in it already."""
-
-    what: str
-    seconds: float
-    yardstick: float
-    limit: float
-
-
-class Cost(NamedTuple):
-    """The seconds that a thousand of something take, and how many they may."""
-
-    what: str
-    seconds: float
-    limit: float
 
 
 def _git(*args: object, at: Path | None = None) -> str:
@@ -76,8 +56,9 @@ class Shared:
         _git("gc", "--quiet", "--prune=now", at=self.bare)
 
 
-def pushing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Compared]:
+def pushing(folder: Path, size: Size) -> Iterator[Row]:
     """Everything to an empty remote; one new step to one that has the rest."""
+    threads, steps = size.shared, 5
     shared = Shared(folder, threads, steps)
     start = process([sys.executable, "-c", "import pygit2, click"], shared.lab.environ)
     plain = _plain(shared.lab, "push")
@@ -90,8 +71,8 @@ def pushing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Comp
 
         return afresh
 
-    mine, git, begin = fastest(turns, anew(ours), anew(plain), start)
-    yield Compared(f"uwf push, {threads} threads of {steps} steps / git push + start", mine, git + begin, 1.3)
+    mine, git, begin = fastest(size.few_turns, anew(ours), anew(plain), start)
+    yield compared(f"uwf push, {threads} threads of {steps} steps / git push + start", mine, git + begin, 1.3)
 
     def grown(turn: Turn) -> Turn:
         def afresh() -> float:
@@ -101,12 +82,13 @@ def pushing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Comp
         return afresh
 
     shared.push()
-    mine, git, begin = fastest(turns, grown(ours), grown(plain), start)
-    yield Compared("uwf push, one more step / git push + start", mine, git + begin, 1.3)
+    mine, git, begin = fastest(size.few_turns, grown(ours), grown(plain), start)
+    yield compared("uwf push, one more step / git push + start", mine, git + begin, 1.3)
 
 
-def pulling(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Compared]:
+def pulling(folder: Path, size: Size) -> Iterator[Row]:
     """One new step among many known threads; a pull that finds nothing."""
+    threads, steps = size.many, 1
     shared = Shared(folder / "a", threads, steps)
     shared.push()
     other = Lab(folder / "b")
@@ -126,26 +108,28 @@ def pulling(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Comp
 
         return afresh
 
-    mine, git, begin = fastest(turns, ours, plain, start)
-    yield Compared(f"uwf pull, nothing new of {threads:,} / git fetch + start", mine, git + begin, 1.3)
-    mine, git, begin = fastest(turns, grown(ours), grown(plain), start)
-    yield Compared("uwf pull, one step, verified / git fetch + start", mine, git + begin, 1.3)
+    mine, git, begin = fastest(size.few_turns, ours, plain, start)
+    yield compared(f"uwf pull, nothing new of {threads:,} / git fetch + start", mine, git + begin, 1.3)
+    mine, git, begin = fastest(size.few_turns, grown(ours), grown(plain), start)
+    yield compared("uwf pull, one step, verified / git fetch + start", mine, git + begin, 1.3)
 
 
-def verifying(folder: Path, steps: int, turns: int) -> Iterator[Cost]:
+def verifying(folder: Path, size: Size) -> Iterator[Row]:
     """What `uwf verify` takes for the nodes of a long thread, its start included."""
+    steps = size.long
     for name, definition in (("status", BY_STATUS), ("a condition", BY_CONDITION)):
         lab = Lab(folder / name, definition)
         thread = lab.threads(1, steps)[0]
         _git("gc", "--quiet", at=lab.git_dir)
-        (seconds,) = fastest(turns, process([UWF, "verify", thread], lab.environ))
+        (seconds,) = fastest(size.few_turns, process([UWF, "verify", thread], lab.environ))
         nodes = lab.instance.store.index.node_count()
         what = f"uwf verify, 1,000 nodes ({steps:,} steps routed by {name})"
-        yield Cost(what, seconds * 1000 / nodes, 0.5)
+        yield cost(what, seconds * 1000 / nodes, 0.5)
 
 
-def importing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Compared]:
+def importing(folder: Path, size: Size) -> Iterator[Row]:
     """An import of another store's threads, beside the export that writes them."""
+    threads, steps = size.shared, 20
     lab = Lab(folder / "store")
     lab.threads(threads, steps)
     old, root = folder / "old", folder / "new"
@@ -160,14 +144,15 @@ def importing(folder: Path, threads: int, steps: int, turns: int) -> Iterator[Co
         return turn
 
     written, taken = fastest(
-        turns, afresh(old, "export", "--json-cas", old), afresh(root, "--root", root, "import", old)
+        size.few_turns, afresh(old, "export", "--json-cas", old), afresh(root, "--root", root, "import", old)
     )
-    yield Compared(f"uwf import, {threads * steps:,} steps / uwf export of them", taken, written, 4)
+    yield compared(f"uwf import, {threads * steps:,} steps / uwf export of them", taken, written, 4)
 
 
-def crowded(folder: Path, counts: tuple[int, ...], turns: int) -> Iterator[Compared]:
+def crowded(folder: Path, size: Size) -> Iterator[Row]:
     """A push of one step to a remote with many archived threads. Folded, they are one ref a month, which
     is as good as the fewest here."""
+    counts = size.archived
     few: float | None = None
     for count in counts:
         shared = Shared(folder / str(count), 1, 2)
@@ -180,11 +165,11 @@ def crowded(folder: Path, counts: tuple[int, ...], turns: int) -> Iterator[Compa
         _pack(shared.bare, {f"refs/uwf/archive/{each}": str(tag) for each in ids})
         places = ("refs/uwf/archive/", "refs/uwf/remotes/origin/archive/")
         _pack(shared.lab.git_dir, {prefix + each: str(tag) for prefix in places for each in ids})
-        seconds = _one_step(shared, turns)
+        seconds = _one_step(shared, size.few_turns)
         few = few or seconds
         if count > counts[0]:
             what = f"uwf push of a step, {count:,} archived on the remote / {counts[0]:,}"
-            yield Compared(what, seconds, few, 10)
+            yield compared(what, seconds, few, 10)
 
 
 def _one_step(shared: Shared, turns: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 
 PAYLOAD = 4200  # bytes of an answer
+MEGABYTE = 1_000_000
+UWF = str(Path(sys.executable).parent / "uwf")
+EMPTY = {"PATH": os.environ.get("PATH", os.defpath), "HOME": "/nonexistent"}
 
 # Long enough never to end: what is measured is a step in the middle of a thread.
 BY_STATUS = b"""
@@ -136,11 +140,15 @@ class Lab:
         }
 
     def _answer(self) -> str:
-        """Text that compresses about as prose does: words of a vocabulary, none of it repeated whole."""
         return self._prepared.pop() if self._prepared else self._text()
 
     def _text(self) -> str:
-        return " ".join(self._words.choices(_VOCABULARY, k=PAYLOAD // 3))[:PAYLOAD]
+        return prose(self._words)
+
+
+def prose(words: random.Random) -> str:
+    """Text that compresses about as prose does: words of a vocabulary, none of it repeated whole."""
+    return " ".join(words.choices(_VOCABULARY, k=PAYLOAD // 3))[:PAYLOAD]
 
 
 def _vocabulary() -> list[str]:

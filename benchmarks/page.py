@@ -1,0 +1,151 @@
+"""Writes docs/benchmarks.md: every row of a run, with plots as SVG beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rows import Point, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "benchmarks.md"
+PLOTS = DOCS / "benchmarks"
+OURS = "uwf-git"
+
+ROOMS = {
+    "startup": "Commands, as they are started",
+    "peers": "A durable step, beside others",
+    "steps": "Steps in the library",
+    "growth": "Large stores",
+    "agents": "Agents that ship",
+    "crews": "Crews",
+    "chats": "Conversations",
+    "exchange": "Sharing and verifying",
+}
+"""The heading of each module of groups."""
+
+
+class Plot(NamedTuple):
+    """What is drawn of the points of that name. Without `x` there is one bar a line."""
+
+    title: str
+    y: str
+    x: str = ""
+
+
+DRAWN = {
+    "step": Plot("A durable step of 4.2 KB", "ms", "step of the run"),
+    "disk": Plot("Disk after 500 such steps, ours packed", "MB"),
+    "growth": Plot("A durable step, as its thread grows", "ms", "step of the thread"),
+    "exchange": Plot("One new step, as the remote fills", "ms", "threads on the remote"),
+}
+
+HEAD = """# Benchmarks
+
+What `make bench` measured. Each figure stands beside its yardstick, measured in the same run by turns: absolute times
+tell more about a machine than about a program. Of each the fastest turn counts, which is the one that was disturbed
+least. Commands are processes of a real install; what is said to be in the library is measured in one process.
+
+```sh
+make bench                                          # all of it; rewrites this page and its plots
+.venv-bench/bin/python benchmarks/run.py --only peers   # some groups, on the terminal
+```
+
+The others are driven as their documentation sets them up with SQLite, which syncs each transaction: LangGraph's graph
+with `SqliteSaver` and `durability="sync"`, a DBOS workflow with a system database, a Burr application with
+`SQLitePersister`. [benchmarks/peers.py](../benchmarks/peers.py) has all of it.
+
+A row that is over its limit says so, and stays until it isn't.
+"""
+
+
+def write(machine: str, found: Mapping[str, Sequence[Row | Point]]) -> None:
+    """The page and its plots, of what each group found by its `module.function`."""
+    PLOTS.mkdir(exist_ok=True)
+    points = [each for group in found.values() for each in group if isinstance(each, Point)]
+    drawn = {
+        name: _draw(name, [p for p in points if p.plot == name])
+        for name in dict.fromkeys(p.plot for p in points)
+    }
+    parts = [HEAD, f"The last run was on: {machine.partition(';')[0]}.\n"]
+    for room, groups in groupby(found, key=lambda name: name.partition(".")[0]):
+        yielded = [each for group in groups for each in found[group]]
+        parts.append(f"## {ROOMS[room]}\n")
+        parts.append(_table([each for each in yielded if isinstance(each, Row)]))
+        shown = dict.fromkeys(each.plot for each in yielded if isinstance(each, Point))
+        parts += [f"![{DRAWN[name].title}](benchmarks/{drawn[name]})\n" for name in shown]
+    PAGE.write_text("\n".join(parts))
+
+
+def _table(rows: Sequence[Row]) -> str:
+    lines = ["| what / yardstick | measured | yardstick | ratio | at most | |", "|---|--:|--:|--:|--:|---|"]
+    for row in rows:
+        what = row.what.replace("|", "\\|")
+        figure = f"{_number(row.figure)} {row.unit}"
+        over = "" if row.holds else "over"
+        if row.against is None or row.ratio is None:
+            lines.append(f"| {what} | {figure} | | | {_number(row.limit)} {row.unit} | {over} |")
+        else:
+            yardstick = f"{_number(row.against)} {row.unit}"
+            lines.append(
+                f"| {what} | {figure} | {yardstick} | {_number(row.ratio)} × | {_number(row.limit)} × | {over} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _draw(name: str, points: Sequence[Point]) -> str:
+    """The plot's file."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update(
+        {"svg.hashsalt": name, "font.size": 10, "axes.spines.right": False, "axes.spines.top": False}
+    )
+    import matplotlib.pyplot as plt
+
+    plot = DRAWN[name]
+    figure, axes = plt.subplots(figsize=(7, 3.4 if plot.x else 2.2), layout="constrained")
+    (_lines if plot.x else _bars)(axes, points)
+    axes.set_title(plot.title, loc="left")
+    axes.set_xlabel(plot.x or plot.y)
+    if plot.x:
+        axes.set_ylabel(plot.y)
+    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+    return f"{name}.svg"
+
+
+def _lines(axes: Axes, points: Sequence[Point]) -> None:
+    for number, line in enumerate(dict.fromkeys(point.line for point in points)):
+        mine = sorted((point.x, point.y) for point in points if point.line == line)
+        xs, ys = zip(*mine, strict=True)
+        axes.plot(xs, ys, color=_color(line, number), lw=2.4 if line.startswith(OURS) else 1.4, label=line)
+    xs = [point.x for point in points]
+    if max(xs) > 100 * max(min(xs), 1):
+        axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+
+
+def _bars(axes: Axes, points: Sequence[Point]) -> None:
+    ordered = sorted(points, key=lambda point: -point.y)
+    colors = [_color(point.line, number) for number, point in enumerate(ordered)]
+    bars = axes.barh([point.line for point in ordered], [point.y for point in ordered], color=colors)
+    axes.bar_label(bars, labels=[f" {_number(point.y)}" for point in ordered])
+    axes.set_xscale("log")
+
+
+def _color(line: str, number: int) -> str:
+    return "#c2410c" if line.startswith(OURS) else ("#334155", "#64748b", "#94a3b8", "#475569")[number % 4]
