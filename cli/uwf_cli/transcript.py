@@ -8,8 +8,7 @@ from uwf_cli.output import iso
 from uwf_git.errors import NotFound
 from uwf_git.markdown import below, code, inline
 from uwf_git.store.history import shared_steps
-from uwf_git.store.layout import summary
-from uwf_git.store.pages import Told, attempt_page, child_of, section
+from uwf_git.store.pages import Told, attempt_page, child_of, section, verdict
 from uwf_git.text import counted
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import REHEARSE, StepContext, parse_attempt, parse_detail, parse_step, persona_value
@@ -198,6 +197,6 @@ def _same(a: Hash, b: Hash) -> dict[str, Any]:
 
 def _listed(history: History, begin: int, end: int | None = None) -> list[dict[str, Any]]:
     return [
-        {**step_value(number, step), "summary": summary(step.output)}
+        {**step_value(number, step), "summary": verdict(step.output)}
         for number, step in enumerate(history.steps[begin:end], begin + 1)
     ]

@@ -38,6 +38,22 @@ def test_without_a_remote_nothing_is_said_of_pushing(found: Found, thread: str) 
     assert found("remotes") == []
 
 
+def test_commands_that_are_allowed_and_can_not_be_confined_are_told(
+    found: Found, config: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found("sandbox") == []  # nothing is allowed, so nothing has to be confined
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "bwrap"
+    program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2; exit 1\n")
+    program.chmod(0o755)
+    config("tools: {runCommand: true}\n")
+    (said,) = found("sandbox")
+    assert said["status"] == "warning" and "none will run: bwrap does not work here" in said["message"]
+    config("agents: {a: {command: uwf-builtin, tools: {runCommand: true, allowUnconfined: true}}}\n")
+    (said,) = found("sandbox")
+    assert said["status"] == "warning" and "without a sandbox and reach whatever you can" in said["message"]
+
+
 def test_threads_that_are_not_on_a_remote_are_counted(
     uwf: Uwf, found: Found, thread: str, hermetic: Path
 ) -> None:

@@ -57,6 +57,40 @@ def test_a_thread_reads_as_markdown(uwf: Uwf, thread: str) -> None:
     assert "\x1b[31mred" not in shown and "\\x1b[31mred" in shown
 
 
+ONE = """\
+name: one
+description: One role whose output is anything.
+roles:
+  all:
+    description: Does the work.
+    systemPrompt: Work.
+    outputSchema: { type: object }
+graph:
+  $START: [{ role: all }]
+  all: [{ role: $END }]
+"""
+
+
+def test_a_step_comes_to_the_same_wherever_it_is_named(uwf: Uwf, instance: Instance) -> None:
+    for output, said in (
+        ("{ drafter: S, title: T, subject: U }", "T"),
+        ("{ $status: $SUSPEND, question: Which one? }", "asks: Which one?"),
+        ("{ answer: B, headline: A }", "B"),
+        ("{ list: [1] }", ""),
+    ):
+        id_ = uwf("thread", "start", write("one.yaml", ONE), "-p", "Do").json["thread"]
+        uwf("thread", "step", id_, "--agent", scripted(f"- {{ role: all, output: {output} }}\n"), check=None)
+        commit = instance.threads.head(id_).commit
+        at = f"--git-dir={instance.store.repository.path}"
+        subject = git(at, "log", "-1", "--format=%s", commit)
+        page = git(at, "show", f"{commit}:README.md")
+        assert subject.strip() == "0001 all" + (f": {said}" if said else "")
+        (row,) = [line for line in page.splitlines() if line.startswith("| [1 all]")]
+        assert row.split(" | ")[1].strip() == said
+        assert on_terminal("thread", "steps", id_)[1].rstrip().endswith(said)
+        uwf("verify", id_)
+
+
 def test_a_terminal_hides_nothing_of_what_was_written(uwf: Uwf) -> None:
     prompt = """\
 Return a Map<String> of <b>it</b>. <!-- approve --> Done, ![d](http://x.test/d.png "wide"), \

@@ -117,6 +117,26 @@ def test_the_spans_are_those_of_the_conventions_and_nest(instance: Instance, thr
     }
 
 
+def test_a_trace_begins_with_its_thread_though_its_task_was_another_ones_before(instance: Instance) -> None:
+    first, second = start(instance), start(instance)
+    for thread in (first, second):
+        step(instance, thread)
+    # The same task is the same node, which has the time of the first thread.
+    node = instance.store.get(instance.threads.history(instance.threads.head(second)).start_hash)
+    repository = instance.store.repository
+    head = instance.threads.head(second)
+    later = node.timestamp // 1000 + 20
+    began = repository.commit(repository.commit(head.commit).parents[0])
+    root = repository.write_commit(began.tree, began.parents, repository.user, began.message, later)
+    tip = repository.commit(head.commit)
+    moved = repository.write_commit(tip.tree, (root,), repository.user, tip.message, later + 5)
+    repository.put_ref(f"refs/uwf/threads/{second}", head.commit, moved)
+    for thread, beginning in ((first, node.timestamp * 1_000_000), (second, later * 1_000_000_000)):
+        whole, *_, last = spans_of(trace.export(instance, instance.threads.head(thread)))
+        assert int(whole["startTimeUnixNano"]) == beginning
+        assert thread == first or int(last["endTimeUnixNano"]) == (later + 5) * 1_000_000_000
+
+
 def test_the_agents_tokens_add_up_to_those_of_the_statistics(instance: Instance, thread: ThreadId) -> None:
     head = instance.threads.head(thread)
     total = tokens_of(account(instance, head).spent)

@@ -7,6 +7,7 @@
         invoke_workflow NAME              what a sub-workflow did of the step, in the same form
 
 All of it is derived from the thread, ids too: the same thread gives the same trace wherever it is exported.
+When something was is what its commit says, since a node that two threads have in common has the time of the first.
 A detail says how long its run and most of its turns took, but not when a turn began: within a step, turns
 stand one after the other. What was said is in the trace only where it is asked for.
 """
@@ -14,14 +15,16 @@ stand one after the other. What was said is in the trace only where it is asked 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git import __version__
 from uwf_git.engine import spending
 from uwf_git.engine.spending import DEEPEST, Tokens
-from uwf_git.store.history import Head
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import Head, ancestry
+from uwf_git.store.index import CommitRow
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Workflow, parse_start, parse_step
@@ -33,6 +36,7 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
 _MS = 1_000_000  # nanoseconds
+_SAME = 1  # seconds between a node and its commit; a node made longer ago was another thread's first
 
 _PROVIDERS = (
     ("claude", "anthropic"), ("gpt", "openai"), ("chatgpt", "openai"), ("o1", "openai"), ("o3", "openai"),
@@ -106,6 +110,18 @@ def _any(value: Any) -> dict[str, Any]:
     return {"stringValue": value}
 
 
+class _Done(NamedTuple):
+    """What an agent did: `node` is the StepNode or Attempt, `when` in Unix nanoseconds, `merged` the last commit of the
+    sub-workflow that did it."""
+
+    node: Hash
+    role: str
+    agent: str
+    detail: Hash | None
+    when: int
+    merged: bytes | None = None
+
+
 class _Reader:
     """Makes spans of a store's threads."""
 
@@ -118,27 +134,35 @@ class _Reader:
         """The root span of a thread, with its failed attempts."""
         workflow = self._workflow(head.node)
         failed = [
-            self._agent(workflow, each.hash, each.role, each.agent, each.detail, each.error)._replace(
-                key=f"attempt {each.number}"
-            )
+            self._agent(
+                workflow,
+                _Done(each.hash, each.role, each.agent, each.detail, self._time(each.hash, each.time)),
+                each.error,
+            )._replace(key=f"attempt {each.number}")
             for each in self._instance.attempts.all(head.thread)
         ]
-        return self._run(head.node, head.thread, failed, 0)
+        return self._run(head.node, head.commit, head.thread, failed, 0)
 
-    def _run(self, last: Hash, thread: str, besides: Sequence[Span], depth: int) -> Span:
-        """The span of a workflow's run up to a StepNode or StartNode. `thread` is its id, "" where that isn't known;
-        `besides` are spans that are not of its steps; `depth` counts the sub-workflows around it."""
+    def _run(self, last: Hash, commit: Oid | None, thread: str, besides: Sequence[Span], depth: int) -> Span:
+        """The span of a workflow's run up to a StepNode or StartNode, which was committed by `commit`; None where that
+        isn't known. `thread` is its id, "" where that isn't known; `besides` are spans that are not of its steps;
+        `depth` counts the sub-workflows around it."""
         workflow = self._workflow(last)
         children = list(besides)
         events: list[tuple[int, str, Mapping[str, Any]]] = []
         steps = list(self._instance.threads.past(last))
-        for at, step, when in steps:
-            if step.role == USER:
-                events.append((when * _MS, "uwf.answer", {"uwf.step": at}))
-            else:
-                children.append(self._agent(workflow, at, step.role, step.agent, step.detail, None, depth))
         start = steps[-1].step.start if steps else last
+        rows = {row.node: row for row in self._rows(commit, start)}
+        for at, step, _ in steps:
+            row = rows.get(at)
+            when = self._time(at, row.time if row else None)
+            if step.role == USER:
+                events.append((when, "uwf.answer", {"uwf.step": at}))
+                continue
+            done = _Done(at, step.role, step.agent, step.detail, when, row.merged if row else None)
+            children.append(self._agent(workflow, done, None, depth))
         node = self._store.get(start)
+        began = self._time(start, rows[start].time if start in rows else None)
         attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.workflow.name": workflow.name,
@@ -150,7 +174,7 @@ class _Reader:
         if self._content:
             attributes["gen_ai.input.messages"] = _messages("user", parse_start(node.payload).prompt)
         children.sort(key=lambda span: (span.begin, span.key))
-        begin = min((node.timestamp * _MS, *(span.begin for span in children)))
+        begin = min((began, *(span.begin for span in children)))
         end = max((begin, *(span.end for span in children), *(when for when, _, _ in events)))
         name = f"invoke_workflow {workflow.name}"
         return Span(
@@ -162,18 +186,24 @@ class _Reader:
         start = parse_step(content.payload).start if is_kind(content.type, "step") else node
         return self._instance.registry.workflow(parse_start(self._store.get(start).payload).workflow)
 
-    def _agent(
-        self,
-        workflow: Workflow,
-        node: Hash,
-        role: str,
-        agent: str,
-        detail: Hash | None,
-        error: str | None,
-        depth: int = 0,
-    ) -> Span:
-        """The span of a step, or of an attempt that failed with `error`. `node` is its StepNode or Attempt."""
-        end = self._store.get(node).timestamp * _MS
+    def _rows(self, commit: Oid | None, start: Hash) -> Iterator[CommitRow]:
+        """What the commits of a run record, newest first, down to its StartNode."""
+        for row in ancestry(self._store, commit) if commit is not None else ():
+            yield row
+            if row.node == start:
+                return
+
+    def _time(self, node: Hash, committed: int | None) -> int:
+        """When something was, by the Unix second of its commit, in nanoseconds. The node says it finer, unless it was
+        there before."""
+        made = self._store.get(node).timestamp
+        if committed is None or abs(made // 1000 - committed) <= _SAME:
+            return made * _MS
+        return committed * 1000 * _MS
+
+    def _agent(self, workflow: Workflow, done: _Done, error: str | None, depth: int = 0) -> Span:
+        """The span of a step, or of an attempt that failed with `error`."""
+        node, role, agent, detail, end, merged = done
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": role,
@@ -185,7 +215,7 @@ class _Reader:
         begin, children = end, ()  # type: int, tuple[Span, ...]
         if detail is not None and is_kind(self._store.get(detail).type, "step"):
             if depth < DEEPEST:
-                child = self._run(detail, "", (), depth + 1)
+                child = self._run(detail, Oid(raw=merged) if merged else None, "", (), depth + 1)
                 begin, end, children = min(begin, child.begin), max(end, child.end), (child,)
         elif detail is not None and (told := self._instance.store.detail(detail)) is not None:
             begin = end - told.duration_ms * _MS

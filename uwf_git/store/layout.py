@@ -24,14 +24,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
-from uwf_git.values.kinds import Attempt, credited, reply_in, status_of
+from uwf_git.values.kinds import Attempt, credited
 from uwf_git.values.personas import Persona
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
@@ -79,7 +78,6 @@ LONGEST_REASON = 500
 _NODE_FILE = re.compile(r"(?:^|/)nodes/([0-9A-Z]{13})\.json$")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
-_TELLING = frozenset({"headline", "subject", "summary", "title", "verdict"})
 _TRAILER = re.compile(r"^(Uwf-[A-Za-z-]+): (.*)$")
 
 
@@ -212,8 +210,8 @@ def start_message(workflow: str, prompt: str, node: Hash) -> str:
 
 
 def step_message(number: int, node: Hash, role: str, agent: str, verdict: str, extraction: str) -> str:
-    """The message of a step. `verdict` is the `summary` of its output, `extraction` "" where the detail has
-    none."""
+    """The message of a step. `verdict` is what `pages.verdict` says of its output, `extraction` "" where the detail
+    has none."""
     return message(
         f"{number:04d} {one_line(role, 40)}" + (f": {verdict}" if verdict else ""),
         {"Uwf-Step": node, "Uwf-Role": role, "Uwf-Agent": agent, "Uwf-Extraction": extraction},
@@ -282,28 +280,3 @@ def folded_month(text: str) -> str | None:
     if match and match.group(1) == FOLD_TRAILER and _MONTH.fullmatch(match.group(2)):
         return match.group(2)
     return None
-
-
-def summary(output: Any) -> str:
-    """What an output comes to, in a few words for a commit's subject: its status, else its first
-    verdict (a boolean), else its first text. Fields whose name promises a summary go first, then by name."""
-    return next(summaries(output), "")
-
-
-def summaries(output: Any) -> Iterator[str]:
-    """What `summary` could say of an output, best first. The order that an agent wrote its fields in is not kept by
-    a node, so it doesn't count."""
-    status = status_of(output)
-    if said := reply_in(output):
-        yield one_line(said, 60)
-    if status:
-        yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
-    elif isinstance(output, str):
-        yield one_line(output, 60)
-    elif isinstance(output, dict):
-        fields = sorted(output.items(), key=lambda field: (field[0] not in _TELLING, field[0]))
-        verdicts = [(key, value) for key, value in fields if isinstance(value, bool)]
-        yield from (one_line(key if value else f"not {key}", 60) for key, value in verdicts)
-        if not verdicts:
-            texts = (value for _, value in fields if isinstance(value, str) and value.strip())
-            yield from (one_line(text, 60) for text in texts)

@@ -372,7 +372,7 @@ class Threads(Histories):
         page = pages.step_page(pages.Told(number, made, detail, child))
         folder = self._repository.write_folder({**files, "README.md": page})
         tree = self._with_step(tree, head, made, folder, then, merge)
-        verdict = layout.summary(output)
+        verdict = pages.verdict(output)
         text = layout.step_message(number, node, step.role, step.agent, verdict, extraction)
         by, when = stamp or Stamp(self._repository.user, int(time.time()))
         author = by if step.role == USER else layout.agent_author(step.agent, persona)

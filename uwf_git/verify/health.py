@@ -18,6 +18,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from uwf_git.config.policy import RUN, tighten
 from uwf_git.config.read import check_config, load_config
 from uwf_git.config.secrets import load_secrets
 from uwf_git.config.settings import FILE, Config
@@ -44,6 +45,7 @@ MANY_LOOSE = 20_000
 MANY_ENDED = 5_000  # refs that every push has to hear of
 MB = 1_000_000
 FIX = "uwf doctor --fix"
+_SANDBOX = "see that bubblewrap is installed and works"
 SYNCING_GIT = (2, 36)  # the first that knows core.fsync
 
 
@@ -81,7 +83,8 @@ def hurt_check(check: str, hurt: Hurt, objects: Mapping[Oid, str], hint: str) ->
 
 class Doctor:
     """Looks at one location. `in_engine` tells whether an agent's command runs in the engine's process, so that no
-    program has to be found for it; `to_push` names the refs that a push to a remote would take. With `fix` what is
+    program has to be found for it; `unconfined` says why this machine has no sandbox for commands, with network or
+    without, "" where it has one; `to_push` names the refs that a push to a remote would take. With `fix` what is
     merely left over is removed, and `repair` called, which puts right what is damaged; with `quick` not every object
     is read. `project` are the roles of the workflows that the current folder brings."""
 
@@ -89,6 +92,7 @@ class Doctor:
         self,
         location: Location,
         in_engine: Callable[[str], bool],
+        unconfined: Callable[[bool], str],
         to_push: Callable[[Instance, Remote], Collection[str]],
         fix: bool = False,
         quick: bool = False,
@@ -98,6 +102,7 @@ class Doctor:
         self._repair = repair
         self._location = location
         self._in_engine = in_engine
+        self._unconfined = unconfined
         self._to_push = to_push
         self._fix = fix
         self._quick = quick
@@ -161,12 +166,30 @@ class Doctor:
                 hint = "install it, or name it with its whole path"
                 yield Check("agents", ERROR, f"{agent.alias}: {agent.command} is not on PATH", hint)
         yield Check("agents", OK, f"default: {config.default_agent or 'uwf-rehearse'}")
+        yield from self._commands(config)
         for event, command in config.hooks.commands.items():
             if found := shutil.which(command[0]):
                 yield Check("hooks", OK, f"{event}: {found}")
             else:
                 hint = "install it, or name it with its whole path"
                 yield Check("hooks", WARNING, f"{event}: {command[0]} is no program that can be run", hint)
+
+    def _commands(self, config: Config) -> Iterator[Check]:
+        """Whether there is a sandbox for the commands that a model may run."""
+        policies = [config.tools, *(tighten(config.tools, agent.tools) for agent in config.agents.values())]
+        allowed = [policy for policy in policies if policy.permits(RUN)]
+        for network in sorted({bool(policy.network) for policy in allowed}):
+            some = [policy for policy in allowed if bool(policy.network) == network]
+            reason = self._unconfined(network)
+            if not reason:
+                with_ = "with" if network else "without"
+                yield Check("sandbox", OK, f"commands are allowed, and confined {with_} network")
+            elif all(policy.allow_unconfined for policy in some):
+                message = f"commands run without a sandbox and reach whatever you can: {reason}"
+                yield Check("sandbox", WARNING, message, _SANDBOX)
+            else:
+                message = f"commands are allowed, but none will run: {reason}"
+                yield Check("sandbox", WARNING, message, f"{_SANDBOX}, or set tools.allowUnconfined: true")
 
     def _names(self, instance: Instance) -> Iterator[Check]:
         """The workflows and roles that the configuration names and nobody knows."""

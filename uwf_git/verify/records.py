@@ -3,11 +3,13 @@ attempt against what the workflow called for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from uwf_git.crews.conversation import is_conversation
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
+from uwf_git.text import one_line
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
     Step,
@@ -17,6 +19,8 @@ from uwf_git.values.kinds import (
     parse_detail,
     parse_start,
     parse_step,
+    reply_in,
+    status_of,
     title_of,
 )
 from uwf_git.values.node import Node
@@ -192,10 +196,9 @@ class Records:
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         texts = (
             layout.step_message(number, node, made.role, made.agent, verdict, extraction)
-            for verdict in layout.summaries(output.payload)
+            for verdict in (pages.verdict(output.payload), *_earlier_verdicts(output.payload))
         )
-        plain = layout.step_message(number, node, made.role, made.agent, "", extraction)
-        self._known.message(commit, next(texts, plain), report, *texts)
+        self._known.message(commit, next(texts), report, *texts)
         persona = self._known.speaker(before, made.role)
         if made.role != USER:
             self._known.author(commit, made.agent, persona, report)
@@ -402,3 +405,26 @@ def _row(commit: CommitObject, kind: str, node: Hash) -> CommitRow:
 def _prev(head: CommitRow) -> Hash | None:
     """What a step or an attempt on a head must have as its `prev`."""
     return head.node if head.kind == "step" else None
+
+
+_TELLING = frozenset({"headline", "subject", "summary", "title", "verdict"})
+
+
+def _earlier_verdicts(output: Any) -> Iterator[str]:
+    """What the subject of a step's commit may say of its output besides: before 0.2.0 subjects had a rule of their own,
+    and the order of an output's fields, which no node keeps, counted in it."""
+    status = status_of(output)
+    if said := reply_in(output):
+        yield one_line(said, 60)
+    if status:
+        yield one_line(status.lstrip("$").lower() if status.startswith("$") else status, 60)
+    elif isinstance(output, str):
+        yield one_line(output, 60)
+    elif isinstance(output, dict):
+        fields = sorted(output.items(), key=lambda field: (field[0] not in _TELLING, field[0]))
+        verdicts = [(key, value) for key, value in fields if isinstance(value, bool)]
+        yield from (one_line(key if value else f"not {key}", 60) for key, value in verdicts)
+        if not verdicts:
+            texts = (value for _, value in fields if isinstance(value, str) and value.strip())
+            yield from (one_line(text, 60) for text in texts)
+    yield ""

@@ -153,7 +153,7 @@ def steps(invocation: Invocation, thread: str) -> None:
     ]
 
     def text(value: Any) -> str:
-        from uwf_git.store.layout import summary
+        from uwf_git.store.pages import verdict
 
         rows = [
             (
@@ -162,7 +162,7 @@ def steps(invocation: Invocation, thread: str) -> None:
                 each["time"],
                 terminal.style(role_name(each["role"]), "bold"),
                 credited(each),
-                summary(each["output"]),
+                verdict(each["output"]),
             )
             for each in value
         ]

@@ -217,7 +217,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
-    from uwf_git.store.layout import summary
+    from uwf_git.store.pages import verdict
     from uwf_git.values.kinds import persona_value
 
     following = outcome.outlook
@@ -241,7 +241,7 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
     shown = {
         **value,
         "number": len(steps),
-        "verdict": summary(steps[-1].output) if steps else "",
+        "verdict": verdict(steps[-1].output) if steps else "",
         "next": following.next,
         "question": following.question or "",
         "options": following.options,

@@ -176,6 +176,7 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     """
     from uwf_cli.exchange import git_for
     from uwf_cli.resolve import project_roles
+    from uwf_git.agents.builtin.tools.sandbox import find_sandbox
     from uwf_git.engine.performer import embedded
     from uwf_git.sharing.push import plan
     from uwf_git.sharing.repair import Repair
@@ -189,6 +190,7 @@ def doctor(invocation: Invocation, fix: bool, named: tuple[str, ...], quick: boo
     look = Doctor(
         invocation.location,
         in_engine=lambda command: embedded(command) is not None,
+        unconfined=lambda network: find_sandbox(os.environ, network=network).reason,
         to_push=lambda instance, remote: plan(instance, remote).updates.keys(),
         fix=fix,
         quick=quick,

@@ -20,7 +20,7 @@ from uwf_git.engine.spending import Spent, money, together, tokens_of
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
-from uwf_git.store.layout import summary
+from uwf_git.store.pages import verdict
 from uwf_git.text import counted, one_line
 from uwf_git.values.kinds import REHEARSE, StepContext, asks_human, title_of
 from uwf_git.values.kinds import status_of as status_in
@@ -209,8 +209,8 @@ class _Page:
         store = self._instance.store
         node = store.get(step.detail)
         detail = store.detail(step.detail)
-        verdict = summary(step.output) if _judges(step.output) else ""
-        badges = tag("span", text(verdict), "badge") if verdict else ""
+        said = verdict(step.output) if _judges(step.output) else ""
+        badges = tag("span", text(said), "badge") if said else ""
         if step.agent == REHEARSE:
             badges += tag("span", "made up", "badge made-up")
         parts = [tag("div", tag("h3", f"{number} {text(self._who(step))}") + badges, "head")]
@@ -360,7 +360,7 @@ def _gist(output: Any) -> str:
     """What an output comes to; of a question, what is asked."""
     if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
         return one_line(asked, 120)
-    return summary(output)
+    return verdict(output)
 
 
 def _found(detail: Detail) -> Sequence[str]:
