@@ -21,6 +21,7 @@ from uwf_git.bundles.trust import require_trusted
 from uwf_git.config.known_agents import BUNDLES
 from uwf_git.config.settings import Grants
 from uwf_git.errors import Absent, AgentFailed, Invalid, OutOfRounds, UwfError
+from uwf_git.git.repository import StoreUnwritable
 from uwf_git.kit.agent import Agent, AttemptFailed
 from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import judge, sum_tokens, sum_usage
@@ -126,6 +127,8 @@ class BundleAgent(Agent):
                 node = _stored(instance, at, order, made, agent, calls, recorder, live.notes)
             except OutOfRounds:
                 raise _over(at) from None
+            except StoreUnwritable:
+                raise  # what was made is in the report, or its turns are noted
             except UwfError as error:
                 calls.settle()
                 if isinstance(error, Absent) and not recorder.turns:
@@ -283,11 +286,12 @@ def _stored(
     others = f", and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
     who = f"the code asked {', '.join(asked[:_NAMED])}{others}" if asked else ""
     said = said._replace(notes=(*said.notes, *notes, *([who] if who else [])))
-    with instance.store.index.transaction():
-        output = recorder.put(made.type, recorder.redact(made.output, "output"))
-        detail = recorder.detail(said, turns, order, at.head.node)
-        step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
-        return recorder.put(STEPNODE, step.payload())
+    output = recorder.put(made.type, recorder.redact(made.output, "output"))
+    detail = recorder.detail(said, turns, order, at.head.node)
+    step = Step(history.start_hash, history.prev, made.role, output, detail, agent)
+    node = recorder.put(STEPNODE, step.payload())
+    recorder.settle(order, node, detail)
+    return node
 
 
 def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
@@ -313,6 +317,8 @@ def _failed(
     """The error of a bundle that came to no step, with what was said and printed for it."""
     said, turns = _said("", calls, order, recorder)
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
+    if detail is not None:
+        recorder.settle(order, None, detail, error)
     failed = BundleFailed(error.message, error.hint, detail)
     with suppress(AgentFailed):
         live.close()

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
 from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
-from uwf_git.errors import Absent, AgentFailed, OutOfRounds, UwfError
-from uwf_git.git.repository import Oid
+from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, UwfError
+from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
+from uwf_git.values.node import from_blob
 from uwf_git.values.types import BUNDLE
 
 if TYPE_CHECKING:
@@ -115,13 +116,16 @@ def called(agent: Agent, config: AgentConfig) -> str:
 def perform(
     instance: Instance, at: Position, agent: Agent, config: AgentConfig, order: Order, folder: Path
 ) -> Made:
-    """What an agent comes to that does its step in this process, in a folder. Raises Absent, OutOfRounds."""
+    """What an agent comes to that does its step in this process, in a folder. Raises Absent, OutOfRounds, and what is
+    the store's fault and not the agent's: StoreUnwritable, StoreDamaged."""
     here = os.open(".", os.O_RDONLY)  # gone, it can still be gone back to
     try:
         os.chdir(folder)
         return Made(agent.perform(instance, at, order, config.args, cwd=folder), agent=order.name)
     except (Absent, OutOfRounds):
         instance.runs.withdraw(at.head.thread)
+        raise
+    except (StoreUnwritable, StoreDamaged):
         raise
     except UwfError as error:
         failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
@@ -141,7 +145,8 @@ def run_command_of(
     lock: int,
     on_stderr: Callable[[bytes], None] | None,
 ) -> Made:
-    """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line."""
+    """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line. One that
+    was ended after it had reported its step has done it. Raises StoreUnwritable where that can't be stored."""
     from uwf_git.processes import run_command
 
     thread = at.head.thread
@@ -158,14 +163,15 @@ def run_command_of(
     except AgentFailed as error:
         return Made(None, error, agent=order.name)
     report = instance.runs.read_report(thread)
-    agent, detail = order.name, None
+    made = Made(agent=order.name)
     if report is not None and (report.head, report.role) == (order.head, order.role):
-        agent, detail = report.agent, reported(instance, report).detail
+        made = reported(instance, report)
     tails = [tail.decode("utf-8", "replace")[-SHOWN:] for tail in (done.stdout_tail, done.stderr_tail)]
+    made = made._replace(stdout=tails[0], stderr=tails[1])
     try:
-        return Made(hash_printed(config, done, report), None, detail, agent, *tails)
+        return made._replace(step=hash_printed(config, done, report), error=None)
     except AgentFailed as error:
-        return Made(None, error, detail, agent, *tails)
+        return made if made.step is not None else made._replace(error=error)
 
 
 def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, str]:
@@ -175,12 +181,15 @@ def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, st
 
 
 def reported(instance: Instance, report: Report) -> Made:
-    """What an agent has come to by its report, whose nodes are taken in again where the index was lost since."""
+    """What an agent has come to by its report, whose nodes are taken in again where the index was lost since, or they
+    couldn't be written. Raises StoreUnwritable."""
     store = instance.store
     for node, blob in report.nodes.items():
         oid = Oid(hex=blob)
         if store.index.node(node) is None and store.repository.has(oid):
             store.adopt(Hash(node), oid)
+    for name, content in report.contents.items():
+        store.put(*from_blob(content.encode(), f"{name} in the report of {report.agent}"))
     error = None if report.step else AgentFailed(report.error, report.hint)
     return Made(report.step, error, report.detail, report.agent)
 

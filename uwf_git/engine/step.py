@@ -10,6 +10,7 @@ where it was, and what the agent produced under refs/uwf/attempts/.
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,9 @@ from uwf_git.errors import (
     Killed,
     NotFound,
     OutOfRounds,
+    Paused,
     SigningFailed,
+    StoreDamaged,
     UwfError,
     Waiting,
 )
@@ -61,6 +64,7 @@ from uwf_git.values.kinds import (
     PAUSED_NOW,
     Attempt,
     Step,
+    parse_attempt,
     parse_step,
     persona_value,
 )
@@ -264,6 +268,10 @@ def append_step(
     return at.after(head, context)
 
 
+# With these, a step that is whole may be committed another time.
+_PASSING = (Busy, SigningFailed, StoreUnwritable, StoreDamaged, OSError, sqlite3.Error, KeyboardInterrupt)
+
+
 class _Run:
     """The part of a step that involves an agent."""
 
@@ -297,7 +305,10 @@ class _Run:
         except (AgentFailed, NotFound) as error:
             self._keep_where_ended(made)
             raise self._failed(made, error) from None
-        except (Busy, SigningFailed, StoreUnwritable, KeyboardInterrupt) as error:
+        except (HeadMoved, Killed, Paused):  # and what the agent made has its place
+            instance.runs.clear(self._thread)
+            raise
+        except _PASSING as error:
             log.warning(
                 "QTP055FT",
                 "can't commit, what the agent made is left for the next step: {error}",
@@ -305,11 +316,12 @@ class _Run:
             )
             self._leave_behind(made)
             raise
-        except BaseException as error:
+        except Exception as error:
+            # It would go wrong the next time too, so an agent has to be asked again.
             log.error(
-                "EZZFP8B5", "what the agent made is dropped: {error}", error=repr(error), step=made.step
+                "EZZFP8B5", "what the agent made is no step: {error}", error=repr(error), step=made.step
             )
-            instance.runs.clear(self._thread)
+            self._keep(self._with_detail(made), AgentFailed(f"the step can't be committed: {error}"))
             raise
         instance.runs.clear(self._thread)
         self._unpin(made.step)
@@ -324,13 +336,17 @@ class _Run:
             with contextlib.suppress(UwfError):
                 unpin(self._instance.store, self._pinned, step, frozenset(past))
 
+    def _report(self) -> Report | None:
+        """What an agent has reported of this very step."""
+        report = self._instance.runs.read_report(self._thread)
+        return report if report and (report.head, report.role) == (self._at.head.node, self._role) else None
+
     def _left_behind(self) -> Made | None:
         """The finished work of an agent whose engine was killed meanwhile. What it failed at, or was broken off at
         together with its engine, becomes an attempt, which the agent that is asked now can carry on from."""
         runs, asked = self._instance.runs, (self._at.head.node, self._role)
         order = self._order = runs.read_order(self._thread)
-        report = runs.read_report(self._thread)
-        if report is not None and (report.head, report.role) == asked:
+        if (report := self._report()) is not None:
             made = reported(self._instance, report)
             log.info("PTMBS4G9", "takes over what an agent finished without its engine", step=made.step)
         elif order is not None and (order.head, order.role) == asked and runs.notes(self._thread):
@@ -340,7 +356,7 @@ class _Run:
             return None
         if made.error is None:
             return made
-        self._keep(made, made.error)
+        self._keep(made, made.error, once=True)
         return None
 
     def _ask(self, agent: str | None, cwd: Path | None, lock: int) -> Made:
@@ -379,8 +395,12 @@ class _Run:
                 return run_command_of(instance, self._at, config, order, folder, lock, self._on_stderr)
             return perform(instance, self._at, performer, config, order, folder)
         except KeyboardInterrupt:
-            self._keep_where_ended(Made(agent=name))
-            self._keep(Made(agent=name), AgentFailed(INTERRUPTED))
+            report = self._report()
+            made = reported(instance, report) if report else Made(agent=name)
+            # What an agent has finished is the next step's, unless there will be none.
+            if made.step is None or instance.runs.broken_off(self._thread) == KILL:
+                self._keep_where_ended(made)
+                self._keep(made, made.error or AgentFailed(INTERRUPTED))
             raise
 
     def _folder(self, cwd: Path | None) -> Path:
@@ -405,13 +425,17 @@ class _Run:
         found = pause_of(instance, self._thread) if why == PAUSE else None
         if found is None and why != KILL:
             return
-        if made.step is not None and made.detail is None:
-            with contextlib.suppress(UwfError):
-                made = made._replace(detail=parse_step(instance.store.get(made.step).payload).detail)
-        self._keep(made, AgentFailed(PAUSED_NOW if found else KILLED_NOW))
+        self._keep(self._with_detail(made), AgentFailed(PAUSED_NOW if found else KILLED_NOW))
         if found is None:
             raise _was_killed(instance, self._at.head, kept=True) from None
         raise refusal(self._thread, found, kept=True) from None
+
+    def _with_detail(self, made: Made) -> Made:
+        """What an agent made, with the detail of its step."""
+        if made.step is not None and made.detail is None:
+            with contextlib.suppress(UwfError):
+                made = made._replace(detail=parse_step(self._instance.store.get(made.step).payload).detail)
+        return made
 
     def _failed(self, made: Made, error: AgentFailed | NotFound) -> AgentFailed:
         """Keeps what failed; returns what to raise, without secrets: it ends up in logs, as what is kept ends up on
@@ -430,9 +454,9 @@ class _Run:
         failure.message, failure.hint = redact(failure.message)[0], redact(failure.hint)[0]
         return failure
 
-    def _keep(self, made: Made, error: AgentFailed) -> None:
+    def _keep(self, made: Made, error: AgentFailed, once: bool = False) -> None:
         """Records a failed attempt with all there is of it. An agent that came to no detail of its own left the turns
-        that it had noted."""
+        that it had noted. With `once` an engine that was killed may have done so already."""
         from uwf_git.kit.record import salvage
 
         instance, (head, history), order = self._instance, self._at, self._order
@@ -453,16 +477,19 @@ class _Run:
             stdout=clean(made.stdout),
             stderr=clean(made.stderr),
         )
-        instance.attempts.record(head, attempt)
+        if not once or instance.attempts.last(head) != parse_attempt(attempt.payload()):
+            instance.attempts.record(head, attempt)
         log.info(
             "PMS6PCFJ", "keeps a failed attempt of {agent}", agent=agent, detail=detail, error=attempt.error
         )
         instance.runs.clear(self._thread)
 
     def _leave_behind(self, made: Made) -> None:
-        """Finished work that could not be committed, a full disk or no key to sign with, is reported as that
-        of an agent without its engine: the next step takes it over instead of doing it again."""
+        """Finished work that could not be committed, a full disk or no key to sign with, is reported, where its agent
+        hasn't done so: the next step takes it over instead of doing it again."""
         assert made.step is not None
+        if (report := self._report()) is not None and report.step == made.step:
+            return
         store, (head, history) = self._instance.store, self._at
         stop = frozenset(past.hash for past in history.steps) | {history.start_hash}
         with contextlib.suppress(UwfError):

@@ -36,6 +36,23 @@ def sync_folder(path: Path) -> None:
         sync(Path(folder))
 
 
+def reserve(path: Path, size: int, mode: int) -> None:
+    """Makes a file of so many bytes that have their place on the disk, without writing them where that can be helped.
+    Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(descriptor, 0, size)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+        os.write(descriptor, bytes(size))
+    finally:
+        os.close(descriptor)
+
+
 def make_folders(path: Path) -> None:
     """Makes a folder and those above it that are missing, and syncs their names. Raises OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]

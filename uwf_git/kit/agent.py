@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 from uwf_git import log
 from uwf_git.crews.conversation import talks
 from uwf_git.errors import AgentFailed, Usage, UwfError
+from uwf_git.git.repository import StoreUnwritable
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
 from uwf_git.kit.prompt import prompt_at, role_of, was_chosen
 from uwf_git.kit.record import Recorder, broken_off
-from uwf_git.store.private import Order, Report
+from uwf_git.store.private import Order
 from uwf_git.values.ids import Hash, parse_thread_id
 from uwf_git.values.kinds import Detail, Role, Step, TurnRecord
 from uwf_git.values.kinds import Usage as TokenUsage
@@ -203,31 +204,15 @@ class Agent:
         )
 
     def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
-        """Performs a step and writes a report of it into the private folder, for an engine that may be gone by then.
-        Raises what `perform` raises."""
-        name = self.called(args)
-        recorder = Recorder(instance, head.thread, name)
-        step: Hash | None = None
-        failure: UwfError | None = None
+        """Performs a step, and sees to it that there is a report in the private folder, also of what failed before
+        anything was said: the engine may be gone by then. Raises what `perform` raises."""
+        recorder = Recorder(instance, head.thread, self.called(args))
         try:
-            step = self.perform(instance, instance.threads.position(head), order, args, recorder)
+            return self.perform(instance, instance.threads.position(head), order, args, recorder)
         except UwfError as error:
-            failure = error
-        report = Report(
-            head=order.head,
-            role=order.role,
-            agent=name,
-            step=step,
-            detail=getattr(failure, "detail", None),
-            error=failure.message if failure else "",
-            hint=failure.hint if failure else "",
-            nodes=recorder.nodes,
-        )
-        instance.runs.report(head.thread, report)
-        if failure is not None:
-            raise failure
-        assert step is not None
-        return step
+            if instance.runs.read_report(head.thread) is None:
+                recorder.settle(order, None, None, error)
+            raise
 
     def perform(
         self,
@@ -238,8 +223,9 @@ class Agent:
         recorder: Recorder | None = None,
         cwd: Path | None = None,
     ) -> Hash:
-        """Runs the agent for one step and stores the nodes. Returns the StepNode's hash. Raises AttemptFailed, with
-        what was said, where no valid output came of it, and UwfError where nothing was said."""
+        """Runs the agent for one step and stores the nodes, which are in a report in the private folder before. Returns
+        the StepNode's hash. Raises AttemptFailed, with what was said, where no valid output came of it, StoreUnwritable
+        where the disk fails, and UwfError where nothing was said."""
         from uwf_git.kit.extract import ExtractionFailed, sum_tokens
 
         head = at.head
@@ -258,7 +244,7 @@ class Agent:
             attempts=context.attempts,
         )
 
-        def keep(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
+        def detail_with(said: Detail, turns: Sequence[TurnRecord]) -> Hash:
             read = recorder.read_beside(turns)
             usage = sum_tokens([said.usage, *(turn.usage for turn in read)])
             said = said._replace(budget=order.budget, usage=usage)
@@ -269,12 +255,13 @@ class Agent:
                 stack.enter_context(context.mounts)
             conversation = stack.enter_context(closing(self.converse(context)))
             try:
-                extraction = read_output(context, conversation.begin(), conversation)
+                extraction = read_output(context, conversation.begin(), conversation, heard=recorder.heard)
                 recorder.hush()
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
                 said = detail_of(failure.replies, last.text, failure.usage, "failed")
-                detail = keep(said._replace(session=last.session), failure.turns)
+                detail = detail_with(said._replace(session=last.session), failure.turns)
+                recorder.settle(order, None, detail, failure)
                 raise AttemptFailed(failure.message, failure.hint, detail) from None
             except KeyboardInterrupt:
                 recorder.break_off()
@@ -283,17 +270,21 @@ class Agent:
                 recorder.hush()
                 if not (turns := tuple(recorder.turns)):
                     raise
-                detail = keep(broken_off(turns, recorder.session), turns)
+                detail = detail_with(broken_off(turns, recorder.session), turns)
+                recorder.settle(order, None, detail, error)
+                if isinstance(error, StoreUnwritable):
+                    raise
                 raise AttemptFailed(error.message, error.hint, detail) from None
             history, replies = context.history, extraction.replies
             said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
             said = said._replace(notes=tuple(dict.fromkeys((*said.notes, *extraction.notes))))
             made = next((reply.detail for reply in reversed(replies) if reply.detail), None)
-            with instance.store.index.transaction():
-                output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
-                detail = made or keep(said, extraction.turns)
-                step = Step(history.start_hash, history.prev, order.role, output, detail, name)
-                return recorder.put(STEPNODE, step.payload())
+            output = recorder.put(extraction.type, recorder.redact(extraction.output, "output"))
+            detail = made or detail_with(said, extraction.turns)
+            step = Step(history.start_hash, history.prev, order.role, output, detail, name)
+            node = recorder.put(STEPNODE, step.payload())
+            recorder.settle(order, node, detail)
+            return node
 
     def context(
         self,
@@ -396,10 +387,15 @@ def judged(ctx: Context, reply: Reply) -> Verdict:
 
 
 def read_output(
-    ctx: Context, reply: Reply, conversation: Conversation | None = None, schema: Schema | None = None
+    ctx: Context,
+    reply: Reply,
+    conversation: Conversation | None = None,
+    schema: Schema | None = None,
+    heard: Callable[[Sequence[TurnRecord]], object] = lambda turns: None,
 ) -> Extraction:
     """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
-    needed. It obeys the `schema`, the role's own if none is given. Raises ExtractionFailed."""
+    needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply before
+    anybody is asked more. Raises ExtractionFailed."""
     from uwf_git.kit.candidate import reads_all
     from uwf_git.kit.extract import extract, nothing_written
     from uwf_git.kit.reading import reader
@@ -415,6 +411,7 @@ def read_output(
         clean=lambda value: ctx.instance.redactor.value(value)[0],
         reads=ctx.reads if schema is None else reads_all,
         written=ctx.written if schema is None else nothing_written,
+        heard=heard,
     )
 
 

@@ -86,9 +86,11 @@ class _Said:
         self.replies: list[Reply] = []
         self.turns: list[TurnRecord] = []
         self._read: list[Reply] = []
+        self.last = 0  # where the turns of the last reply begin
 
     def add(self, reply: Reply) -> None:
         self.replies.append(reply)
+        self.last = len(self.turns)
         self.turns += reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
 
     def ask(self, message: str) -> None:
@@ -112,11 +114,13 @@ def extract(
     clean: Clean | None = None,
     reads: Reads = reads_all,
     written: Written = nothing_written,
+    heard: Callable[[Sequence[TurnRecord]], object] = lambda turns: None,
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
     Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
-    too. `reads` and `written` are for judge. Raises ExtractionFailed where none of these gave a valid output, or failed
+    too. `reads` and `written` are for judge. `heard` is handed the turns of a reply that isn't enough, before anybody
+    is asked more. Raises ExtractionFailed where none of these gave a valid output, or failed
     itself.
     """
     said = _Said()
@@ -152,6 +156,7 @@ def extract(
             session=session,
             problems=verdict.problems,
         )
+        heard(said.turns[said.last :])
         said.ask(message)
         try:
             reply = continue_(session, message)
@@ -164,6 +169,7 @@ def extract(
         how = "correction"
     if model is None:
         raise _failed(role, said, verdict.problems)
+    heard(said.turns[said.last :])
     return _by_model(said, role, schema, model, verdict.problems, clean, reads, written)
 
 

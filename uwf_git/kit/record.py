@@ -12,13 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.private import Report
 from uwf_git.text import encodable, last_line, one_line, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, parse_turn
+from uwf_git.values.node import to_blob
 from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
     from uwf_git.config.streamed import StreamedText
+    from uwf_git.errors import UwfError
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
@@ -30,8 +34,9 @@ _EDGE = (
 
 
 class Recorder:
-    """Writes the nodes of one run of an agent, which begins now, and remembers them: `nodes` maps each to its blob.
-    `turns` are those recorded so far, `session` the last one noted."""
+    """Makes the nodes of one run of an agent, which begins now, and remembers those that are written: `nodes` maps each
+    to its blob. A turn is written as soon as it is said; what comes of the run at its end, once that is safe in the
+    private folder: see `settle`. `turns` are those recorded so far, `session` the last one noted."""
 
     def __init__(self, instance: Instance, thread: ThreadId | None = None, agent: str = "") -> None:
         self._instance = instance
@@ -47,6 +52,8 @@ class Recorder:
         self._saying: list[str] = []  # since the last turn
         self._streamed: StreamedText | None = None
         self._printed: dict[str, bytes] = {}
+        self._told_before = 0  # turns, when an answer was the last time not the last word
+        self._is_failing = False
 
     def redact(self, value: Any, where: str) -> Any:
         """The value without its secrets, which are counted for `where`."""
@@ -56,16 +63,67 @@ class Recorder:
         return clean
 
     def put(self, type_hash: Hash, payload: Any) -> Hash:
-        """Stores a node and remembers its blob."""
+        """Makes a node, which `settle` or `store` writes."""
         store = self._instance.store
-        node = store.put(type_hash, payload)
-        self.nodes[node] = str(store.blob_of(node))
+        node = store.draft(type_hash, payload)
+        if node not in store.drafts:
+            self.nodes[node] = str(store.blob_of(node))
         return node
 
+    def store(self) -> None:
+        """Writes the nodes that were made. Raises StoreUnwritable."""
+        store = self._instance.store
+        drafts = tuple(store.drafts)
+        store.store_drafts()
+        self.nodes.update((node, str(store.blob_of(node))) for node in drafts)
+
+    def settle(
+        self, order: Order, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
+    ) -> None:
+        """Writes what has come of the run: first into the private folder, synced, then its nodes. Whatever happens in
+        between, the next step of the thread takes it over. Raises StoreUnwritable."""
+        if self._thread:
+            report = Report(
+                order.head,
+                order.role,
+                self._agent,
+                step,
+                detail,
+                self._clean(error.message) if error else "",
+                self._clean(error.hint) if error else "",
+                self.nodes,
+                {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
+            )
+            self._instance.runs.report(self._thread, report)
+        try:
+            self.store()
+        except StoreUnwritable as error:
+            if self._thread:
+                error.hint = f"{error.hint}, then step again: what {self._agent} answered is kept"
+            raise
+
     def record(self, turn: TurnRecord) -> None:
-        """Stores a turn now, and names it in the private folder for those who watch the step."""
+        """Stores a turn now, and names it in the private folder for those who watch the step. Where the disk fails, it
+        stays in memory until the run is over, since its agent goes on."""
         node = self._turn(turn)
         self._tell(turn)
+        try:
+            self.store()
+            self._note(turn, node)
+        except StoreUnwritable as error:
+            log.error("WEHAE98F", "keeps a turn in memory: {error}", error=error.message, turn=node)
+            if not self._is_failing:
+                self._instance.warn(f"{error.message}; what {self._agent} says is kept in memory for now")
+            self._is_failing = True
+
+    def heard(self, turns: Iterable[TurnRecord]) -> None:
+        """Stores the turns of an answer that isn't the last word, where its agent hasn't done so itself."""
+        if len(self.turns) == self._told_before:
+            for turn in turns:
+                self.record(turn)
+        self._told_before = len(self.turns)
+
+    def _note(self, turn: TurnRecord, node: Hash) -> None:
         if self._thread:
             self._model = turn.model or self._model
             self._instance.runs.note(
@@ -260,7 +318,9 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
     turns = noted_turns(instance, notes)
     session = next((note["session"] for note in reversed(notes) if "session" in note), None)
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
-    detail = Recorder(instance).detail(broken_off(turns, session), turns, order, head.node, took)
+    recorder = Recorder(instance)
+    detail = recorder.detail(broken_off(turns, session), turns, order, head.node, took)
+    recorder.store()
     return notes[-1]["agent"], detail
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
+from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.index import Index
@@ -48,6 +49,7 @@ PARSERS: Mapping[Hash, Callable[[Any], object]] = {
     ROUNDS_START: parse_start,
 }
 
+_NOT_CRYPTOGRAPHIC = "XXH64 is no cryptographic hash; change the refused content"
 RECENT_COUNT = 256
 RECENT_SIZE = 16 * 1024
 
@@ -61,6 +63,9 @@ class NodeStore:
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
         self._blobs: dict[Hash, Oid] = {}
+        self.drafts: dict[Hash, Node] = {}
+        """What was drafted and isn't written, each node after those that it refers to."""
+        self._drafting = False
 
     def sync(self) -> bool:
         """Looks for nodes that the index doesn't know yet. Returns whether anything was taken in; here, where
@@ -71,8 +76,8 @@ class NodeStore:
 
     def get(self, node: Hash) -> Node:
         """A node by its hash. Raises NotFound, or StoreDamaged when its blob is gone or altered."""
-        if (recent := self._recent.get(node)) is not None:
-            return recent
+        if (known := self._recent.get(node) or self.drafts.get(node)) is not None:
+            return known
         found = self._blob_id(node)
         if found is None:
             if node in BUILTIN:
@@ -177,9 +182,30 @@ class NodeStore:
         self.keep(node, Node(type_hash, value, now() if timestamp is None else timestamp))
         return node
 
+    def draft(self, type_hash: Hash, payload: Any) -> Hash:
+        """As `put`, but the node isn't written before `store_drafts`: until then this process alone has it."""
+        self._drafting = True
+        try:
+            return self.put(type_hash, payload)
+        finally:
+            self._drafting = False
+
+    def store_drafts(self) -> None:
+        """Writes what was drafted. Raises StoreUnwritable; all of it is still a draft then."""
+        if self.drafts:
+            with self.index.transaction():
+                for node, content in self.drafts.items():
+                    self._file(node, content, to_blob(content))
+            self.drafts.clear()
+
     def keep(self, node: Hash, content: Node, references: Sequence[Hash] | None = None) -> None:
         """Stores a node whose hash is known to be that of its content. `references` are those of its payload, if they
         are known to be here and the node is known not to be. Raises as `put` does."""
+        draft = self.drafts.get(node)
+        if draft is not None and draft[:2] != content[:2]:
+            raise HashCollision(f"node {node} would have two contents", _NOT_CRYPTOGRAPHIC)
+        if draft is not None and self._drafting:
+            return
         known = self.index.node(node) if references is None else None
         if known is not None and self.repository.has(Oid(raw=known[1])):
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
@@ -219,10 +245,19 @@ class NodeStore:
 
     def _write(self, node: Hash, content: Node) -> Oid:
         data = to_blob(content)
-        oid = self.repository.write_blob(data)
-        self.index.set_node(node, content.type, oid.raw)
-        self._blobs[node] = oid
+        if self._drafting:
+            self.drafts[node] = content
+            oid = id_of(BLOB, data)
+            self._blobs[node] = oid
+        else:
+            oid = self._file(node, content, data)
+            self.drafts.pop(node, None)
         self._keep_recent(node, content, len(data))
+        return oid
+
+    def _file(self, node: Hash, content: Node, data: bytes) -> Oid:
+        oid = self._blobs[node] = self.repository.write_blob(data)
+        self.index.set_node(node, content.type, oid.raw)
         return oid
 
     def _keep_recent(self, node: Hash, content: Node, size: int) -> Node:
@@ -240,7 +275,7 @@ class NodeStore:
             mine = self.repository.write_blob(to_blob(Node(type_hash, value, now())))
             raise HashCollision(
                 f"node {node} has two contents: blob {blob} is kept, blob {mine} refused",
-                "XXH64 is no cryptographic hash; change the refused content",
+                _NOT_CRYPTOGRAPHIC,
             )
 
     def adopt(self, node: Hash, blob: Oid) -> None:

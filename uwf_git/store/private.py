@@ -1,7 +1,8 @@
 """Files of the private folder, `<git dir>/uwf/`, which are never shared.
 
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
-    runs/<ULID>.result    the kit's report: the StepNode or the failure, with the blobs it wrote
+    runs/<ULID>.result    the report: the StepNode or the failure, with its nodes, synced before the first is written
+    runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
     runs/<ULID>.log       what the agent wrote to standard error
@@ -13,8 +14,9 @@
     logs/<day>.jsonl      what is being done, where somebody asked for a log; see `log_files`
     packages/, states/    what agents see of a crew's package and of a run; see `crews.mounts`
 
-The hash that an agent prints is the protocol; its report says more, and outlives an engine that was killed: the
-next step finds it and takes the finished work over instead of doing it again.
+The hash that an agent prints is the protocol; its report says more, and outlives whoever was killed, and a disk that
+failed, while the answer was being stored: the next step finds it and takes the finished work over instead of doing it
+again.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.git.durable import sync
+from uwf_git.git.durable import make_folders, reserve, sync
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
 
 _MINE = 0o600  # what is said in a step is read by its user alone
+_ROOM = 256 * 1024  # bytes that are kept free for a report
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # what a step is broken off for
 LOG_END = 4096  # bytes of a log in which its last line is looked for
@@ -52,7 +55,8 @@ def write_private(
     StoreUnwritable with what `failure` says, and that `hint`."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            make_folders(path.parent)
         with open(temporary, "wb", opener=_opener(mode)) as file:
             file.write(content)
         if synced:
@@ -60,7 +64,6 @@ def write_private(
         temporary.replace(path)
         if synced:
             sync(path.parent)
-            sync(path.parent.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -99,8 +102,9 @@ class Now(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What an agent of the kit came to. `nodes` maps the hashes it wrote to their blob ids, as hex, so
-    that losing the index meanwhile loses nothing."""
+    """What an agent came to. `nodes` maps the hashes that were written to their blob ids, as hex, so that losing the
+    index meanwhile loses nothing; `contents` those that may not be to what their blobs hold, each after those that it
+    refers to."""
 
     head: Hash
     role: str
@@ -110,6 +114,7 @@ class Report(NamedTuple):
     error: str
     hint: str
     nodes: Mapping[Hash, str]
+    contents: Mapping[Hash, str] = {}
 
 
 class Runs:
@@ -119,9 +124,18 @@ class Runs:
         self._folder = private / "runs"
 
     def order(self, thread: ThreadId, order: Order) -> None:
-        """Writes the order and clears the last report and log."""
+        """Writes the order and clears the last report and log. Takes the space that a report will need: no agent is
+        asked whose answer couldn't be kept. Raises StoreUnwritable."""
         self.withdraw(thread)
         write_private(self._folder / f"{thread}.json", _json(order._asdict()), mode=_MINE)
+        try:
+            reserve(self._room(thread), _ROOM, _MINE)
+        except OSError as error:
+            self.withdraw(thread)
+            raise StoreUnwritable(
+                f"no agent is asked, since its answer can't be kept in {self._folder}: {error}",
+                "check permissions and free space",
+            ) from None
 
     def read_order(self, thread: ThreadId) -> Order | None:
         """The order of the step in progress, if there is one."""
@@ -129,14 +143,35 @@ class Runs:
         return None if value is None else Order(**value)
 
     def report(self, thread: ThreadId, report: Report) -> None:
-        """Writes the report."""
-        value = {**report._asdict(), "nodes": dict(report.nodes)}
-        write_private(self._folder / f"{thread}.result", _json(value), mode=_MINE)
+        """Writes the report, into the space that was taken for it, and waits until it is on the disk. Raises
+        StoreUnwritable."""
+        data = _json(report._asdict())
+        room = self._room(thread)
+        try:
+            make_folders(self._folder)
+            with open(os.open(room, os.O_WRONLY | os.O_CREAT, _MINE), "wb") as file:
+                file.write(data)
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            room.replace(self._folder / f"{thread}.result")
+            sync(self._folder)
+        except OSError as error:
+            raise StoreUnwritable(
+                f"can't keep what the agent answered in {self._folder}: {error}",
+                "check permissions and free space",
+            ) from None
+
+    def _room(self, thread: ThreadId) -> Path:
+        return self._folder / f"{thread}.room"
 
     def read_report(self, thread: ThreadId) -> Report | None:
         """The last report, if there is one."""
         value = self._read(self._folder / f"{thread}.result", Report)
         if value is None or not isinstance(value["nodes"], dict):
+            return None
+        contents = value.get("contents", {})
+        if not isinstance(contents, dict) or not all(isinstance(each, str) for each in contents.values()):
             return None
         if not all(is_hash(node) and _is_oid(blob) for node, blob in value["nodes"].items()):
             return None
@@ -152,7 +187,7 @@ class Runs:
 
     def withdraw(self, thread: ThreadId) -> None:
         """Forgets order, report, turns, log and what is being said."""
-        for suffix in ("json", "result", "turns", "log", "now", "off"):
+        for suffix in ("json", "result", "room", "turns", "log", "now", "off"):
             with contextlib.suppress(OSError):
                 (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
 
