@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -97,14 +97,21 @@ def command(*examples: str) -> Callable[[Callable[..., None]], click.Command]:
     return made
 
 
+class Place(NamedTuple):
+    """Where a command is, as `module:attribute`: a module of `commands`, or one of another room, as in
+    `crews.session:chat`; and the line that its group's help says of it, for which it isn't imported."""
+
+    where: str
+    line: str
+
+
 class Group(Command, click.Group):
-    """Commands by name, each as `module:attribute`, imported when it is asked for: a module of `commands`, or one of
-    another room, as in `crews.session:chat`."""
+    """Commands by name, imported when they are asked for."""
 
     def __init__(
         self,
         name: str,
-        members: Mapping[str, str | click.Command],
+        members: Mapping[str, Place | click.Command],
         examples: Sequence[str] = (),
         **keywords: Any,
     ) -> None:
@@ -118,13 +125,22 @@ class Group(Command, click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         member = self.members.get(name)
-        if isinstance(member, str):
-            module, _, attribute = member.partition(":")
+        if isinstance(member, Place):
+            module, _, attribute = member.where.partition(":")
             room = "uwf_cli" if "." in module else "uwf_cli.commands"
             found = getattr(import_module(f"{room}.{module}"), attribute)
             assert isinstance(found, click.Command)
             return found
         return member
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, member.line if isinstance(member, Place) else member.help or "")
+                    for name, member in self.members.items()
+                ]
+            )
 
     def resolve_command(
         self, context: click.Context, args: list[str]

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from uwf_cli.command import Group
+from uwf_cli.command import Group, Place
 from uwf_git import __version__
 
 
@@ -28,20 +28,20 @@ _VERSION: Any = click.Option(
 workflow = Group(
     "workflow",
     {
-        "put": "workflow:put",
-        "show": "workflow:show",
-        "list": "workflow:list_",
-        "history": "workflow:history",
-        "diff": "workflow:diff",
-        "rollback": "workflow:rollback",
-        "propose": "review:propose",
-        "accept": "review:accept",
-        "trust": "review:trust",
-        "untrust": "review:untrust",
-        "graph": "workflow:graph",
-        "validate": "workflow:validate",
-        "rehearse": "workflow:rehearse",
-        "rm": "workflow:rm",
+        "put": Place("workflow:put", "Register a workflow under its name."),
+        "show": Place("workflow:show", "Show a workflow."),
+        "list": Place("workflow:list_", "List the registered workflows."),
+        "history": Place("workflow:history", "List a workflow's versions, newest first."),
+        "diff": Place("workflow:diff", "Show what is different between two versions of a workflow."),
+        "rollback": Place("workflow:rollback", "Make an older version the newest again."),
+        "propose": Place("review:propose", "Propose a version of a workflow without registering it."),
+        "accept": Place("review:accept", "Register a version that was proposed."),
+        "trust": Place("review:trust", "Let a workflow that is code run on this machine."),
+        "untrust": Place("review:untrust", "Let a workflow that is code run here no longer."),
+        "graph": Place("workflow:graph", "Draw a workflow's graph, for Mermaid or Graphviz."),
+        "validate": Place("workflow:validate", "Report every problem of a workflow at once."),
+        "rehearse": Place("workflow:rehearse", "Walk a workflow's graph with made-up answers."),
+        "rm": Place("workflow:rm", "Forget a workflow's name."),
     },
     examples=(
         "uwf workflow validate solve-issue.yaml",
@@ -54,18 +54,18 @@ workflow = Group(
 crew = Group(
     "crew",
     {
-        "import": "crews.commands:import_",
-        "show": "crews.commands:show",
-        "menu": "crews.entry:menu",
-        "route": "crews.entry:route",
-        "do": "crews.entry:do",
-        "list": "crews.commands:list_",
-        "history": "crews.commands:history",
-        "rollback": "crews.commands:rollback",
-        "export": "crews.commands:export",
-        "propose": "crews.commands:propose",
-        "accept": "crews.commands:accept",
-        "rm": "crews.commands:rm",
+        "import": Place("crews.commands:import_", "Take in a crew."),
+        "show": Place("crews.commands:show", "Show a crew: personas, what they offer, workflows."),
+        "menu": Place("crews.entry:menu", "Show what a persona offers."),
+        "route": Place("crews.entry:route", "Say what an input would mean to a persona."),
+        "do": Place("crews.entry:do", "Put an input to a persona, and carry out what it means."),
+        "list": Place("crews.commands:list_", "List the crews."),
+        "history": Place("crews.commands:history", "List a crew's versions, newest first."),
+        "rollback": Place("crews.commands:rollback", "Make an older version of a crew the newest again."),
+        "export": Place("crews.commands:export", "Write a crew's package out again."),
+        "propose": Place("crews.commands:propose", "Propose a version of a crew without taking it in."),
+        "accept": Place("crews.commands:accept", "Take in a version of a crew that was proposed."),
+        "rm": Place("crews.commands:rm", "Forget a crew's name."),
     },
     examples=(
         "uwf crew import trip.bmad",
@@ -77,27 +77,27 @@ crew = Group(
 thread = Group(
     "thread",
     {
-        "start": "thread:start",
-        "step": "running:step",
-        "run": "running:run",
-        "show": "reading:show",
-        "list": "listing:list_",
-        "steps": "reading:steps",
-        "read": "reading:read",
-        "step-details": "reading:step_details",
-        "turns": "conversation:turns",
-        "prompt": "conversation:prompt",
-        "attempts": "reading:attempts",
-        "budget": "spending:budget",
-        "fork": "thread:fork",
-        "answer": "asking:answer",
-        "pause": "asking:pause",
-        "resume": "asking:resume",
-        "kill": "thread:kill",
-        "rm": "thread:rm",
-        "restore": "thread:restore",
-        "diff": "reading:diff",
-        "log": "reading:log",
+        "start": Place("thread:start", "Start a run of a workflow; nothing is executed yet."),
+        "step": Place("running:step", "Do one step."),
+        "run": Place("running:run", "Step until the end, a question or a failure."),
+        "show": Place("reading:show", "Show where a thread is and what comes next."),
+        "list": Place("listing:list_", "List threads, newest first."),
+        "steps": Place("reading:steps", "List a thread's steps with their outputs, oldest first."),
+        "read": Place("reading:read", "Read a thread as Markdown."),
+        "step-details": Place("reading:step_details", "Show a step or a failed attempt, with every turn."),
+        "turns": Place("conversation:turns", "Show what an agent said and which tools it called."),
+        "prompt": Place("conversation:prompt", "Print what the next agent would be told."),
+        "attempts": Place("reading:attempts", "List a thread's failed attempts, oldest first."),
+        "budget": Place("spending:budget", "Show a thread's budget, or raise it."),
+        "fork": Place("thread:fork", "Make a second thread that shares the first's past."),
+        "answer": Place("asking:answer", "Answer a thread that waits for a human."),
+        "pause": Place("asking:pause", "Keep threads from being stepped until they are resumed."),
+        "resume": Place("asking:resume", "Let paused threads be stepped; go on from ended ones."),
+        "kill": Place("thread:kill", "End threads for good, their running agents first."),
+        "rm": Place("thread:rm", "Remove threads and their failed attempts."),
+        "restore": Place("thread:restore", "Bring back threads that were removed here."),
+        "diff": Place("reading:diff", "Show what two threads share and where they part."),
+        "log": Place("reading:log", "List a thread's commits, newest first."),
     },
     examples=(
         'uwf thread start solve-issue -p "Fix the login bug"',
@@ -109,7 +109,10 @@ thread = Group(
 
 cas_schema = Group(
     "schema",
-    {"list": "cas:schema_list", "get": "cas:schema_get"},
+    {
+        "list": Place("cas:schema_list", "List the types of nodes."),
+        "get": Place("cas:schema_get", "Print the JSON Schema of a type."),
+    },
     examples=("uwf cas schema list", "uwf cas schema get StepNode"),
     help="The types of nodes.",
 )
@@ -117,13 +120,13 @@ cas_schema = Group(
 cas = Group(
     "cas",
     {
-        "put": "cas:put",
-        "get": "cas:get",
-        "has": "cas:has",
-        "refs": "cas:refs",
-        "walk": "cas:walk",
-        "hash": "cas:hash_",
-        "reindex": "cas:reindex",
+        "put": Place("cas:put", "Store a node and print its hash."),
+        "get": Place("cas:get", "Print a node."),
+        "has": Place("cas:has", "Tell whether a node is in the store."),
+        "refs": Place("cas:refs", "List what a node refers to, its type left out."),
+        "walk": Place("cas:walk", "List a node and all that it leads to."),
+        "hash": Place("cas:hash_", "Compute the hash a node would have."),
+        "reindex": Place("cas:reindex", "Build the local index anew from the refs."),
         "schema": cas_schema,
     },
     examples=(
@@ -135,14 +138,22 @@ cas = Group(
 
 agent = Group(
     "agent",
-    {"list": "agent:list_", "check": "agent:check"},
+    {
+        "list": Place("agent:list_", "List every known agent."),
+        "check": Place("agent:check", "Have an agent answer, and say what is wrong."),
+    },
     examples=("uwf agent list", "uwf agent check claude-code"),
     help="Which agents there are, and whether they answer.",
 )
 
 config = Group(
     "config",
-    {"get": "config:get", "set": "config:set_", "unset": "config:unset", "list": "config:list_"},
+    {
+        "get": Place("config:get", "Print a setting; of a section, all of it."),
+        "set": Place("config:set_", "Change a setting."),
+        "unset": Place("config:unset", "Take a setting back; of a section, all of it."),
+        "list": Place("config:list_", "List all settings by their keys."),
+    },
     examples=(
         "uwf config list",
         "uwf config get defaultAgent",
@@ -153,21 +164,29 @@ config = Group(
 
 publish = Group(
     "publish",
-    {"thread": "review:thread", "workflow": "review:workflow", "crew": "review:crew"},
+    {
+        "thread": Place("review:thread", "Push a thread to a branch, for review."),
+        "workflow": Place("review:workflow", "Push a workflow's newest version to a branch, for review."),
+        "crew": Place("review:crew", "Push a crew's newest version to a branch, for review."),
+    },
     examples=("uwf publish thread 01JK7M", "uwf publish workflow solve-issue", "uwf publish crew trip"),
-    help="Put threads, workflows and crews on branches of a remote, for review.",
+    help="Put threads, workflows and crews on branches, for review.",
 )
 
 remote = Group(
     "remote",
-    {"add": "sharing:add", "list": "sharing:list_", "rm": "sharing:rm"},
+    {
+        "add": Place("sharing:add", "Add a remote."),
+        "list": Place("sharing:list_", "List the remotes."),
+        "rm": Place("sharing:rm", "Forget a remote, and where its refs were."),
+    },
     examples=("uwf remote add origin git@example.com:team/threads.git", "uwf remote list"),
     help="Where threads are shared with others.",
 )
 
 trace = Group(
     "trace",
-    {"export": "spending:export"},
+    {"export": Place("spending:export", "Write a thread as an OpenTelemetry trace.")},
     examples=("uwf trace export 01JK7M --out trace.json",),
     help="Threads as traces, for the tools that show those.",
 )
@@ -175,38 +194,38 @@ trace = Group(
 uwf = Group(
     "uwf",
     {
-        "init": "store:init",
+        "init": Place("store:init", "Make a store."),
         "workflow": workflow,
         "crew": crew,
-        "run": "thread:start_and_run",
+        "run": Place("thread:start_and_run", "Start a thread of a workflow and run it."),
         "thread": thread,
-        "chat": "crews.session:chat",
-        "ps": "running:ps",
-        "grep": "listing:grep",
-        "inbox": "asking:inbox",
+        "chat": Place("crews.session:chat", "Talk with a model, or with a persona of a crew."),
+        "ps": Place("running:ps", "List what runs on this machine."),
+        "grep": Place("listing:grep", "Search prompts, answers and outputs of all threads."),
+        "inbox": Place("asking:inbox", "List what waits for a person here."),
         "cas": cas,
-        "extract": "cas:extract",
+        "extract": Place("cas:extract", "Print the data in a text that obeys a schema."),
         "remote": remote,
-        "push": "sharing:push",
-        "pull": "sharing:pull",
-        "clone": "sharing:clone",
-        "bundle": "sharing:bundle",
-        "unbundle": "sharing:unbundle",
+        "push": Place("sharing:push", "Push threads, workflows and crews to a remote."),
+        "pull": Place("sharing:pull", "Bring here what a remote has, verified."),
+        "clone": Place("sharing:clone", "Begin on a new machine with what a remote has."),
+        "bundle": Place("sharing:bundle", "Write threads to one file, with all they stand on."),
+        "unbundle": Place("sharing:unbundle", "Take over the threads in a file, verified."),
         "publish": publish,
-        "unpublish": "review:unpublish",
-        "export": "review:export",
-        "import": "store:import_",
+        "unpublish": Place("review:unpublish", "Delete a published branch and its base from a remote."),
+        "export": Place("review:export", "Write a thread as one HTML file."),
+        "import": Place("store:import_", "Take over the workflows and threads of an earlier program."),
         "agent": agent,
-        "setup": "config:setup",
+        "setup": Place("config:setup", "Set up a model and an agent."),
         "config": config,
-        "mcp": "mcp:mcp",
-        "stats": "spending:stats",
+        "mcp": Place("mcp:mcp", "Serve workflows and threads to an MCP client."),
+        "stats": Place("spending:stats", "Sum up tokens, money and time."),
         "trace": trace,
-        "doctor": "store:doctor",
-        "debug": "store:debug",
-        "gc": "store:gc",
-        "verify": "verify:verify",
-        "completion": "config:completion",
+        "doctor": Place("store:doctor", "Check programs, configuration and store; repair the store."),
+        "debug": Place("store:debug", "Show what was logged, or where a line of the log comes from."),
+        "gc": Place("store:gc", "Pack the store with git's own gc."),
+        "verify": Place("verify:verify", "Check every node, commit, page and decision."),
+        "completion": Place("config:completion", "Print the script that completes ids and names in a shell."),
     },
     examples=(
         "uwf workflow put solve-issue.yaml            register a workflow",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -33,7 +34,16 @@ def test_showing_a_thread_imports_nothing_heavy(uwf: Uwf) -> None:
     thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
     uwf("thread", "show", thread)  # the first time decides what is next, and remembers it
     heavy = {"yaml", "jsonschema", "jsonata", "liquid", "rich", "httpx", "ulid", "dotenv", "subprocess"}
+    assert not {"personas", "pages", "versions"} & _modules("thread", "show", thread)
     assert not heavy & _imported("thread", "show", thread)
+
+
+def test_the_help_of_a_group_imports_none_of_its_commands(uwf: Uwf) -> None:
+    for group in ((), ("thread",), ("cas",)):
+        assert {"click", "uwf_cli"} <= _imported(*group, "--help")
+        assert not {"pygit2", "sqlite3", "xxhash"} & _imported(*group, "--help")
+        lines = uwf(*group, "--help").out.partition("Commands:\n")[2].splitlines()
+        assert lines and all(re.fullmatch(r"  [\w-]+ +[A-Z].*\.", line) for line in lines)
 
 
 def test_results_are_json_unless_somebody_asks_for_another_format(uwf: Uwf, root: Path) -> None:
@@ -241,13 +251,22 @@ def test_nothing_from_the_store_controls_a_terminal(uwf: Uwf, instance: Instance
 
 def _imported(*arguments: str) -> set[str]:
     """The top-level packages that a call imports."""
+    return {name.partition(".")[0] for name in _names(*arguments)}
+
+
+def _modules(*arguments: str) -> set[str]:
+    """The last words of the modules that a call imports."""
+    return {name.rpartition(".")[2] for name in _names(*arguments)}
+
+
+def _names(*arguments: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "uwf_cli.main", *arguments],
         capture_output=True,
         text=True,
         check=True,
     )
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    return [line.rpartition("|")[2].strip() for line in done.stderr.splitlines()]
 
 
 def _commands(

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import os
 import struct
-import tempfile
 import zlib
 from collections import OrderedDict
 from pathlib import Path
@@ -56,6 +55,8 @@ class Bulk:
             self._path.unlink(missing_ok=True)
 
     def _begin(self) -> None:
+        import tempfile
+
         self._places: dict[bytes, tuple[int, int, int]] = {}
         self._path: Path | None = None
         self._file: IO[bytes]

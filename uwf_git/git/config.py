@@ -12,7 +12,6 @@ ours, with git's suffixes k, m and g:
 from __future__ import annotations
 
 import os
-import shlex
 from functools import cached_property
 from pathlib import Path
 
@@ -89,6 +88,8 @@ class GitConfig:
 
     def to_raise(self, key: str, value: str) -> str:
         """The command that sets a limit."""
+        import shlex
+
         return f"git --git-dir {shlex.quote(str(self._shared))} config {key} {value}"
 
     def _limit(self, key: str, default: int) -> int:

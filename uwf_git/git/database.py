@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import stat
-import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -224,6 +223,8 @@ def unwritable(path: Path, error: Exception) -> StoreUnwritable:
 
 def _refusal(path: Path) -> str | None:
     """What the system says to a write, where libgit2 keeps it to itself."""
+    import tempfile
+
     try:
         with tempfile.TemporaryFile(dir=path) as tried:
             tried.write(bytes(_TRIED))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -356,7 +355,7 @@ class Repository(ObjectDatabase):
                     ) from None
                 if not _is_lock_failure(reason):
                     raise unwritable(self.path, error) from None
-            time.sleep(random.uniform(0.002, 0.01) * (1 + attempt / 4))
+            time.sleep(_jitter() * (1 + attempt / 4))
         lock = self.path / f"{name}.lock"
         if not lock.exists():
             lock = self.path / "packed-refs.lock"
@@ -366,6 +365,13 @@ class Repository(ObjectDatabase):
 def _init(git_dir: Path) -> None:
     made = pygit2.init_repository(str(git_dir), bare=True)
     made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
+
+
+def _jitter() -> float:
+    """Seconds until a lock is tried for again."""
+    import random
+
+    return random.uniform(0.002, 0.01)
 
 
 def _is_lock_failure(reason: str) -> bool:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import HeadMoved, SigningFailed, StoreDamaged
 from uwf_git.git.repository import Entry, Oid
-from uwf_git.store import layout, pages
+from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
@@ -140,6 +140,8 @@ class Attempts:
         return len(self._folders(self._repository.commit(tip).tree)) if tip else 0
 
     def _commit(self, head: Head, node: Hash, attempt: Attempt, number: int, tip: Oid | None) -> Oid:
+        from uwf_git.store.pages import attempt_page
+
         detail = self._store.get(attempt.detail) if attempt.detail else None
         tree = self._repository.commit(head.commit).tree
         if tip is not None:
@@ -149,7 +151,7 @@ class Attempts:
         stop = frozenset(h for h in (attempt.start, attempt.prev) if h)
         files = self._store.files(node, stop)
         persona = Histories(self._store).speaker(attempt.start, attempt.role)
-        files["README.md"] = pages.attempt_page(attempt, detail, persona)
+        files["README.md"] = attempt_page(attempt, detail, persona)
         folder = self._repository.write_folder(files)
         tree = self._repository.graft(tree, layout.attempt_folder(number, attempt.role), folder)
         text = layout.attempt_message(number, node, attempt)

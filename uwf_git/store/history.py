@@ -8,12 +8,12 @@ by their commits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import Invalid, StoreDamaged
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.repository import TAG, Oid
-from uwf_git.store import layout, pages
+from uwf_git.store import layout
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
@@ -28,8 +28,10 @@ from uwf_git.values.kinds import (
     parse_step,
     parse_workflow,
 )
-from uwf_git.values.personas import Persona
 from uwf_git.values.types import CREW_WORKFLOW, is_kind
+
+if TYPE_CHECKING:
+    from uwf_git.values.personas import Persona
 
 
 class Head(NamedTuple):
@@ -182,8 +184,10 @@ class Histories:
 
     def answer(self, step: StepContext) -> str:
         """What the agent of a step said, verbatim; the output as JSON where the step's detail doesn't hold it."""
+        from uwf_git.store.pages import answer_of
+
         detail = self._store.get(step.detail)
-        return pages.answer_of(step.output, detail.type, detail.payload)
+        return answer_of(step.output, detail.type, detail.payload)
 
 
 def ancestry(store: Store, commit: Oid) -> Iterator[CommitRow]:

@@ -24,14 +24,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.kinds import Attempt, credited
-from uwf_git.values.personas import Persona
+
+if TYPE_CHECKING:
+    from uwf_git.values.personas import Persona
 
 GITATTRIBUTES = b"* -text\n**/nodes/*.json linguist-generated=true gitlab-generated=true\n"
 

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Protocol
 from uwf_git.errors import UwfError
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store import layout
-from uwf_git.store.attempts import Attempts
 from uwf_git.store.history import Head
 from uwf_git.store.location import Location, check_format, locate
 from uwf_git.store.locks import Locks
 from uwf_git.store.private import Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.store.versions import Registry
-from uwf_git.values.personas import parse_crew
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
     from uwf_git.config.settings import Config
     from uwf_git.log_files import Record
+    from uwf_git.store.attempts import Attempts
     from uwf_git.store.remotes import Remotes
+    from uwf_git.store.versions import Registry
     from uwf_git.values.ids import ThreadId
     from uwf_git.values.kinds import TurnRecord
 
@@ -69,8 +68,6 @@ class Instance:
         self.store = Store.open(location.git_dir)
         private = self.store.repository.private
         self.threads = Threads(self.store)
-        self.attempts = Attempts(self.store)
-        self.registry = Registry(self.store)
         self.locks = Locks(private)
         self.runs = Runs(private)
         self.folders = Folders(private)
@@ -114,6 +111,8 @@ class Instance:
         """The roles of every workflow that is registered or that an active thread runs, by the workflow's name: those
         of its newest version and of the versions in use; of a crew's also its personas, which are there by the crew's
         name too. What can't be read is left out."""
+        from uwf_git.values.personas import parse_crew
+
         nodes = set()
         for name in self.registry.names():
             with suppress(UwfError):
@@ -140,6 +139,20 @@ class Instance:
         from uwf_git.config.read import load_config
 
         return load_config(self.location.root)
+
+    @cached_property
+    def attempts(self) -> Attempts:
+        """The attempts that failed."""
+        from uwf_git.store.attempts import Attempts
+
+        return Attempts(self.store)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """The workflows by their names."""
+        from uwf_git.store.versions import Registry
+
+        return Registry(self.store)
 
     @cached_property
     def remotes(self) -> Remotes:

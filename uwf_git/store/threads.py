@@ -22,7 +22,7 @@ from uwf_git import log
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
-from uwf_git.store import layout, pages
+from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import is_made_up, title_after
 from uwf_git.store.private import Sessions
@@ -254,6 +254,8 @@ class Threads(Histories):
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """The commit of a StartNode, which names the workflow of that version; `origin` becomes its second parent.
         Touches no ref."""
+        from uwf_git.store import pages
+
         prompt = parse_start(self._store.get(node).payload).prompt
         row = self._store.take_in(version)
         tree = self._repository.root(version)
@@ -361,6 +363,8 @@ class Threads(Histories):
         then: str | None,
         stamp: Stamp | None = None,
     ) -> Made:
+        from uwf_git.store import pages
+
         step = parse_step(self._store.get(node).payload)
         output = self._store.get(step.output).payload
         number = head.row.number + 1
@@ -384,6 +388,8 @@ class Threads(Histories):
         self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None
     ) -> Oid:
         """A head's tree with the folder of the next step, and the thread's pages grown by that step."""
+        from uwf_git.store import pages
+
         repository, row = self._repository, head.row
         number = row.number + 1
         hundred = number // pages.HUNDRED
@@ -424,6 +430,8 @@ class Threads(Histories):
 
     def _lines(self, head: Head) -> list[str]:
         """The lines of all steps up to a head on the thread's page."""
+        from uwf_git.store import pages
+
         if not head.row.number:
             return []
         steps = self.history(head).steps

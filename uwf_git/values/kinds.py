@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.errors import Invalid
 from uwf_git.text import one_line
 from uwf_git.values.ids import Hash, is_hash
-from uwf_git.values.personas import Persona, parse_persona
 from uwf_git.values.types import (
     BMAD,
     CREW_DEFINITION,
@@ -20,6 +19,9 @@ from uwf_git.values.types import (
     SUSPEND,
     is_kind,
 )
+
+if TYPE_CHECKING:
+    from uwf_git.values.personas import Persona
 
 REHEARSE = "uwf-rehearse"  # the agent that makes its answers up
 INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
@@ -348,10 +350,16 @@ def parse_workflow(payload: Any) -> Workflow:
             budget=payload.get("budget"),
             code=_parse_code(payload) if "file" in payload else None,
             crew=Origin(**payload["crew"]) if "crew" in payload else None,
-            personas={name: parse_persona(name, each) for name, each in payload.get("personas", {}).items()},
+            personas=_parse_personas(payload["personas"]) if "personas" in payload else {},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise Invalid(f"a Workflow node lacks or garbles {error}") from None
+
+
+def _parse_personas(payload: Any) -> dict[str, Persona]:
+    from uwf_git.values.personas import parse_persona
+
+    return {name: parse_persona(name, each) for name, each in payload.items()}
 
 
 def _parse_code(payload: Any) -> Code:
