@@ -11,26 +11,51 @@ from measure import Turn, fastest, peak, process, run
 from rows import Row, Size, compared
 from stores import BY_CONDITION, BY_STATUS, EMPTY, MEGABYTE, UWF, Lab
 
+YARDSTICK = "import pygit2, click"
+
+
+AGENT = """
+from uwf_git.kit import Reply, create_agent
+
+def run(ctx):
+    return Reply("---\\nstatus: done\\nnote: it is done\\n---\\n\\nAll of it.\\n")
+
+create_agent("bench", run, lambda ctx, session, message: run(ctx)).main()
+"""
+"""An agent of the kit, which answers at once."""
+
 
 def start_up(folder: Path, size: Size) -> Iterator[Row]:
     """What the command costs before it does anything."""
     version, click = fastest(size.turns, process([UWF, "--version"], EMPTY), _python("import click"))
     yield compared("uwf --version / import click", version, click, 1.6)
+    help_, bare = fastest(size.turns, process([UWF, "--help"], EMPTY), _python(YARDSTICK))
+    yield compared(f"uwf --help / {YARDSTICK}", help_, bare, 0.8)
 
 
 def on_many_threads(folder: Path, size: Size) -> Iterator[Row]:
-    """`show` and `step` in a store of 1,000 threads of two steps each."""
-    yardstick = _python("import pygit2, click")
+    """`show`, `list` and `step` in a store of 1,000 threads of two steps each, and a step by a process of its own."""
+    yardstick = _python(YARDSTICK)
     lab = Lab(folder / "by-status", BY_STATUS)
     thread = lab.threads(size.threads, 2)[size.threads // 2]
     where = f"{size.threads:,} threads"
     show, bare = fastest(size.turns, _uwf(lab, "show", thread), yardstick)
-    yield compared(f"uwf thread show, {where} / import pygit2, click", show, bare, 1.6)
+    yield compared(f"uwf thread show, {where} / {YARDSTICK}", show, bare, 1.4)
     step, bare = fastest(size.turns, _uwf(lab, "step", thread), yardstick)
-    yield compared("uwf thread step, routed by status / the same", step, bare, 2.5)
+    yield compared("uwf thread step, routed by status / the same", step, bare, 2)
     lab = Lab(folder / "by-condition", BY_CONDITION)
-    step, bare = fastest(size.turns, _uwf(lab, "step", lab.threads(1, 2)[0]), yardstick)
-    yield compared("uwf thread step, routed by a condition / the same", step, bare, 2.5)
+    thread = lab.threads(size.few, 2)[0]
+    step, bare = fastest(size.turns, _uwf(lab, "step", thread), yardstick)
+    yield compared("uwf thread step, routed by a condition / the same", step, bare, 2)
+    listed, bare = fastest(size.turns, process([UWF, "thread", "list"], lab.environ), yardstick)
+    yield compared(f"uwf thread list, {size.few} threads / the same", listed, bare, 1.6)
+    agent = folder / "agent.py"
+    agent.write_text(AGENT)
+    by = ["--agent", f"{sys.executable} {agent}"]
+    step, bare = fastest(
+        size.turns, process([UWF, "thread", "step", lab.start(), *by], lab.environ), yardstick
+    )
+    yield compared("uwf thread step, an agent of the kit as a process / two of these", step, 2 * bare, 2)
 
 
 def running(folder: Path, size: Size) -> Iterator[Row]:
