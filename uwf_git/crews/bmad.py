@@ -12,7 +12,7 @@ from typing import Any
 
 from uwf_git.crews.draft import CrewDraft, GraphDraft, InvalidPackage, PackageFinding
 from uwf_git.crews.graph import ID, VERSION, Files, Graphs, report_twins
-from uwf_git.crews.package import MANIFESTS, PACKAGE, PROJECT, Package, mounted
+from uwf_git.crews.package import CLASSIC, MANIFESTS, PACKAGE, PROJECT, Package, mounted
 from uwf_git.errors import Invalid
 from uwf_git.text import nearest, one_line
 from uwf_git.values import forms
@@ -22,9 +22,6 @@ from uwf_git.values.ids import name_problem
 from uwf_git.values.personas import Does, Handler, Member, MenuItem, Persona
 from uwf_git.values.types import BMAD
 
-CLASSIC = (".yaml", ".yml", ".xml")
-"""How files of the classic form of workflows end, which nothing here carries out."""
-BUILTIN_ACTIONS = ("menu.show", "agent.dismiss", "run.resume")
 _GRAPH = "workflow.graph.json"
 
 _MANIFEST = object_of(

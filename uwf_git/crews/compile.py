@@ -80,7 +80,7 @@ _DECISIONS = (
     ' $named := $ways ? $lookup($ways, $to); $named ? {{"from": $from, "to": $to,'
     ' "label": $next in $named ? $next : $named[0]}})])'
 )
-_COMPARED = {"==": 1, "===": 1, "!=": 1, "!==": 1, "<": 1, "<=": 1, ">": 1, ">=": 1, "in": 1}
+_COMPARED = frozenset({"==", "===", "!=", "!==", "<", "<=", ">", ">=", "in"})
 
 
 class CompiledCrew(NamedTuple):
@@ -130,11 +130,8 @@ def compile_version(text: bytes, files: Mapping[str, bytes]) -> Compiled:
 
 def _talk(draft: CrewDraft, package: Package, text: bytes) -> Compiled:
     """The conversations with a crew's personas, which no package holds as a workflow."""
-    payload = cbor.normalise(conversation_payload(draft.name, draft.format, draft.members))
-    data = json.loads(text)
-    source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
-    found = hash_of(workflow_type(payload), payload)
-    return Compiled(payload, found, {REPLY: REPLY_SCHEMA}, parse_workflow(payload), source)
+    payload = conversation_payload(draft.name, draft.format, draft.members)
+    return _node(payload, {REPLY: REPLY_SCHEMA}, text, package)
 
 
 def foresee(package: Package, crew: CompiledCrew, seconds: float = SECONDS) -> tuple[PackageFinding, ...]:
@@ -229,8 +226,12 @@ def _compiled(
     payload["name"] = f"{draft.name}/{workflow.id}"
     payload["crew"] = origin | {key: value for key, value in besides.items() if value}
     payload["personas"] = {member.persona.id: member.persona.payload() for member in draft.members}
+    return _node(payload, schemas, layout.crew_definition(draft.name, workflow.id), package)
+
+
+def _node(payload: Any, schemas: Mapping[Hash, Any], text: bytes, package: Package) -> Compiled:
+    """A Workflow node of a crew's, whose definition is `text` with the package's files."""
     payload = cbor.normalise(payload)
-    text = layout.crew_definition(draft.name, workflow.id)
     data = json.loads(text)
     source = Source(CREW_DEFINITION, text, data, Document(CREW_DEFINITION, data, {}, {}, {}), package.files)
     return Compiled(

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.crews.menu import (
-    CLASSIC,
     RUN_PROMPT,
     RUN_SCRIPT,
     START,
@@ -26,7 +25,7 @@ from uwf_git.crews.menu import (
     candidates,
     route,
 )
-from uwf_git.crews.package import PACKAGE, PROJECT, mounted
+from uwf_git.crews.package import CLASSIC, PACKAGE, PROJECT, mounted
 from uwf_git.crews.prompt import data_in, data_message, data_problem
 from uwf_git.crews.registry import Crews, offered_by
 from uwf_git.errors import (

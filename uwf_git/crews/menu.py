@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 from unicodedata import normalize
 
+from uwf_git.crews.package import PACKAGE
 from uwf_git.text import counted, one_line
 from uwf_git.values.personas import Does, Member, MenuItem, Offered
 
@@ -27,9 +28,6 @@ SHOW_MENU, START, RUN_SCRIPT, RUN_PROMPT = "ShowMenu", "StartWorkflow", "RunScri
 INSTRUCT, DISMISS, RESUME, CLARIFY, CHAT = "Instruct", "Dismiss", "ResumeRun", "ClarifyChoice", "Chat"
 TURNS = frozenset({RUN_SCRIPT, RUN_PROMPT, INSTRUCT, CHAT})
 """What is one turn of the persona."""
-
-CLASSIC = (".yaml", ".yml", ".xml")
-"""How the names of workflows and scripts of the classic form end."""
 
 EXACT, HIGH, MEDIUM, LOW = "exact", "high", "medium", "low"
 TERMINAL = "terminal"
@@ -39,7 +37,6 @@ _SHOWN_AS = {TERMINAL: "ide"}
 _CODE = re.compile(r"\[([^\[\]\s]+)\]")
 _LEAST = 2  # characters of a text that is looked for in others
 _MOST_DIGITS = 9
-_PACKAGE = "@pkg/"
 
 # Where a text was found, best first: whole words of a name or of a description, then parts of words likewise.
 _FOUND = (
@@ -146,7 +143,7 @@ def candidates(member: Member, workflows: Iterable[Offered]) -> list[Choice]:
 
 def document_of(workflows: Iterable[Offered], path: str) -> Offered | None:
     """The workflow that begins with the document of that path, in the package or as @pkg has it."""
-    inside = path.removeprefix(_PACKAGE)
+    inside = path.removeprefix(f"{PACKAGE}/")
     return next((each for each in workflows if each.entry and each.entry == inside), None)
 
 

@@ -195,7 +195,7 @@ def variable(name: str) -> str:
     return f"UWF_{name.removeprefix('@').upper()}"
 
 
-def in_words(path: str) -> str:
+def named(path: str) -> str:
     """A path of a package with the names of the folders in the place of what stands for them."""
     first, slash, rest = path.partition("/")
     return PLACEHOLDERS.get(first, first) + slash + rest

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from uwf_git.crews.draft import CrewDraft, InvalidPackage, PackageFinding, YamlDraft
-from uwf_git.crews.package import MANIFESTS, PACKAGE, Package, mounted
+from uwf_git.crews.package import CLASSIC, MANIFESTS, PACKAGE, Package, mounted
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.text import nearest, one_line
 from uwf_git.values.documents import InvalidYaml, ValuePath
@@ -26,8 +26,6 @@ from uwf_git.workflow.compile import Compiled, InvalidWorkflow, compile_source
 from uwf_git.workflow.source import Source, parse_source
 
 FILE = MANIFESTS[OWN]
-ACTIONS = ("menu.show", "agent.dismiss", "run.resume")
-"""What an action can be besides a prompt, `#id`, and an instruction."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _VERSION = "1.0.0"
@@ -40,7 +38,6 @@ _ITEM = ("description", "trigger", "cmd", "aliases", "handlers", *_DOES, "valida
 _SURFACES = ("ide", "web", "none")
 _WORKFLOW = ("file", "title", "description", "tags", "personas")
 _FLAGS, _COUNTS, _NAMES = ("files", "mcp"), ("maxReadBytes", "maxWriteBytes"), ("allow", "deny", "servers")
-_CLASSIC = (".yaml", ".yml", ".xml")
 _HABITS: Mapping[str, Mapping[str, Collection[str]]] = {
     "crew": {
         "crew": ("name", "id"),
@@ -131,9 +128,8 @@ class _Reader(Fields):
         self._data = source.data
         self._of_files: list[PackageFinding] = []
         self._broken: set[str] = set()
-        self._known: dict[
-            str, str
-        ] = {}  # the files of workflows by their ids, also of those that can't be read
+        # The files of workflows by their ids, also of those that can't be read.
+        self._known: dict[str, str] = {}
         self._members: tuple[str, ...] = ()
 
     def findings(self) -> list[PackageFinding]:
@@ -479,7 +475,7 @@ class _Reader(Fields):
 
     def _script(self, written: str, path: ValuePath, what: str) -> str:
         """The path of a script, with its mount."""
-        if not written.lower().endswith(_CLASSIC):
+        if not written.lower().endswith(CLASSIC):
             found = self._path(written, path, what)
             return f"{PACKAGE}/{found}" if found else ""
         message = f"{what}: {one_line(written, 80)} is no Markdown, and no other script can be carried out"

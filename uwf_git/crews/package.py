@@ -40,6 +40,9 @@ PLACEHOLDERS: Mapping[str, str] = {
 }
 """What stands for them in the paths of packages."""
 
+CLASSIC = (".yaml", ".yml", ".xml")
+"""How the names of workflows and scripts of the classic form end."""
+
 MAX_ARCHIVE = 64 << 20
 MAX_FILES = 5_000
 MAX_FILE = 16 << 20

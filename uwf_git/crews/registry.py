@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.crews.menu import CLASSIC, document_of
+from uwf_git.crews.menu import document_of
+from uwf_git.crews.package import CLASSIC
 from uwf_git.errors import Invalid, NotFound, NotSupportedClassicWorkflow, StoreDamaged, UnknownWorkflow
 from uwf_git.git.objects import Stamp, id_of
 from uwf_git.git.repository import BLOB, Oid

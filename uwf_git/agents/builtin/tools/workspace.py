@@ -39,7 +39,7 @@ from uwf_git.agents.builtin.tools.path import (
     walk,
 )
 from uwf_git.agents.builtin.tools.results import ToolFailure, shown
-from uwf_git.crews.mounts import in_words, variable
+from uwf_git.crews.mounts import named, variable
 from uwf_git.crews.package import PACKAGE, PROJECT, STATE
 
 WORKFLOW, OUTPUT = "@workflow", "@output"
@@ -115,7 +115,7 @@ class Workspace:
 
     def split_pattern(self, pattern: str) -> tuple[str, str]:
         """The mount that a glob begins with, @project where it names none, and what of it is left."""
-        pattern = in_words(pattern) if self.by_name else pattern
+        pattern = named(pattern) if self.by_name else pattern
         first, slash, rest = pattern.partition("/")
         return (first, rest) if slash and first in self._mounts else (PROJECT, pattern)
 
@@ -226,7 +226,7 @@ class Workspace:
             raise ToolFailure("invalid_arguments", "a path holds half a character") from None
         if size > LONGEST:
             raise ToolFailure("invalid_arguments", f"a path has more than {LONGEST} bytes")
-        first, *rest = (in_words(path) if self.by_name else path).split("/")
+        first, *rest = (named(path) if self.by_name else path).split("/")
         if first in self._mounts:
             return self._mounts[first], rest
         if (plain := looked_like(first)) in NAMES:
