@@ -155,7 +155,8 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
     if path is not None:
         return _in_file(invocation, path)
     known = [*_registered(invocation), *project_names()]
-    hint = nearest(text, known) or "see: uwf workflow list, or give a file"
+    listed = "uwf crew list" if "/" in text else "uwf workflow list"
+    hint = nearest(text, known) or f"see: {listed}, or give a file"
     raise NotFound(f"no workflow {text!r}", hint)
 
 
@@ -210,7 +211,7 @@ def workflow_file(text: str) -> Path | None:
 
     path = Path(text)
     is_named = path.suffix.lower() in SUFFIXES or language_of(path) is not None
-    if is_named or "/" in text or path.is_file():
+    if is_named or path.is_file():
         return path
     for folder in _project_folders():
         for suffix in SUFFIXES:

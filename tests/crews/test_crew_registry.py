@@ -258,3 +258,14 @@ def test_nodes_of_a_crew_are_written_for_other_programs_and_its_threads_need_its
         (thread, True)
     ]
     assert (tmp_path / "old" / "cas" / f"{made['hash']}.bin").exists()
+
+
+def test_a_crew_that_is_not_here_is_no_file_and_makes_no_store(uwf: Uwf, root: Path) -> None:
+    error = uwf("thread", "start", "trip/weekend", "-p", "x", check=3).error
+    assert (error["message"], error["hint"]) == (
+        "no workflow 'trip/weekend'",
+        "see: uwf crew list, or give a file",
+    )
+    elsewhere = root.parent / "elsewhere"
+    assert "no store" in uwf("--root", elsewhere, "chat", "trip", check=3).error["message"]
+    assert not elsewhere.exists()

@@ -91,7 +91,10 @@ def _reached(state: Any) -> list[tuple[str, str]]:
     variables = (
         f"{name}: {one_line(as_json(each, compact=True))}" for name, each in state["variables"].items()
     )
-    decided = (f"{each['from']} → {each['to']} ({each['label']})" for each in state["decisionLog"])
+    decided = (
+        f"{each['from']} → {each['to']}" + (f" ({each['label']})" if each["label"] else "")
+        for each in state["decisionLog"]
+    )
     return [
         ("at node", state["currentNodeId"]),
         ("completed", ", ".join(state["stepsCompleted"])),

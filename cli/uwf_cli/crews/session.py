@@ -63,7 +63,8 @@ def chat(
     On a terminal answers appear while they are written; Ctrl-C stops one, Ctrl-D leaves. Elsewhere each line of
     standard input is a message, and each thing that happens a line of JSON.
     """
-    instance = invocation.instance_for_writing()
+    # Nobody of whom something is known is in a store that isn't there.
+    instance = invocation.instance if who or resumed else invocation.instance_for_writing()
     session = Session(invocation, agent, folder(cwd))
     if resumed is not None:
         session.go_back_to(left_at(invocation, resumed, who or ""))
