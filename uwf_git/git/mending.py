@@ -17,14 +17,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from uwf_git.errors import Busy
+from uwf_git.errors import Busy, StoreDamaged
 from uwf_git.git.durable import make_folders, sync
 from uwf_git.git.objects import id_of
+from uwf_git.git.refs import HEADER, PACKED, PackedDamage, note_packed, packed_damage, read_file, sound_lines
 from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable
 
 FOLDER = "damaged"
 _KINDS = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
-_PACKED_LINE = re.compile(r"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+|\^[0-9a-f]{40}|# pack-refs with:.*")
 _HEAD = re.compile(rb"(?:ref: refs/[!-~]+|[0-9a-f]{40})\s*")
 _BESIDE = (".idx", ".rev", ".bitmap", ".keep", ".mtimes", ".promisor")
 
@@ -89,7 +89,7 @@ class Mending:
         with self._locked(path) as lock, _writing(self._path):
             lock.write_bytes(f"{oid}\n".encode())
             sync(lock)
-            if path.is_file():
+            if not path.is_dir():  # a folder that holds other refs has no place beside one
                 self._keep(path)
             lock.replace(path)
             sync(path.parent)
@@ -98,29 +98,33 @@ class Mending:
         """Sets the file of a ref aside that holds no object id. Raises Busy while somebody else changes it."""
         path = self._path / name
         with self._locked(path):
-            if path.is_file():  # a folder holds other refs
+            if not path.is_dir():  # which holds other refs
                 self.remove([path])
 
-    def mend_packed_refs(self) -> list[str]:
-        """Leaves out of packed-refs what git can't read there, for which it reads nothing else of it; the old file is
-        kept. Returns the lines, none where all can be read. Raises Busy while somebody else changes it."""
-        path = self._path / "packed-refs"
-        if not unreadable_lines(path):
-            return []
+    def mend_packed_refs(self) -> PackedDamage | None:
+        """Leaves out of packed-refs what git can't read there, for which it reads nothing else of it, and puts one
+        without refs where it is empty, gone or no file; the old one is kept. Returns what was wrong with it. Raises Busy
+        while somebody else changes it, StoreDamaged where it can't be read."""
+        path = self._path / PACKED
+        damage = packed_damage(self._path)
+        if damage is None:
+            return None
         with self._locked(path) as lock, _writing(self._path):
-            lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-            bad = unreadable_lines(path)
-            good = [line for line in lines if line and line not in bad]
-            # A peeled line belongs to the one before; git works without, and makes it again.
-            kept = [line for line in good if not line.startswith(("^", "#"))]
-            refs = sorted(kept, key=lambda line: line[41:])
-            text = "".join(f"{line}\n" for line in ("# pack-refs with: sorted ", *refs))
-            lock.write_text(text, encoding="utf-8", errors="surrogateescape")
+            data = b""
+            if path.is_file():
+                try:
+                    data = path.read_bytes()
+                except OSError as error:
+                    raise StoreDamaged(
+                        f"{path} can't be read: {error.strerror}", "check its owner and permissions"
+                    ) from None
+            lock.write_bytes(HEADER + b"".join(line + b"\n" for line in sound_lines(data)))
             sync(lock)
             self._keep(path)
             lock.replace(path)
             sync(path.parent)
-        return bad
+        note_packed(self._path)
+        return damage
 
     def _replace(self, path: Path, make: Callable[[Path], object], mode: int) -> None:
         new = path.with_name(f"tmp_obj_{os.urandom(6).hex()}")
@@ -181,7 +185,7 @@ class Mending:
 def has_head(git_dir: Path) -> bool:
     """Whether HEAD holds a ref or an id."""
     try:
-        return _HEAD.fullmatch((git_dir / "HEAD").read_bytes()) is not None
+        return _HEAD.fullmatch(read_file(git_dir / "HEAD") or b"") is not None
     except OSError:
         return False
 
@@ -208,15 +212,6 @@ def mend_head(git_dir: Path) -> bool:
         finally:
             new.unlink(missing_ok=True)
     return True
-
-
-def unreadable_lines(path: Path) -> list[str]:
-    """The lines of a packed-refs that git stumbles over."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return []
-    return [line for line in text.split("\n") if line and not _PACKED_LINE.fullmatch(line)]
 
 
 @contextlib.contextmanager

@@ -1,30 +1,116 @@
-"""The refs of a repository, read from its files as gitrepository-layout(5) has them: libgit2 skips a broken
-ref without a word, and walks all refs of a shared repository for a few."""
+"""The refs of a repository, read from its files as gitrepository-layout(5) has them, and strictly: what can't be read
+is an error or named as such, and never taken for no ref.
+
+libgit2 skips a broken ref without a word, takes an emptied packed-refs for one without refs, parses all of it for one
+ref, and waits for a pipe. What packed-refs was when it was last found whole is noted in the private folder: it isn't
+looked through again for one ref, and one that is gone is missed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 from bisect import bisect_left
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from pygit2 import Oid
 
+from uwf_git.errors import StoreDamaged
+
+PRIVATE = "uwf"
+PACKED = "packed-refs"
+SEEN = "packed-refs.seen"
+FIX = "uwf doctor --fix"
+HEADER = b"# pack-refs with: sorted \n"
+_NO_FILE = "it is no regular file"
+_GONE = "it is gone"
+
 _HEX = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_HEADS = re.compile(r"(?:[0-9a-f]{40} )*+", re.ASCII)
+_LINE = rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+"
+_SOUND_LINE = re.compile(_LINE + rb"|\^[0-9a-f]{40}")
+_SOUND = re.compile(rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+")
+_BLOCK = 4096
+_PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
+
+
+class Key(NamedTuple):
+    """What a file is known by: git replaces packed-refs and never writes into it."""
+
+    inode: int
+    modified: int
+    size: int
+
+
+class PackedDamage(NamedTuple):
+    """What is wrong with packed-refs: with the file as such, or the lines that are no refs."""
+
+    problem: str
+    lines: tuple[str, ...] = ()
+
+
+def read_file(path: str | Path) -> bytes | None:
+    """A small file of a repository; None where there is none, or a folder. Raises OSError for what can't be read or is
+    no regular file: a pipe would be waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(_NO_FILE)
+        return _read(descriptor, status.st_size + 1, 0)
+    finally:
+        os.close(descriptor)
+
+
+def read_ref(git_dir: Path, name: str) -> Oid | None:
+    """What one ref points at, or None. Raises StoreDamaged for one that holds no object id, and where it may stand in a
+    packed-refs that is damaged."""
+    if ".." in name or "\0" in name:
+        return None  # no ref is named so
+    try:
+        data = read_file(f"{git_dir}/{name}")
+    except OSError as error:
+        raise _damaged_ref(name, error.strerror or str(error)) from None
+    if data is None:
+        return _packed_ref(git_dir, name)
+    text = data[:100].decode("ascii", "replace").strip()
+    if text.startswith("ref:"):
+        raise StoreDamaged(f"ref {name} points at another ref, {text[4:].strip()}", "delete it with git")
+    oid = _object_id(text) if len(data) < 100 else None
+    if oid is None:
+        raise _damaged_ref(name, "it holds no object id")
+    return oid
+
+
+def _damaged_ref(name: str, reason: str) -> StoreDamaged:
+    return StoreDamaged(f"ref {name} can't be read: {reason}", f"put it back with: {FIX}")
 
 
 def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") -> dict[str, Oid | None]:
     """Every ref under a prefix, except for those under `without`, with what it points at: None for a ref that
-    holds no object id. Without `read`, refs in files of their own are not read, and None too."""
+    holds no object id. Without `read`, refs in files of their own are not read, and None too. Raises StoreDamaged for a
+    folder that can't be listed, and for a packed-refs that is damaged."""
     found = _packed(git_dir).under(prefix, without)
     folders = [prefix.rstrip("/")]
     while folders:
         folder = folders.pop()
         try:
             entries = list(os.scandir(git_dir / folder))
-        except OSError:
+        except FileNotFoundError:
             continue
+        except OSError as error:
+            raise StoreDamaged(
+                f"the refs in {git_dir / folder} can't be read: {error.strerror or error}",
+                "check its owner and permissions",
+            ) from None
         for entry in entries:
             name = f"{folder}/{entry.name}"
             if not name.isascii() and name != name.encode("utf-8", "replace").decode("utf-8"):
@@ -42,29 +128,60 @@ def may_have_refs(git_dir: Path, prefix: str) -> bool:
     """Whether there is or was a ref under a prefix that ends in a slash; without reading each ref."""
     if (git_dir / prefix).is_dir():
         return True
+    with _opened(git_dir) as (descriptor, key):
+        return key is not None and b" " + prefix.encode() in _read(descriptor, key.size, 0)
+
+
+def packed_damage(git_dir: Path) -> PackedDamage | None:
+    """What is wrong with packed-refs, as far as the file itself tells. Raises nothing."""
     try:
-        return f" {prefix}" in (git_dir / "packed-refs").read_text(errors="replace")
-    except OSError:
-        return False
+        data = read_file(git_dir / PACKED)
+    except OSError as error:
+        return PackedDamage(error.strerror or str(error))
+    if data is None:
+        there = os.path.lexists(git_dir / PACKED)
+        return PackedDamage(_NO_FILE) if there else PackedDamage(_GONE) if _seen(git_dir) else None
+    return None if data and _SOUND.fullmatch(data) else _damage_in(data)
+
+
+def sound_lines(data: bytes) -> list[bytes]:
+    """The lines of a packed-refs that are refs, sorted; peeled ones are left out, which git makes again."""
+    lines = data.split(b"\n")[:-1]
+    return sorted((line for line in lines if _is_ref(line)), key=lambda line: line[41:])
+
+
+def _is_ref(line: bytes) -> bool:
+    return not line.startswith(b"^") and _SOUND_LINE.fullmatch(line) is not None
+
+
+def _damage_in(data: bytes) -> PackedDamage:
+    if not data:
+        return PackedDamage("it is empty")
+    *lines, rest = data.split(b"\n")
+    if lines and lines[0].startswith(b"# pack-refs with:"):
+        del lines[0]
+    bad = [line for line in lines if not _SOUND_LINE.fullmatch(line)]
+    bad += [rest] if rest else []
+    shown = tuple(line.decode("utf-8", "replace") for line in bad)
+    return PackedDamage("its last line is cut off" if bad == [rest] else "it has lines that are no refs", shown)
 
 
 class _Packed:
-    """The refs of packed-refs, with what stands there for an id."""
+    """The refs of packed-refs."""
 
-    def __init__(self, text: str = "") -> None:
+    def __init__(self, data: bytes = b"") -> None:
+        text = data.decode("utf-8", "surrogateescape")
         lines = [line for line in text.split("\n") if line and line[0] not in "#^"]
-        if _HEADS.fullmatch("".join([line[:41] for line in lines])):
-            # Each id once: what is tracked is mostly here too, and the same object needs no look to be compared.
-            written = [line[:40] for line in lines]
-            ids = {oid: Oid(hex=oid) for oid in set(written)}
-            refs: dict[str, Oid | None] = dict(
-                zip([line[41:] for line in lines], map(ids.__getitem__, written), strict=True)
-            )
-        else:
-            refs = {name: _object_id(oid) for oid, _, name in (line.partition(" ") for line in lines)}
-        self._names = sorted(refs)
-        self._refs = refs
+        # Each id once: what is tracked is mostly here too, and the same object needs no look to be compared.
+        written = [line[:40] for line in lines]
+        ids = {oid: Oid(hex=oid) for oid in set(written)}
+        self._refs = dict(zip([line[41:] for line in lines], map(ids.__getitem__, written), strict=True))
+        self._names = sorted(self._refs)
         self._found: dict[tuple[str, str], dict[str, Oid | None]] = {}
+
+    def ref(self, name: str) -> Oid | None:
+        """What a ref points at, or None."""
+        return self._refs.get(name)
 
     def under(self, prefix: str, without: str) -> dict[str, Oid | None]:
         """Those under a prefix, except for those under `without`, by name; the caller's to change."""
@@ -83,22 +200,132 @@ class _Packed:
         return first, bisect_left(self._names, prefix + "\U0010ffff", first)
 
 
-_parsed: tuple[object, _Packed] = (None, _Packed())
+_NOTHING = _Packed()
+_parsed: tuple[object, _Packed] = (None, _NOTHING)
 
 
 def _packed(git_dir: Path) -> _Packed:
-    """The refs of packed-refs. The file is replaced and never written into, so what was read of it holds while it is
-    the same one."""
+    """The refs of packed-refs. Raises StoreDamaged."""
     global _parsed
-    path = git_dir / "packed-refs"
-    try:
-        status = path.stat()
-        key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
-        if _parsed[0] != key:
-            _parsed = key, _Packed(path.read_text(encoding="utf-8", errors="surrogateescape"))
-    except OSError:
-        return _Packed()
+    with _opened(git_dir) as (descriptor, key):
+        if key is None:
+            return _NOTHING
+        if _parsed[0] != (git_dir, key):
+            data = _read(descriptor, key.size, 0)
+            _check(git_dir, key, data)
+            _parsed = (git_dir, key), _Packed(data)
     return _parsed[1]
+
+
+def _packed_ref(git_dir: Path, name: str) -> Oid | None:
+    """One ref of packed-refs, which is sorted, found without reading all of it once that was found whole. Raises
+    StoreDamaged."""
+    with _opened(git_dir) as (descriptor, key):
+        if key is None:
+            return None
+        if _parsed[0] == (git_dir, key):
+            return _parsed[1].ref(name)
+        wanted = name.encode("utf-8", "surrogateescape")
+        if _seen(git_dir) == key:
+            low, high = _around(descriptor, key.size, wanted)
+            data = _read(descriptor, high - low, low)
+        else:
+            data = _read(descriptor, key.size, 0)
+            _check(git_dir, key, data)
+    found = re.search(rb"^([0-9a-f]{40}) " + re.escape(wanted) + rb"$", data, re.MULTILINE)
+    return Oid(hex=found[1].decode()) if found else None
+
+
+def _around(descriptor: int, size: int, wanted: bytes) -> tuple[int, int]:
+    """From where to where a sorted packed-refs has to be read for a ref."""
+    low, high = 0, size
+    if b" sorted" not in _read(descriptor, _PROBE, 0).partition(b"\n")[0]:
+        return low, high
+    while high - low > _BLOCK:
+        middle = (low + high) // 2
+        chunk = _read(descriptor, _PROBE, middle)
+        begin = chunk.find(b"\n") + 1
+        if chunk[begin : begin + 1] == b"^":
+            begin = chunk.find(b"\n", begin) + 1
+        end = chunk.find(b"\n", begin)
+        if not begin or end < 0:
+            break  # names longer than any of ours: the rest is read
+        if chunk[begin + 41 : end] <= wanted:
+            low = middle + begin
+        else:
+            high = middle + begin
+    return low, high
+
+
+@contextlib.contextmanager
+def _opened(git_dir: Path) -> Iterator[tuple[int, Key | None]]:
+    """packed-refs, as a descriptor, and what it is known by; the latter None where there is none and never was. Raises
+    StoreDamaged."""
+    try:
+        descriptor = os.open(git_dir / PACKED, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if _seen(git_dir):
+            raise _damaged_packed(git_dir, _GONE) from None
+        yield -1, None
+        return
+    except OSError as error:
+        raise _damaged_packed(git_dir, error.strerror or str(error)) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _damaged_packed(git_dir, _NO_FILE)
+        yield descriptor, Key(status.st_ino, status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise _damaged_packed(git_dir, error.strerror or str(error)) from None
+    finally:
+        os.close(descriptor)
+
+
+def _check(git_dir: Path, key: Key, data: bytes) -> None:
+    """Raises StoreDamaged unless packed-refs is whole, which is noted."""
+    if not data or not _SOUND.fullmatch(data):
+        damage = _damage_in(data)
+        shown = f": {damage.lines[0][:60]!r}" if damage.lines else ""
+        raise _damaged_packed(git_dir, damage.problem + shown)
+    note_packed(git_dir, key)
+
+
+def note_packed(git_dir: Path, key: Key | None = None) -> None:
+    """Notes that packed-refs, as it is, is whole; a store that can't be written goes without."""
+    path = git_dir / PRIVATE / SEEN
+    temporary = f"{path}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        if key is None:
+            status = (git_dir / PACKED).stat()
+            key = Key(status.st_ino, status.st_mtime_ns, status.st_size)
+        if _seen(git_dir) != key and path.parent.is_dir():
+            with open(temporary, "w", encoding="ascii") as file:
+                file.write(" ".join(map(str, key)))
+            os.replace(temporary, path)  # noqa: PTH105
+
+
+def _seen(git_dir: Path) -> Key | None:
+    """What packed-refs was when it was last found whole."""
+    try:
+        numbers = (read_file(git_dir / PRIVATE / SEEN) or b"").split()
+        return Key(*map(int, numbers)) if len(numbers) == 3 else None
+    except (OSError, ValueError):
+        return None
+
+
+def _damaged_packed(git_dir: Path, problem: str) -> StoreDamaged:
+    return StoreDamaged(f"{git_dir / PACKED} can't be read: {problem}", FIX)
+
+
+def is_waited_for(git_dir: Path) -> Path | None:
+    """What of the files that git and libgit2 read to open a repository is a pipe or a device, for which they'd wait
+    without end."""
+    for name in ("HEAD", "config", "commondir", "objects/info/alternates"):
+        with contextlib.suppress(OSError):
+            mode = os.stat(f"{git_dir}/{name}").st_mode  # noqa: PTH116
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return git_dir / name
+    return None
 
 
 def common_dir(git_dir: Path) -> Path:
@@ -115,7 +342,17 @@ def _object_id(text: str) -> Oid | None:
 
 def _loose_ref(path: str) -> Oid | None:
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return _object_id(file.read(64).strip())
+        data = read_file(path)
     except OSError:
         return None
+    return None if data is None or len(data) > 100 else _object_id(data.decode("ascii", "replace").strip())
+
+
+def _read(descriptor: int, size: int, at: int) -> bytes:
+    """So many bytes from a place on, or what there is of them."""
+    parts = []
+    while size > 0 and (part := os.pread(descriptor, size, at)):
+        parts.append(part)
+        size -= len(part)
+        at += len(part)
+    return b"".join(parts)

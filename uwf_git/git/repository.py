@@ -41,10 +41,10 @@ from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
-from uwf_git.git.refs import may_have_refs, read_refs
+from uwf_git.git.refs import PRIVATE as PRIVATE
+from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
 
 NAMESPACE = "refs/uwf/"
-PRIVATE = "uwf"
 LOCK_TRIES = 40
 TREES_KEPT = 256
 MANY_REFS = 20
@@ -58,6 +58,9 @@ class Repository(ObjectDatabase):
         Raises NotFound, or Invalid for a format that libgit2 can't open."""
         if not git_dir.exists():
             raise NotFound(f"no store at {git_dir}", "make one with: uwf init")
+        if waited := is_waited_for(git_dir):
+            hint = FIX if waited.name == "HEAD" else "move it away, and put the file back"
+            raise StoreDamaged(f"{waited} is no regular file", hint)
         # libgit2 syncs nothing unless told; a step that was reported must survive a power cut.
         pygit2.settings.enable_fsync_gitdir(True)
         try:
@@ -69,6 +72,8 @@ class Repository(ObjectDatabase):
         super().__init__(opened)
         self.private = self.path / PRIVATE
         self.config = GitConfig(self._git, self.path)
+        self.before_delete: Callable[[Sequence[str]], None] = lambda names: None
+        """Is told of refs that are about to be deleted here: whoever remembers them won't miss them."""
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
         self._roots: dict[Oid, Oid] = {}
 
@@ -245,22 +250,13 @@ class Repository(ObjectDatabase):
     # Refs
 
     def ref(self, name: str) -> Oid | None:
-        """What a ref points at, or None."""
-        try:
-            target = self._git.references[name].target
-        except KeyError:
-            return None
-        except (pygit2.GitError, ValueError, OSError) as error:
-            raise StoreDamaged(
-                f"ref {name} can't be read: {error}", "put it back with: uwf doctor --fix"
-            ) from None
-        if not isinstance(target, Oid):
-            raise StoreDamaged(f"ref {name} points at another ref, {target}", "delete it with git")
-        return target
+        """What a ref points at, or None. Raises StoreDamaged where that can't be told."""
+        return read_ref(self.path, name)
 
     def refs(self, prefix: str = NAMESPACE, without: str = "") -> dict[str, Oid]:
         """Every ref under a prefix of refs/uwf/ and what it points at, except for those under `without`.
-        Unreadable ones are left out: `broken_refs` names them."""
+        Unreadable ones are left out: `broken_refs` names them. Raises StoreDamaged, as all that list refs, for a folder
+        or a packed-refs that can't be read."""
         return self.refs_and_broken(prefix, without)[0]
 
     def refs_and_broken(self, prefix: str = NAMESPACE, without: str = "") -> tuple[dict[str, Oid], set[str]]:
@@ -284,7 +280,13 @@ class Repository(ObjectDatabase):
 
     def create_ref(self, name: str, target: Oid) -> None:
         """Makes a ref. Raises HeadMoved where it exists already."""
-        self._move(name, lambda: self._git.references.create(name, target))
+
+        def create() -> None:
+            if self.ref(name) is not None:
+                raise HeadMoved(f"{name} was made by somebody else", "read it again and repeat")
+            self._git.references.create(name, target)
+
+        self._move(name, create)
 
     def create_refs(self, refs: Mapping[str, Oid]) -> set[str]:
         """Makes many refs, by one call of git where that is quicker: libgit2 syncs each by itself. Returns
@@ -294,7 +296,8 @@ class Repository(ObjectDatabase):
     def delete_refs(self, refs: Mapping[str, Oid]) -> set[str]:
         """Deletes many refs, by one call of git where that is quicker: libgit2 writes packed-refs anew for
         each. Returns those that were deleted; one that is elsewhere by now is none of them."""
-        return self._change_refs("delete", refs, self.delete_ref)
+        self.before_delete(list(refs))
+        return self._change_refs("delete", refs, self._delete_ref)
 
     def _change_refs(
         self, order: str, refs: Mapping[str, Oid], change: Callable[[str, Oid], None]
@@ -327,11 +330,15 @@ class Repository(ObjectDatabase):
 
     def delete_ref(self, name: str, old: Oid) -> None:
         """Compare-and-delete. Raises HeadMoved where the ref is not at `old`."""
+        self.before_delete([name])
+        self._delete_ref(name, old)
+
+    def _delete_ref(self, name: str, old: Oid) -> None:
         self._move(name, lambda: self._reference(name, old).delete())
 
     def _reference(self, name: str, old: Oid) -> pygit2.Reference:
-        reference = self._git.references[name]
-        if reference.target != old:
+        # What is damaged is refused here: libgit2 waits for a pipe.
+        if self.ref(name) != old or (reference := self._git.references[name]).target != old:
             raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
         return reference
 

@@ -5,11 +5,14 @@
     archives   tag id -> the commit it ends, completed or killed, why
     folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
     tips       ref name -> the id it was seen at, and what was wrong with it
+    missed     ref name -> the id it was last seen at: it is gone, and no uwf deleted it
     decisions  StepNode or StartNode hash -> what the moderator said, as JSON
     spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON
 
 All of it is derived from refs and objects, never shared, and may be deleted at any time: where something is
-missing, the refs are taken in again. That is also why nothing here is synced to disk.
+missing, the refs are taken in again. That is also why nothing here is synced to disk: what a power cut may have torn
+is looked through by the first process after the machine was started. Only where refs were seen is told by nothing else,
+and is carried over when the rest is thrown away.
 
 What isn't trusted yet goes into an Overlay, which reads through to the real index and writes to memory: what a
 remote sent leaves no trace until it has been verified.
@@ -19,23 +22,19 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git import log
+from uwf_git.git.derived import Derived
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import REHEARSE, Start, Step, asks_human, title_of
 from uwf_git.values.types import USER
 
-VERSION = 9
-BUSY_SECONDS = 30
+VERSION = 10
 _VARIABLES = 900  # what every SQLite takes in one statement
-
-_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
-_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a table is missing
 
 _TABLES = """
 CREATE TABLE nodes (hash TEXT PRIMARY KEY, type TEXT NOT NULL, blob BLOB NOT NULL) WITHOUT ROWID;
@@ -52,9 +51,16 @@ CREATE TABLE folded (
     thread TEXT, ref TEXT, tag BLOB NOT NULL, attempts BLOB, fork BLOB, problem TEXT, PRIMARY KEY (thread, ref)
 ) WITHOUT ROWID;
 CREATE TABLE tips (name TEXT PRIMARY KEY, oid BLOB NOT NULL, tip BLOB, problem TEXT) WITHOUT ROWID;
+CREATE TABLE missed (name TEXT PRIMARY KEY, oid BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE decisions (hash TEXT PRIMARY KEY, decision TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE spending (hash TEXT PRIMARY KEY, spent TEXT NOT NULL) WITHOUT ROWID;
 """
+# What one process took in, it took in whole: nodes before the commit that is about them, parents before children.
+_GAPS = (
+    "SELECT 1 FROM commits WHERE node != '' AND node NOT IN (SELECT hash FROM nodes)",
+    "SELECT 1 FROM commits WHERE parent IS NOT NULL AND parent NOT IN (SELECT oid FROM commits)",
+    "SELECT 1 FROM tips WHERE problem IS NULL AND tip IS NOT NULL AND tip NOT IN (SELECT oid FROM commits)",
+)
 
 
 class CommitRow(NamedTuple):
@@ -168,128 +174,40 @@ class Tip(NamedTuple):
     problem: str | None
 
 
-class Index:
-    """The index of one repository. A damaged file is thrown away and begun anew; where the folder
-    can't be written the index lives in memory for as long as the process does."""
+class Index(Derived):
+    """The index of one repository."""
+
+    version = VERSION
+    tables = _TABLES
+    gaps = _GAPS
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / "index.db"
-        self._depth = 0
-        self._db = self._open()
+        super().__init__(folder / "index.db")
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            self._path.parent.mkdir(exist_ok=True)
-            return self._connect(str(self._path))
-        except (sqlite3.OperationalError, OSError):
-            return self._connect(":memory:")
-        except sqlite3.DatabaseError:
-            self._discard()
-            return self._connect(str(self._path))
+    def _carried(self, db: sqlite3.Connection) -> dict[str, bytes]:
+        known: dict[str, bytes] = {}
+        for sql in ("SELECT name, oid FROM missed", "SELECT name, oid FROM tips WHERE problem IS NULL"):
+            with contextlib.suppress(sqlite3.Error):
+                rows = db.execute(sql).fetchall()
+                known.update(
+                    {name: oid for name, oid in rows if isinstance(name, str) and isinstance(oid, bytes)}
+                )
+        return known
 
-    def _connect(self, path: str) -> sqlite3.Connection:
-        db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            db.execute("PRAGMA synchronous = OFF")
-            db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; the default lets the log grow to 4 MB
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version != VERSION:
-                db.execute("PRAGMA journal_mode = WAL")
-                self._create(db)
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _create(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")  # of several processes that find no tables, one makes them
-        log.info(
-            "GM61JYD6", "makes the index {path} anew, of version {version}", path=self._path, version=VERSION
-        )
-        if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                db.execute(f'DROP TABLE "{table}"')
-            for statement in _TABLES.split(";"):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {VERSION}")
-        db.execute("COMMIT")
-
-    def _discard(self) -> None:
-        log.warning("CTSCVJBJ", "throws the index {path} away", path=self._path)
-        for suffix in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-
-    def reset(self) -> None:
-        """Throws everything away."""
-        self._db.close()
-        with contextlib.suppress(OSError):
-            self._discard()
-        self._depth = 0
-        self._db = self._open()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._db.close()
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Makes what is written inside one write. May be nested."""
-        self._depth += 1
-        try:
-            if self._depth == 1:
-                self._run("BEGIN IMMEDIATE")
-            yield
-            if self._depth == 1:
-                self._run("COMMIT")
-        except BaseException:
-            if self._depth == 1 and self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-        finally:
-            self._depth = max(0, self._depth - 1)
-
-    def _run(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
-        try:
-            return self._db.execute(sql, values)
-        except sqlite3.OperationalError as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF  # without the extended part
-            if code in _UNWRITABLE:
-                self._to_memory()
-                return self._db.execute(sql, values)
-            if code not in _DAMAGED:
-                raise
-            self.reset()
-        except sqlite3.DatabaseError:
-            self.reset()
-        if sql == "COMMIT":  # what was in the transaction went with the damaged file
-            return self._db.execute("SELECT 1")
-        return self._db.execute(sql, values)
-
-    def _to_memory(self) -> None:
-        """A read-only or full disk must not keep anybody from reading the store."""
-        log.warning("XEW2EVCS", "the index {path} can't be written, and goes on in memory", path=self._path)
-        memory = self._connect(":memory:")
-        with contextlib.suppress(sqlite3.Error):
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            self._db.backup(memory)
-        self._db.close()
-        self._db = memory
-        if self._depth:
-            self._db.execute("BEGIN")
+    def _carry(self, db: sqlite3.Connection, carried: Mapping[str, bytes]) -> None:
+        """Refs count as missed until they are seen again."""
+        db.executemany("INSERT OR IGNORE INTO missed VALUES (?, ?)", carried.items())
 
     # Nodes
 
     def node(self, node: str) -> tuple[Hash, bytes] | None:
         """A node's type and blob id."""
-        row: tuple[Hash, bytes] | None = self._run(
-            "SELECT type, blob FROM nodes WHERE hash = ?", (node,)
-        ).fetchone()
+        row: tuple[Hash, bytes] | None = self._one("SELECT type, blob FROM nodes WHERE hash = ?", (node,))
         return row
 
     def blobs(self) -> list[tuple[Hash, bytes]]:
         """Every node with the id of its blob."""
-        return self._run("SELECT hash, blob FROM nodes").fetchall()
+        return self._run("SELECT hash, blob FROM nodes")
 
     def commit_ids(self) -> list[bytes]:
         """Every commit that was taken in."""
@@ -305,7 +223,7 @@ class Index:
 
     def node_of_blob(self, blob: bytes) -> Hash | None:
         """The node that a blob holds. Looks at every node."""
-        row = self._run("SELECT hash FROM nodes WHERE blob = ?", (blob,)).fetchone()
+        row = self._one("SELECT hash FROM nodes WHERE blob = ?", (blob,))
         return row[0] if row else None
 
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
@@ -332,13 +250,13 @@ class Index:
 
     def node_count(self) -> int:
         """How many nodes are known."""
-        return int(self._run("SELECT count(*) FROM nodes").fetchone()[0])
+        return int(self._one("SELECT count(*) FROM nodes")[0])
 
     # Commits and refs
 
     def commit(self, oid: bytes) -> CommitRow | None:
         """What a commit records, if it was taken in."""
-        row = self._run("SELECT * FROM commits WHERE oid = ?", (oid,)).fetchone()
+        row = self._one("SELECT * FROM commits WHERE oid = ?", (oid,))
         return CommitRow(*row) if row else None
 
     def steps_among(self, oids: Sequence[bytes]) -> int:
@@ -348,7 +266,7 @@ class Index:
             some = oids[start : start + _VARIABLES]
             places = ",".join("?" * len(some))
             sql = f"SELECT count(*) FROM commits WHERE kind = 'step' AND oid IN ({places})"
-            found += self._run(sql, some).fetchone()[0]
+            found += self._one(sql, some)[0]
         return found
 
     def commits_of(self, node: str) -> list[CommitRow]:
@@ -363,7 +281,7 @@ class Index:
 
     def archive(self, oid: bytes) -> ArchiveRow | None:
         """What an archive tag says, if it was taken in."""
-        row = self._run("SELECT * FROM archives WHERE oid = ?", (oid,)).fetchone()
+        row = self._one("SELECT * FROM archives WHERE oid = ?", (oid,))
         return ArchiveRow(*row) if row else None
 
     def add_archive(self, row: ArchiveRow) -> None:
@@ -377,15 +295,25 @@ class Index:
 
     def sound_tips(self) -> dict[str, bytes]:
         """Every ref that all was taken in of, and the id it was seen at."""
-        return dict(self._run("SELECT name, oid FROM tips WHERE problem IS NULL").fetchall())
+        return dict(self._run("SELECT name, oid FROM tips WHERE problem IS NULL"))
 
     def set_tip(self, tip: Tip) -> None:
         """Remembers where a ref was seen."""
         self._run("INSERT OR REPLACE INTO tips VALUES (?,?,?,?)", tip)
 
     def drop_tip(self, name: str) -> None:
-        """Forgets a ref that is gone."""
+        """Forgets a ref that was deleted."""
         self._run("DELETE FROM tips WHERE name = ?", (name,))
+        self._run("DELETE FROM missed WHERE name = ?", (name,))
+
+    def miss(self, name: str) -> None:
+        """Remembers of a ref that is gone where it was, unless what it led to couldn't be taken in."""
+        self._run("INSERT OR REPLACE INTO missed SELECT name, oid FROM tips WHERE name = ? AND problem IS NULL", (name,))
+        self._run("DELETE FROM tips WHERE name = ?", (name,))
+
+    def missed(self) -> dict[str, bytes]:
+        """The refs that went without being deleted here, and where they were last seen; some may be back."""
+        return dict(self._run("SELECT name, oid FROM missed"))
 
     def tip_commits(self, prefix: str) -> dict[str, CommitRow]:
         """The commits that the refs under a prefix were last seen at."""
@@ -423,7 +351,7 @@ class Index:
         heads = self._run(
             "SELECT tips.name, commits.nested FROM tips JOIN commits ON commits.oid = tips.tip"
             " WHERE commits.nested IS NOT NULL ORDER BY tips.name DESC"
-        ).fetchall()
+        )
         folded = self._run(
             "SELECT folded.thread, commits.nested FROM folded JOIN archives ON archives.oid = folded.tag"
             " JOIN commits ON commits.oid = archives.target WHERE commits.nested IS NOT NULL"
@@ -443,7 +371,7 @@ class Index:
     def folded(self, thread: str) -> FoldedRow | None:
         """Where a thread is folded; of several folds, the first by month."""
         sql = "SELECT * FROM folded WHERE thread = ? ORDER BY ref LIMIT 1"
-        row = self._run(sql, (thread,)).fetchone()
+        row = self._one(sql, (thread,))
         return FoldedRow(*row) if row else None
 
     def folded_threads(self) -> set[ThreadId]:
@@ -479,7 +407,7 @@ class Index:
 
     def decision(self, head: Hash) -> str | None:
         """The moderator's decision at a head, as JSON, if it was remembered."""
-        row = self._run("SELECT decision FROM decisions WHERE hash = ?", (head,)).fetchone()
+        row = self._one("SELECT decision FROM decisions WHERE hash = ?", (head,))
         return row[0] if row else None
 
     def set_decision(self, head: Hash, decision: str) -> None:
@@ -488,7 +416,7 @@ class Index:
 
     def spent(self, at: str) -> str | None:
         """What was spent up to a StepNode or an attempt's commit, as JSON, if it was remembered."""
-        row = self._run("SELECT spent FROM spending WHERE hash = ?", (at,)).fetchone()
+        row = self._one("SELECT spent FROM spending WHERE hash = ?", (at,))
         return row[0] if row else None
 
     def spent_at(self, places: Sequence[str]) -> dict[str, str]:
@@ -515,7 +443,7 @@ class Overlay(Index):
         super().__init__(Path())
 
     def _open(self) -> sqlite3.Connection:
-        return self._connect(":memory:")
+        return self._in_memory()
 
     def node(self, node: str) -> tuple[Hash, bytes] | None:
         if (row := super().node(node)) is not None or self._base is None or node in self._forgotten:
@@ -546,13 +474,14 @@ class Overlay(Index):
         """Hands over what was taken in here to the index underneath: it has been verified. Returns how many steps
         that are."""
         assert self._base is not None
-        steps = self._run("SELECT count(*) FROM commits WHERE kind = 'step'").fetchone()[0]
+        steps = self._one("SELECT count(*) FROM commits WHERE kind = 'step'")[0]
         with self._base.transaction():
-            self._base.add_nodes(self._run("SELECT * FROM nodes").fetchall())
-            for row in self._run("SELECT * FROM commits").fetchall():
+            self._base.add_nodes(self._run("SELECT * FROM nodes"))
+            for row in self._run("SELECT * FROM commits"):
                 self._base.add_commit(CommitRow(*row))
-            for row in self._run("SELECT * FROM archives").fetchall():
+            for row in self._run("SELECT * FROM archives"):
                 self._base.add_archive(ArchiveRow(*row))
         for table in ("nodes", "commits", "archives"):
             self._run(f"DELETE FROM {table}")
         return int(steps)
+

@@ -7,7 +7,7 @@ remembered as such and hides no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,8 +29,10 @@ from uwf_git.store.index import (
 from uwf_git.store.nodes import NodeStore
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
+from uwf_git.values.types import BUILTIN
 
 _OF_OTHERS = (layout.PACKAGE, layout.INCLUDED)
+_OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS, layout.PAUSED)
 _NOT_TAKEN_IN = (layout.RESUMED, layout.REMOVED, layout.MERGED)
 # What content that uwf did not write makes its readers raise.
 _STUMBLES = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
@@ -44,6 +46,9 @@ class Store(NodeStore):
         super().__init__(repository, index or Index(repository.private))
         self._follows_refs = index is None
         self._taking_in = False
+        self._made_anew = False
+        if self._follows_refs:
+            repository.before_delete = self._forget
 
     @classmethod
     def open(cls, git_dir: Path) -> Store:
@@ -83,7 +88,7 @@ class Store(NodeStore):
             for name in lost:  # where it was is all that is known of it
                 self.index.set_tip(Tip(name, seen[name].oid, None, "its ref can't be read"))
             for name in gone:
-                self.index.drop_tip(name)
+                self.index.miss(name)
                 if name.startswith(layout.FOLDED):
                     self.index.set_folded(name, ())
             for name, oid in moved.items():
@@ -95,6 +100,51 @@ class Store(NodeStore):
         lost, that is where it was."""
         if self._follows_refs and self.index.commit(commit.raw) is not None:
             self.index.set_tip(Tip(name, oid.raw, commit.raw, None))
+
+    def _forget(self, names: Sequence[str]) -> None:
+        """Forgets refs that are about to be deleted, so that nobody misses them."""
+        with self.index.transaction():
+            for name in names:
+                self.index.drop_tip(name)
+
+    def missed(self) -> dict[str, Oid]:
+        """The refs that were seen here and are gone though no uwf deleted them, with where they were. Those that an end,
+        a fold or a removal stands for are none of them, nor those whose object is gone too."""
+        self.sync()
+        missed = self.index.missed()
+        if not missed:
+            return {}
+        here = self.repository.refs(without=layout.REMOTES)
+        folded = self.index.folded_threads()
+
+        def is_wanted(name: str) -> bool:
+            if name in here:
+                return False
+            if not name.startswith(_OF_THREADS):
+                return True
+            thread = layout.thread_of(name)
+            if thread in folded or layout.REMOVED + thread in here:
+                return False
+            active, ended = layout.THREADS + thread, layout.ARCHIVE + thread
+            if name in (active, ended):
+                return ended not in here
+            return any(each in here or each in missed for each in (active, ended))
+
+        found = {name: Oid(raw=oid) for name, oid in sorted(missed.items()) if is_wanted(name)}
+        return {name: oid for name, oid in found.items() if self.repository.has(oid)}
+
+    def _blob_id(self, node: Hash) -> Oid | None:
+        """Where a node is. One that is named by what is here is here itself, so an index that doesn't know it has lost
+        it, and is made anew, once."""
+        found = super()._blob_id(node)
+        if found is not None or self._taking_in or not self._follows_refs or self._made_anew or node in BUILTIN:
+            return found
+        if node in self._asked_for and not self.index.has_gaps():
+            return None
+        log.warning("", "makes the index anew, which doesn't know {node}", node=node)
+        self._made_anew = True
+        self.reindex()
+        return super()._blob_id(node)
 
     def reindex(self) -> int:
         """Throws the index away and takes every ref in again. Returns how many nodes it then knows."""
@@ -229,6 +279,8 @@ class Store(NodeStore):
 
     def record(self, oid: Oid, message: str, parents: tuple[Oid, ...], when: int) -> CommitRow:
         """Takes in a commit that was just made of nodes that are in: no tree needs to be read for that."""
+        if self.index.has_lost:  # of the nodes perhaps, so they are read
+            return self.take_in(oid)
         row = self._row(oid, parents, when, message)
         self.index.add_commit(row)
         return row

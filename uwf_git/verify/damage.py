@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
-from uwf_git.git.mending import unreadable_lines
 from uwf_git.git.objects import parse_commit, parse_tag, parse_tree
 from uwf_git.git.packs import belongs_to, is_whole
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
@@ -72,7 +71,7 @@ class Damage(NamedTuple):
     """All that was found. `objects` are those that refs lead to, with what is wrong with each; `stray` files of
     loose objects that none leads to; `packs` those that are not whole, `indexes` packs whose index isn't, `derived`
     what git makes again: all by path, and none of them in a repository that is shared with code. `refs` hold no
-    object id; `lines` are what git can't read of packed-refs."""
+    object id."""
 
     objects: Mapping[Oid, str]
     stray: Mapping[Path, str]
@@ -80,7 +79,6 @@ class Damage(NamedTuple):
     indexes: tuple[Path, ...]
     derived: tuple[Path, ...]
     refs: tuple[str, ...]
-    lines: tuple[str, ...]
     hurt: tuple[Hurt, ...]
 
     @property
@@ -112,7 +110,6 @@ def find_damage(store: Store, shared: bool) -> Damage:
         tuple(indexes),
         tuple(remade),
         tuple(repository.broken_refs()),
-        tuple(unreadable_lines(repository.path / "packed-refs")),
         hurt,
     )
 

@@ -426,8 +426,6 @@ def _damage(damage: Damage) -> Iterator[Check]:
         yield Check("objects", ERROR, f"{number} that nothing refers to, from a crash", FIX, True)
     for path in damage.derived:
         yield Check("objects", WARNING, f"{path} is not what its checksum says", FIX)
-    for line in damage.lines:
-        yield Check("refs", ERROR, f"packed-refs has a line that is no ref: {one_line(line, 80)}", FIX, True)
 
 
 def _stale(store: Store, fresh: Index) -> str:

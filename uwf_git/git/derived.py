@@ -1,0 +1,218 @@
+"""A file of what can be derived anew: SQLite in the private folder of a repository, which heals by being thrown away.
+
+Nothing of it is synced, so it costs no wait for the disk. What a power cut may have torn is looked through by the first
+process after each start of the machine; what can't be read, or holds tables of another version or of somebody else, is
+begun anew; and where the folder can't be written it lives in memory for as long as the process does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from uwf_git import log
+
+BUSY_SECONDS = 30
+
+_UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
+_DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_IOERR)  # the first where a table is missing
+
+
+class Derived:
+    """The file at a path. `tables` are its statements, `gaps` queries that find what can't be where it is whole."""
+
+    version: ClassVar[int]
+    tables: ClassVar[str]
+    gaps: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._depth = 0
+        self.has_lost = False
+        """Whether something that was written since it was opened may have been lost."""
+        self._db = self._open()
+
+    def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
+        """What a file still tells, though it is damaged or another version's, that nothing else does."""
+        raise NotImplementedError
+
+    def _carry(self, db: sqlite3.Connection, carried: Mapping[str, bytes]) -> None:
+        """Puts into a new file what the old one still told."""
+        raise NotImplementedError
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self._path.parent.mkdir(exist_ok=True)
+            if not _is_file(self._path):
+                return self._in_memory()
+            return self._connect(str(self._path))
+        except (sqlite3.OperationalError, OSError):
+            return self._in_memory()
+        except sqlite3.DatabaseError:
+            self._discard()
+            return self._connect(str(self._path))
+
+    def _connect(self, path: str) -> sqlite3.Connection:
+        db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            db.execute("PRAGMA synchronous = OFF")
+            db.execute("PRAGMA wal_autocheckpoint = 100")  # pages; the default lets the log grow to 4 MB
+            if not self._is_current(db):
+                db.execute("PRAGMA journal_mode = WAL")
+                self._create(db)
+            if (boot := _boot()) != db.execute("PRAGMA application_id").fetchone()[0]:
+                self._look_through(db, boot)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _in_memory(self) -> sqlite3.Connection:
+        return self._connect(":memory:")
+
+    def _create(self, db: sqlite3.Connection) -> None:
+        db.execute("BEGIN IMMEDIATE")  # of several processes that find no tables, one makes them
+        log.info(
+            "GM61JYD6", "makes the index {path} anew, of version {version}", path=self._path, version=self.version
+        )
+        if not self._is_current(db):
+            carried = self._carried(db)
+            made = "SELECT type, name FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite%'"
+            for kind, name in db.execute(made).fetchall():
+                quoted = name.replace('"', '""')
+                db.execute(f'DROP {kind} IF EXISTS "{quoted}"')
+            for statement in _statements(self.tables):
+                db.execute(statement)
+            self._carry(db, carried)
+            db.execute(f"PRAGMA user_version = {self.version}")
+            db.execute(f"PRAGMA application_id = {_boot()}")
+        db.execute("COMMIT")
+
+    def _is_current(self, db: sqlite3.Connection) -> bool:
+        """Whether the tables are those of this version, and nobody else's."""
+        if db.execute("PRAGMA user_version").fetchone()[0] != self.version:
+            return False
+        made = db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'")
+        return {sql for (sql,) in made} == _statements(self.tables).keys()
+
+    def _gaps_in(self, db: sqlite3.Connection) -> bool:
+        return any(db.execute(f"{gap} LIMIT 1").fetchone() for gap in self.gaps)
+
+    def _look_through(self, db: sqlite3.Connection, boot: int) -> None:
+        """Looks for what a power cut may have torn, once after each start of the machine. Raises DatabaseError."""
+        found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok" or self._gaps_in(db):
+            raise sqlite3.DatabaseError(found)
+        with contextlib.suppress(sqlite3.OperationalError):  # it can't be written, or somebody else does it
+            db.execute(f"PRAGMA application_id = {boot}")
+
+    def _discard(self) -> None:
+        log.warning("CTSCVJBJ", "throws the index {path} away", path=self._path)
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
+    def reset(self) -> None:
+        """Throws everything away but what is carried over."""
+        carried = self._carried(self._db)
+        self._db.close()
+        with contextlib.suppress(OSError):
+            self._discard()
+        self._depth = 0
+        self.has_lost = True
+        self._db = self._open()
+        with contextlib.suppress(sqlite3.Error):
+            self._carry(self._db, carried)
+
+    def has_gaps(self) -> bool:
+        """Whether it knows of what it lacks. Looks at everything."""
+        return self._gaps_in(self._db)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Makes what is written inside one write. May be nested."""
+        self._depth += 1
+        try:
+            if self._depth == 1:
+                self._run("BEGIN IMMEDIATE")
+            yield
+            if self._depth == 1:
+                self._run("COMMIT")
+        except BaseException:
+            if self._depth == 1 and self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._depth = max(0, self._depth - 1)
+
+    def _run(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a statement."""
+        try:
+            return self._db.execute(sql, values).fetchall()
+        except sqlite3.OperationalError as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF  # without the extended part
+            if code in _UNWRITABLE:
+                self._to_memory()
+                return self._db.execute(sql, values).fetchall()
+            if code not in _DAMAGED:
+                raise
+            self.reset()
+        except sqlite3.DatabaseError:
+            self.reset()
+        if sql == "COMMIT":  # what was in the transaction went with the damaged file
+            return []
+        return self._db.execute(sql, values).fetchall()
+
+    def _one(self, sql: str, values: Sequence[Any] = ()) -> Any:
+        """The first row of a statement, or None."""
+        rows = self._run(sql, values)
+        return rows[0] if rows else None
+
+    def _to_memory(self) -> None:
+        """A read-only or full disk must not keep anybody from reading the store."""
+        log.warning("XEW2EVCS", "the index {path} can't be written, and goes on in memory", path=self._path)
+        memory = self._in_memory()
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self.has_lost = True
+                self._db.execute("ROLLBACK")
+            self._db.backup(memory)
+        self._db.close()
+        self._db = memory
+        if self._depth:
+            self._db.execute("BEGIN")
+
+
+@cache
+def _statements(tables: str) -> dict[str, None]:
+    """The statements that make tables, in their order."""
+    return {statement.strip(): None for statement in tables.split(";") if statement.strip()}
+
+
+def _is_file(path: Path) -> bool:
+    """Whether SQLite can open a file without waiting: a pipe is none, nor one beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.stat(f"{path}{suffix}").st_mode):  # noqa: PTH116
+                return False
+    return True
+
+
+@cache
+def _boot() -> int:
+    """What this start of the machine is known by; 0 where the system doesn't tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return zlib.crc32(file.read()) >> 1
+    except OSError:
+        return 0
