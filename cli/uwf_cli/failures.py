@@ -40,6 +40,13 @@ class Failures:
         """Counts an exit status whose error was told already."""
         self._worst = max(self._worst, status)
 
+    def damaged(self, some: bool) -> None:
+        """Counts that `some` of what was listed can't be read, which the list says itself."""
+        if some:
+            from uwf_git.errors import StoreDamaged
+
+            self.note(StoreDamaged.exit_status)
+
     def end(self) -> None:
         """Ends the command with the highest exit status that there was; returns where nothing went wrong."""
         if self._worst:

@@ -328,7 +328,9 @@ def test_a_ref_that_holds_nothing_is_put_where_it_was_last_seen(hurt: Hurt) -> N
     broken = [f"refs/uwf/threads/{thread}", hurt.ref, "refs/uwf/workflows/pair"]
     for name, content in zip(broken, (b"", b"garbage\n", b"\0" * 41), strict=True):
         (hurt.store / name).write_bytes(content)
-    listed = {each["thread"]: each["status"] for each in hurt.machine("thread", "list", "--all").json}
+    listed = {
+        each["thread"]: each["status"] for each in hurt.machine("thread", "list", "--all", check=7).json
+    }
     assert listed == {thread: "corrupt", hurt.thread: "corrupt"}
     said = hurt.fixed()
     put = {each["ref"]: each["message"] for each in said if "ref" in each}

@@ -244,7 +244,7 @@ def test_one_damaged_thread_hides_no_other_of_its_fold(uwf: Uwf, opened: Instanc
     archives.fold_before(repository, FUTURE)
     (repository.path / "objects" / commit[:2] / commit[2:]).unlink()
     uwf("cas", "reindex")
-    listed = {each["thread"]: each["status"] for each in uwf("thread", "list", "--all").json}
+    listed = {each["thread"]: each["status"] for each in uwf("thread", "list", "--all", check=7).json}
     assert listed == {sound: "killed", broken: "corrupt"}
     assert uwf("thread", "show", broken, check=7).error["code"] == "store_damaged"
 

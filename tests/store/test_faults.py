@@ -167,8 +167,10 @@ def test_a_damaged_object_is_named_with_exit_7_and_other_threads_go_on(
         file.unlink()
     damaged = uwf("thread", "step", thread, check=7)
     assert oid in damaged.error["message"] and damaged.error["code"] == "store_damaged"
-    listed = {t["thread"]: t["status"] for t in uwf("thread", "list").json}
+    listed = {t["thread"]: t["status"] for t in uwf("thread", "list", check=7).json}
     assert listed == {thread: "corrupt", other: "idle"}
+    stats = uwf("stats", check=7).json
+    assert [each["thread"] for each in stats["damaged"]] == [thread] and stats["total"]["steps"] == 0
     assert uwf("thread", "step", other).json["done"]
     said = " ".join(each["message"] for each in uwf("doctor", check=7).json if each["status"] == "error")
     assert thread in said and other not in said

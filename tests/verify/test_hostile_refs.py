@@ -79,11 +79,11 @@ def forge(uwf: Uwf, hermetic: Path, root: Path) -> Forge:
 
 
 def assert_only_that_one_is_lost(uwf: Uwf, forge: Forge) -> None:
-    listed = uwf("thread", "list").json
+    listed = uwf("thread", "list", check=7).json
     assert {each["thread"]: each["status"] for each in listed} == {forge.thread: "idle", DOOMED: "corrupt"}
-    (damaged,) = uwf("thread", "list", "--status", "corrupt").json
+    (damaged,) = uwf("thread", "list", "--status", "corrupt", check=7).json
     assert damaged in listed and damaged["head"] is None and damaged["problem"]
-    assert DOOMED in uwf("thread", "list", "--format", "text").out
+    assert DOOMED in uwf("thread", "list", "--format", "text", check=7).out
     assert uwf("thread", "show", DOOMED, check=7).error["code"] == "store_damaged"
     said = " ".join(each["message"] for each in uwf("doctor", check=7).json if each["status"] == "error")
     assert DOOMED in said and forge.thread not in said

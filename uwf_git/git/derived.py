@@ -80,7 +80,10 @@ class Derived:
     def _create(self, db: sqlite3.Connection) -> None:
         db.execute("BEGIN IMMEDIATE")  # of several processes that find no tables, one makes them
         log.info(
-            "GM61JYD6", "makes the index {path} anew, of version {version}", path=self._path, version=self.version
+            "GM61JYD6",
+            "makes the index {path} anew, of version {version}",
+            path=self._path,
+            version=self.version,
         )
         if not self._is_current(db):
             carried = self._carried(db)

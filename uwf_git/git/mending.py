@@ -103,8 +103,8 @@ class Mending:
 
     def mend_packed_refs(self) -> PackedDamage | None:
         """Leaves out of packed-refs what git can't read there, for which it reads nothing else of it, and puts one
-        without refs where it is empty, gone or no file; the old one is kept. Returns what was wrong with it. Raises Busy
-        while somebody else changes it, StoreDamaged where it can't be read."""
+        without refs where it is empty, gone or no file; the old one is kept. Returns what was wrong with it. Raises
+        Busy while somebody else changes it, StoreDamaged where it can't be read."""
         path = self._path / PACKED
         damage = packed_damage(self._path)
         if damage is None:

@@ -90,6 +90,11 @@ def read_ref(git_dir: Path, name: str) -> Oid | None:
     return oid
 
 
+def _damaged_folder(folder: Path, error: OSError) -> StoreDamaged:
+    reason = error.strerror or str(error)
+    return StoreDamaged(f"the refs in {folder} can't be read: {reason}", "check its owner and permissions")
+
+
 def _damaged_ref(name: str, reason: str) -> StoreDamaged:
     return StoreDamaged(f"ref {name} can't be read: {reason}", f"put it back with: {FIX}")
 
@@ -107,10 +112,7 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise StoreDamaged(
-                f"the refs in {git_dir / folder} can't be read: {error.strerror or error}",
-                "check its owner and permissions",
-            ) from None
+            raise _damaged_folder(git_dir / folder, error) from None
         for entry in entries:
             name = f"{folder}/{entry.name}"
             if not name.isascii() and name != name.encode("utf-8", "replace").decode("utf-8"):
@@ -126,8 +128,11 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
 
 def may_have_refs(git_dir: Path, prefix: str) -> bool:
     """Whether there is or was a ref under a prefix that ends in a slash; without reading each ref."""
-    if (git_dir / prefix).is_dir():
-        return True
+    try:
+        if (git_dir / prefix).is_dir():
+            return True
+    except OSError as error:
+        raise _damaged_folder(git_dir / prefix, error) from None
     with _opened(git_dir) as (descriptor, key):
         return key is not None and b" " + prefix.encode() in _read(descriptor, key.size, 0)
 
@@ -163,7 +168,9 @@ def _damage_in(data: bytes) -> PackedDamage:
     bad = [line for line in lines if not _SOUND_LINE.fullmatch(line)]
     bad += [rest] if rest else []
     shown = tuple(line.decode("utf-8", "replace") for line in bad)
-    return PackedDamage("its last line is cut off" if bad == [rest] else "it has lines that are no refs", shown)
+    return PackedDamage(
+        "its last line is cut off" if bad == [rest] else "it has lines that are no refs", shown
+    )
 
 
 class _Packed:

@@ -41,8 +41,8 @@ from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
-from uwf_git.git.refs import PRIVATE as PRIVATE
 from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
+from uwf_git.git.refs import PRIVATE as PRIVATE
 
 NAMESPACE = "refs/uwf/"
 LOCK_TRIES = 40

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
-from uwf_git.git.mending import Mending, unreadable_lines
+from uwf_git.git.mending import Mending
 from uwf_git.git.packs import Pack
 from uwf_git.git.program import Git
+from uwf_git.git.refs import packed_damage
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.places import Found, Place, Places, Remade
 from uwf_git.store import layout
@@ -65,7 +66,7 @@ class Repair:
             said = [*self._packed_refs(mending), *self._derived(mending)]
             yield from said
             damage = find_damage(self._store, self._shared)
-            if damage.is_none and not said:
+            if damage.is_none and not said and not self._store.missed():
                 return
             yield from self._packs(damage, mending)
             yield from self._objects(damage, mending, opened)
@@ -193,33 +194,37 @@ class Repair:
     # Refs
 
     def _packed_refs(self, mending: Mending) -> Iterator[Check]:
-        if self._shared and unreadable_lines(self._repository.path / "packed-refs"):
+        damage = packed_damage(self._repository.path)
+        if damage is None:
+            return
+        if self._shared and damage.lines:
             # It holds the refs of the project too, which are not ours to sort.
             path = self._repository.path / "packed-refs"
             hint = f"put it right by hand, or restore it: {path}"
             yield _said(ERROR, "git can't read packed-refs of this repository", hint, damaged=True)
             return
-        for line in mending.mend_packed_refs():
+        mending.mend_packed_refs()
+        for line in damage.lines:
             yield _said(OK, f"took out of packed-refs what is no ref: {shortened(one_line(line), 80)}")
+        if not damage.lines:
+            yield _said(OK, f"wrote packed-refs anew: {damage.problem}")
 
     def _refs(self, mending: Mending, opened: Collection[Place]) -> Iterator[Check]:
-        for name in self._repository.broken_refs():
+        broken, missed = self._repository.broken_refs(), self._store.missed()
+        for name in [*broken, *missed]:
             if name.startswith(layout.REMOTES):
                 mending.remove_ref(name)
                 yield _said(OK, f"set aside {name}, which held no object id; the next pull makes it again")
                 continue
-            if not (self._repository.path / name).is_file():
-                continue  # a line of packed-refs that isn't ours to change
             known = self._known(name, mending, opened)
             if known is None:
-                file = shlex.quote(str(self._repository.path / name))
-                yield _said(
-                    ERROR,
-                    f"{name} holds no object id, and nothing tells where it was",
-                    f"give a place that has it: uwf doctor --fix --from FILE|DIR|URL, or give it up: rm {file}",
-                    damaged=True,
-                    ref=name,
-                )
+                what = "is gone, and what it led to is lost"
+                give_up = ""
+                if name not in missed:
+                    what = "holds no object id, and nothing tells where it was"
+                    give_up = f", or give it up: rm {shlex.quote(str(self._repository.path / name))}"
+                hint = f"give a place that has it: uwf doctor --fix --from FILE|DIR|URL{give_up}"
+                yield _said(ERROR, f"{name} {what}", hint, damaged=True, ref=name)
             else:
                 mending.put_ref(name, known.oid)
                 at = f"{str(known.oid)[:10]}{self._step_at(known.oid)}"
@@ -236,8 +241,9 @@ class Repair:
         or by what was last seen of a remote."""
         found: list[_Known] = []
         tip = self._store.index.tips(name).get(name)
-        if tip is not None:
-            found.append(_Known(Oid(raw=tip.oid), "where it was last seen here"))
+        seen = tip.oid if tip is not None else self._store.index.missed().get(name)
+        if seen is not None:
+            found.append(_Known(Oid(raw=seen), "where it was last seen here"))
         for remote in self._instance.remotes.all():
             oid = self._repository.ref(layout.tracking(remote.name, name))
             if oid is not None:

@@ -308,7 +308,10 @@ class Index(Derived):
 
     def miss(self, name: str) -> None:
         """Remembers of a ref that is gone where it was, unless what it led to couldn't be taken in."""
-        self._run("INSERT OR REPLACE INTO missed SELECT name, oid FROM tips WHERE name = ? AND problem IS NULL", (name,))
+        self._run(
+            "INSERT OR REPLACE INTO missed SELECT name, oid FROM tips WHERE name = ? AND problem IS NULL",
+            (name,),
+        )
         self._run("DELETE FROM tips WHERE name = ?", (name,))
 
     def missed(self) -> dict[str, bytes]:
@@ -484,4 +487,3 @@ class Overlay(Index):
         for table in ("nodes", "commits", "archives"):
             self._run(f"DELETE FROM {table}")
         return int(steps)
-

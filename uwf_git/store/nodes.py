@@ -63,6 +63,7 @@ class NodeStore:
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
         self._blobs: dict[Hash, Oid] = {}
+        self._asked_for: set[Hash] = set()  # by somebody who may have misspelt it
         self.drafts: dict[Hash, Node] = {}
         """What was drafted and isn't written, each node after those that it refers to."""
         self._drafting = False
@@ -78,7 +79,7 @@ class NodeStore:
         """A node by its hash. Raises NotFound, or StoreDamaged when its blob is gone or altered."""
         if (known := self._recent.get(node) or self.drafts.get(node)) is not None:
             return known
-        found = self._blob_id(node)
+        found = self._blob_id(node) or self._found_again(node)
         if found is None:
             if node in BUILTIN:
                 return Node(META, BUILTIN[node], 0)
@@ -102,7 +103,7 @@ class NodeStore:
         """The id of a node's blob, which a tree then names. A built-in schema's is written if need be."""
         if (known := self._blobs.get(node)) is not None:
             return known
-        found = self._blob_id(node)
+        found = self._blob_id(node) or self._found_again(node)
         if found is None:
             if node not in BUILTIN:
                 raise NotFound(f"no node {node} in the store")
@@ -115,10 +116,15 @@ class NodeStore:
             row = self.index.node(node)
         return None if row is None else Oid(raw=row[1])
 
+    def _found_again(self, node: Hash) -> Oid | None:
+        """Where a node is that the index has lost; here, where no ref is followed, nothing tells."""
+        return None
+
     def complete(self, prefix: str) -> Hash:
         """The one node hash that begins with a prefix, any case. Raises NotFound, Usage."""
         if len(prefix.strip()) == 13:
-            return parse_hash(prefix)
+            self._asked_for.add(node := parse_hash(prefix))
+            return node
         if len(prefix.strip()) < 4:
             raise Invalid(f"{prefix!r} is too short for a node hash", "give at least 4 characters")
         self.sync()

@@ -108,8 +108,8 @@ class Store(NodeStore):
                 self.index.drop_tip(name)
 
     def missed(self) -> dict[str, Oid]:
-        """The refs that were seen here and are gone though no uwf deleted them, with where they were. Those that an end,
-        a fold or a removal stands for are none of them, nor those whose object is gone too."""
+        """The refs that were seen here and are gone though no uwf deleted them, with where they were. Those that an
+        end, a fold or a removal stands for are none of them, nor those whose object is gone too."""
         self.sync()
         missed = self.index.missed()
         if not missed:
@@ -133,18 +133,17 @@ class Store(NodeStore):
         found = {name: Oid(raw=oid) for name, oid in sorted(missed.items()) if is_wanted(name)}
         return {name: oid for name, oid in found.items() if self.repository.has(oid)}
 
-    def _blob_id(self, node: Hash) -> Oid | None:
-        """Where a node is. One that is named by what is here is here itself, so an index that doesn't know it has lost
-        it, and is made anew, once."""
-        found = super()._blob_id(node)
-        if found is not None or self._taking_in or not self._follows_refs or self._made_anew or node in BUILTIN:
-            return found
+    def _found_again(self, node: Hash) -> Oid | None:
+        """A node that is named by what is here is here itself: an index that doesn't know it has lost it, and is made
+        anew, once."""
+        if self._taking_in or not self._follows_refs or self._made_anew or node in BUILTIN:
+            return None
         if node in self._asked_for and not self.index.has_gaps():
             return None
-        log.warning("", "makes the index anew, which doesn't know {node}", node=node)
+        log.warning("FZQJKC2W", "makes the index anew, which doesn't know {node}", node=node)
         self._made_anew = True
         self.reindex()
-        return super()._blob_id(node)
+        return self._blob_id(node)
 
     def reindex(self) -> int:
         """Throws the index away and takes every ref in again. Returns how many nodes it then knows."""

@@ -36,7 +36,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
-from uwf_git.text import counted, one_line
+from uwf_git.text import counted
 from uwf_git.values.ids import ThreadId
 from uwf_git.verify.damage import Damage, Hurt, find_damage
 
@@ -121,6 +121,11 @@ class Doctor:
                 yield from self._repair(instance)
             opened = [Instance(instance.location) for instance in opened]  # libgit2 keeps packs open
         for instance in opened:
+            try:
+                instance.store.repository.refs()
+            except StoreDamaged as error:  # without them nothing is known of the rest
+                yield Check("refs", ERROR, error.message, error.hint, True)
+                continue
             yield from _guarded("refs", self._refs(instance))
             yield from _guarded("archives", _archives(instance))
             yield from _guarded("remotes", self._remotes(instance))
@@ -228,6 +233,9 @@ class Doctor:
         repository = instance.store.repository
         for name in repository.broken_refs():
             yield Check("refs", ERROR, f"{name} holds no object id", FIX, True)
+        for name, oid in instance.store.missed().items():
+            message = f"{name} is gone, though no uwf deleted it: it was last seen at {str(oid)[:10]}"
+            yield Check("refs", ERROR, message, f"bring it back: {FIX}", True)
         refs = repository.refs(without=REMOTES)
         folded: set[str] = set(instance.store.folded_threads())
         for name, tip in instance.store.index.tips(FOLDED).items():

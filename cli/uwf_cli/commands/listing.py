@@ -10,6 +10,7 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.exchange import adopt_news
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, dollars, iso
 from uwf_cli.selection import Filters, Listed, filters, listed, short_ids
@@ -42,7 +43,8 @@ def list_(
 ) -> None:
     """List threads, newest first; those of sub-workflows stand below their own.
 
-    A damaged thread is listed as corrupt and keeps nothing from you. A cost that nobody told is –.
+    A damaged thread is listed as corrupt and keeps nothing from you; the exit status is then 7. A cost that nobody told
+    is –.
     """
     adopt_news(invocation)
     found = listed(invocation.instance, filters)
@@ -53,6 +55,9 @@ def list_(
     else:
         items = sorted(_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
+    failures = Failures(invocation)
+    failures.damaged(any(each["status"] == "corrupt" for each in items))
+    failures.end()
 
 
 def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
@@ -228,7 +233,14 @@ def grep(
     ]
     adopt_news(invocation)
     instance = invocation.instance
-    heads = [each.head for each in listed(instance, filters) if isinstance(each.head, Head)]
+    failures = Failures(invocation)
+    heads: list[Head] = []
+    for each in listed(instance, filters):
+        if isinstance(each.head, Head):
+            heads.append(each.head)
+        else:
+            failures.damaged(True)
+            invocation.warn(f"thread {each.head.thread} can't be searched: {each.head.problem}")
     hits = search(instance, heads, pattern, [*options, *["-i"] * insensitive], role)
     value = [
         {
@@ -245,6 +257,7 @@ def grep(
     ]
     if value or invocation.format != "text":
         invocation.emit(value, lambda shown: _hits_text(instance, shown))
+    failures.end()
     if not value:
         raise Exit(1)
 

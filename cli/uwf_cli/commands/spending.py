@@ -11,6 +11,7 @@ from uwf_cli import resolve, terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json, dollars
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
@@ -49,6 +50,7 @@ def stats(
     """Sum up tokens, money and time. Failed attempts count, and ended threads too.
 
     Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
+    A damaged thread is named, and the exit status is then 7.
     """
     from uwf_git.engine.budget import prices
 
@@ -56,8 +58,9 @@ def stats(
     instance = invocation.instance
     if not threads:
         adopt_news(invocation)
-    heads = _heads(invocation, threads)
-    runs = [run for run in _runs(invocation, heads, bool(threads)) if _within(run, span)]
+    damaged: list[dict[str, Any]] = []
+    heads = _heads(invocation, threads, damaged)
+    runs = [run for run in _runs(invocation, heads, bool(threads), damaged) if _within(run, span)]
     by = by or ("step" if len(threads) == 1 else "thread" if threads else "workflow")
     known = prices(instance)
     groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(runs, by)]
@@ -66,25 +69,30 @@ def stats(
     total = _sums(together(run.spent for run in runs), known)
     if plot is not None:
         _write_plot(plot, groups, total, by)
-    invocation.emit({"by": by, "groups": groups, "total": total}, _stats_text)
+    invocation.emit({"by": by, "groups": groups, "total": total, "damaged": damaged}, _stats_text)
+    failures = Failures(invocation)
+    failures.damaged(bool(damaged))
+    failures.end()
 
 
-def _heads(invocation: Invocation, threads: tuple[str, ...]) -> list[Head]:
+def _heads(invocation: Invocation, threads: tuple[str, ...], damaged: list[dict[str, Any]]) -> list[Head]:
+    """The heads of the threads that are named, or of all; to `damaged` go those that can't be read."""
     from uwf_git.store.history import Head
 
     instance = invocation.instance
     if threads:
         return [instance.threads.head(find_thread(invocation, each)) for each in threads]
     found = instance.threads.all(archived=True)
-    for each in found:
-        if not isinstance(each, Head):
-            invocation.warn(f"thread {each.thread} is left out: {each.problem}")
+    damaged += [each._asdict() for each in found if not isinstance(each, Head)]
     return [each for each in found if isinstance(each, Head)]
 
 
-def _runs(invocation: Invocation, heads: Iterable[Head], named: bool) -> Iterable[Run]:
+def _runs(
+    invocation: Invocation, heads: Iterable[Head], named: bool, damaged: list[dict[str, Any]]
+) -> Iterable[Run]:
     """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
-    sub-workflow, for its own thread where that is among them."""
+    sub-workflow, for its own thread where that is among them. Unless they were named, those that can't be read go to
+    `damaged`."""
     from uwf_git.engine.budget import nested, runs
 
     instance: Instance = invocation.instance
@@ -97,7 +105,7 @@ def _runs(invocation: Invocation, heads: Iterable[Head], named: bool) -> Iterabl
         except UwfError as error:
             if named:
                 raise
-            invocation.warn(f"thread {head.thread} is left out: {error.message}")
+            damaged.append({"thread": head.thread, "problem": error.message})
             continue
         for run in each:
             found.setdefault(run.id, run)
@@ -144,8 +152,9 @@ def _stats_text(value: Any) -> str:
     from uwf_git.engine.budget import duration
 
     groups, by, total = value["groups"], value["by"], value["total"]
+    damaged = "".join(f"{each['thread']} can't be read: {each['problem']}\n" for each in value["damaged"])
     if not groups:
-        return "nothing was spent there"
+        return f"{damaged}nothing was spent there"
     rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]
     named = [*zip(_labels(groups, by), groups, strict=True), ("total", total)]
     rows += [(name, *_cells(each), duration(each["seconds"])) for name, each in named]
@@ -155,7 +164,9 @@ def _stats_text(value: Any) -> str:
         notes.append(f"{total['unmetered']} of the runs told neither tokens nor cost")
     if total["unpriced"]:
         notes.append(f"{total['unpriced']:,} tokens have no price: add models.<alias>.price to config.yaml")
-    return terminal.table(body, header) + "".join(terminal.style(note, "dim") + "\n" for note in notes)
+    return (
+        terminal.table(body, header) + "".join(terminal.style(note, "dim") + "\n" for note in notes) + damaged
+    )
 
 
 def _right_aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -13,6 +13,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_name, complete_workflow
 from uwf_cli.exchange import adopt_news
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_yaml, iso
 from uwf_git.errors import NotFound, StoreDamaged, Usage, UwfError
@@ -111,6 +112,9 @@ def list_(invocation: Invocation) -> None:
         return terminal.table(rows, ("name", "hash", "")) if rows else "no workflows; uwf workflow put FILE"
 
     invocation.emit(found, text)
+    failures = Failures(invocation)
+    failures.damaged(any("problem" in each for each in found))
+    failures.end()
 
 
 @command("uwf workflow history solve-issue")

@@ -12,6 +12,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_crew, complete_remote
 from uwf_cli.exchange import adopt_news
+from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import iso
 from uwf_git.errors import Invalid, Usage, UwfError
@@ -101,6 +102,9 @@ def list_(invocation: Invocation) -> None:
         return terminal.table(rows, titles) if rows else "no crews; uwf crew import PACKAGE"
 
     invocation.emit(found, text)
+    failures = Failures(invocation)
+    failures.damaged(any("problem" in each for each in found))
+    failures.end()
 
 
 @command(

@@ -1,0 +1,185 @@
+"""What is damaged about refs is said, whatever asks for them, and is never taken for no refs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import ONE
+from commands import UWF, git
+from conftest import Uwf
+from faults import obeying_modes
+
+from uwf_git.git.refs import read_ref, read_refs
+
+READERS = [
+    ["thread", "list", "--all"],
+    ["thread", "list"],
+    ["workflow", "list"],
+    ["stats"],
+    ["inbox"],
+    ["verify"],
+    ["doctor", "--quick"],
+]
+WAYS = {
+    "emptied": lambda data: b"",
+    "garbage": lambda data: os.urandom(300),
+    "zeros": lambda data: bytes(len(data)),
+    "a line of garbage": lambda data: data[:200] + b"\0\1\2\n" + data[200:],
+    "the last line cut off": lambda data: data[:-3],
+    "a fork of a ref": lambda data: data.replace(b" refs/", b"  refs/", 1),
+}
+
+
+@pytest.fixture
+def store(root: Path) -> Path:
+    return root / "store.git"
+
+
+@pytest.fixture
+def threads(uwf: Uwf, hermetic: Path, store: Path) -> list[str]:
+    """Two threads that are active and one that has ended, all of them packed."""
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("workflow", "put", hermetic / "one.yaml")
+    made = [str(uwf("thread", "start", "one", "-p", "Do it").json["thread"]) for _ in range(3)]
+    uwf("thread", "step", made[0])
+    uwf("gc")
+    uwf("thread", "list", "--all")
+    assert not list((store / "refs/uwf").rglob("0*"))
+    return made
+
+
+def refs(store: Path) -> dict[str, str]:
+    listed = git("--git-dir", store, "for-each-ref", "--format=%(refname) %(objectname)", "refs/uwf/")
+    return dict(line.split() for line in listed.splitlines())
+
+
+def errors(checks: Any) -> list[str]:
+    return [each["message"] for each in checks if each["status"] == "error"]
+
+
+@pytest.mark.parametrize("way", [*WAYS, "gone", "a folder", "a pipe", "a socket"])
+def test_a_packed_refs_that_is_damaged_is_told_by_all_that_read_refs_and_put_right(
+    uwf: Uwf, store: Path, threads: list[str], way: str
+) -> None:
+    before, packed = refs(store), store / "packed-refs"
+    data = packed.read_bytes()
+    packed.unlink()
+    if way in WAYS:
+        packed.write_bytes(WAYS[way](data))
+    elif way == "a folder":
+        packed.mkdir()
+    elif way == "a pipe":
+        os.mkfifo(packed)
+    elif way == "a socket":
+        os.mknod(packed, 0o140644)
+    for reader in [*READERS, ["thread", "show", threads[1]], ["thread", "step", threads[1]]]:
+        said = uwf(*reader, check=7)
+        assert "packed-refs" in said.out + said.err and "doctor --fix" in said.out + said.err, reader
+    fixed = uwf("doctor", "--fix").json
+    assert not errors(fixed)
+    assert refs(store) == before
+    assert {each["thread"] for each in uwf("thread", "list", "--all").json} == set(threads)
+    assert uwf("thread", "step", threads[1]).json["done"]
+    assert not errors(uwf("doctor").json)
+
+
+def test_a_line_that_went_from_packed_refs_without_a_trace_is_missed_by_doctor_and_brought_back(
+    uwf: Uwf, store: Path, threads: list[str]
+) -> None:
+    before, packed = refs(store), store / "packed-refs"
+    lost = [f"refs/uwf/threads/{threads[1]}", "refs/uwf/workflows/one", f"refs/uwf/archive/{threads[0]}"]
+    lines = packed.read_text().splitlines(keepends=True)
+    peeled = [at + 1 for at, line in enumerate(lines) if line.endswith(lost[2] + "\n")]
+    kept = [line for at, line in enumerate(lines) if at not in peeled and line[41:].strip() not in lost]
+    packed.write_text("".join(kept))
+    assert [each["thread"] for each in uwf("thread", "list", "--all").json] == [threads[2]]
+    for damaged in (uwf("doctor", check=7), uwf("doctor", "--quick", check=7)):
+        said = errors(damaged.json)
+        assert all(any(name in each and "is gone" in each for each in said) for name in lost)
+    uwf("cas", "reindex")  # forgets nothing of what is missed
+    fixed = uwf("doctor", "--fix").json
+    assert sum(each["message"].startswith("put refs/") for each in fixed) == 3 and refs(store) == before
+    assert not errors(uwf("doctor").json)
+
+
+def test_what_uwf_itself_deletes_is_never_missed(uwf: Uwf, store: Path, threads: list[str]) -> None:
+    uwf("thread", "step", threads[1])
+    uwf("thread", "kill", threads[2])
+    uwf("workflow", "rm", "one", "--yes")
+    uwf("thread", "rm", threads[2], "--yes")
+    uwf("gc", "--fold-before", "9999-01-01")
+    assert not [each for each in uwf("doctor").json if each["check"] == "refs" and each["status"] != "ok"]
+
+
+@pytest.mark.parametrize("where", ["refs/uwf/threads", "refs/uwf", "packed-refs"])
+def test_refs_that_may_not_be_read_are_not_taken_for_none(
+    uwf: Uwf, store: Path, threads: list[str], where: str
+) -> None:
+    path = store / where
+    path.mkdir(parents=True, exist_ok=True) if where != "packed-refs" else None
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        prefix = obeying_modes()
+        for reader in (
+            ["thread", "list"],
+            ["stats"],
+            ["workflow", "list"],
+            ["verify"],
+            ["doctor", "--quick"],
+        ):
+            if where.endswith("threads") and reader[0] == "workflow":
+                continue
+            done = subprocess.run([*prefix, *UWF, *reader], capture_output=True, text=True, check=False)
+            assert done.returncode == 7, (reader, done)
+            assert "Permission denied" in done.stderr + done.stdout and "Traceback" not in done.stderr
+    finally:
+        path.chmod(mode)
+    assert len(uwf("thread", "list").json) == 2
+
+
+@pytest.mark.parametrize("kind", ["pipe", "garbage", "another ref"])
+def test_a_ref_that_holds_no_id_is_listed_as_corrupt_with_exit_7_and_put_back(
+    uwf: Uwf, store: Path, threads: list[str], kind: str
+) -> None:
+    before = refs(store)
+    for name in (f"refs/uwf/threads/{threads[1]}", "refs/uwf/workflows/one"):
+        path = store / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_text("nonsense" if kind == "garbage" else f"ref: refs/uwf/threads/{threads[2]}\n")
+    listed = {each["thread"]: each["status"] for each in uwf("thread", "list", check=7).json}
+    assert listed == {threads[1]: "corrupt", threads[2]: "idle"}
+    (workflow,) = uwf("workflow", "list", check=7).json
+    assert workflow["name"] == "one" and "refs/uwf/workflows/one" in workflow["problem"]
+    stats = uwf("stats", check=7).json
+    assert [each["thread"] for each in stats["damaged"]] == [threads[1]] and stats["total"]["steps"] == 1
+    assert "problem" not in uwf("grep", "Do it", check=7).out
+    for command in (["show"], ["step"], ["kill"]):
+        assert threads[1] in uwf("thread", *command, threads[1], check=7).error["message"]
+    uwf("doctor", "--fix")
+    assert refs(store) == before
+
+
+def test_one_ref_of_many_is_found_in_packed_refs_as_git_finds_it(tmp_path: Path) -> None:
+    (tmp_path / "uwf").mkdir()
+    names = sorted(
+        f"refs/uwf/{'at' if number % 7 else 'threads'}/{number * 7919:07d}" for number in range(3000)
+    )
+    lines = []
+    for number, name in enumerate(names):
+        lines.append(f"{number:040x} {name}\n")
+        if number % 3 == 0:
+            lines.append(f"^{number:040x}\n")
+    (tmp_path / "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+    assert read_ref(tmp_path, names[5]) and (tmp_path / "uwf" / "packed-refs.seen").exists()
+    for number, name in enumerate(names):
+        assert str(read_ref(tmp_path, name)) == f"{number:040x}"
+        assert read_ref(tmp_path, name + "x") is None and read_ref(tmp_path, f"{name[:-3]}/{number}") is None
+    assert len(read_refs(tmp_path, "refs/uwf/")) == 3000
