@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from uwf_cli.resolve import Found
     from uwf_git.sharing.proposals import Proposal
     from uwf_git.store.remotes import Remote
+    from uwf_git.store.versions import Versions
 
 _REMOTE = click.option(
     "--remote",
@@ -73,13 +74,7 @@ def thread(invocation: Invocation, thread: str, branch: str, remote: str | None)
 @_REMOTE
 def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | None) -> None:
     """Push a workflow's newest version to a branch, for review. Proposals can be merged into it."""
-    from uwf_git.sharing.publish import publish_version
-
-    instance = invocation.instance
-    git, chosen = git_for(instance), instance.remotes.get(remote)
-    found = publish_version(instance, git, chosen, instance.registry, workflow, branch)
-    tell_large(invocation, found.large)
-    invocation.emit(found.to_json(), published_text)
+    _publish_version(invocation, invocation.instance.registry, workflow, branch, remote)
 
 
 @command(
@@ -92,11 +87,17 @@ def workflow(invocation: Invocation, workflow: str, branch: str, remote: str | N
 def crew(invocation: Invocation, crew: str, branch: str, remote: str | None) -> None:
     """Push a crew's newest version to a branch, for review. Proposals can be merged into it."""
     from uwf_git.crews.registry import Crews
+
+    _publish_version(invocation, Crews(invocation.instance.store), crew, branch, remote)
+
+
+def _publish_version(
+    invocation: Invocation, versions: Versions[Any], name: str, branch: str, remote: str | None
+) -> None:
     from uwf_git.sharing.publish import publish_version
 
     instance = invocation.instance
-    git, chosen = git_for(instance), instance.remotes.get(remote)
-    found = publish_version(instance, git, chosen, Crews(instance.store), crew, branch)
+    found = publish_version(instance, git_for(instance), instance.remotes.get(remote), versions, name, branch)
     tell_large(invocation, found.large)
     invocation.emit(found.to_json(), published_text)
 

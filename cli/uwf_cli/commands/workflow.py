@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from uwf_cli.resolve import Found
     from uwf_git.store.opened import Instance
-    from uwf_git.store.versions import Version, Versions
+    from uwf_git.store.versions import PastVersion, Version, Versions
     from uwf_git.values.ids import Hash
     from uwf_git.values.kinds import Workflow
 
@@ -123,18 +123,13 @@ def history(invocation: Invocation, name: str) -> None:
     """List the versions of a workflow, newest first: who registered each, and what was gone back to."""
     registry = invocation.instance.registry
     entries = registry.history(name)
-    hashes = {entry.version.commit: entry.version.hash for entry in entries}
     versions = [
         {
             **_version(entry.version),
             **bundle_of(registry.workflow(entry.version.hash), invocation.instance, entry.version.commit),
-            "time": iso(entry.version.time),
-            "author": entry.author,
-            "current": entry.version.current,
-            "backTo": hashes[entry.back_to] if entry.back_to else None,
-            "takenFrom": entry.taken_from,
+            **registered,
         }
-        for entry in entries
+        for entry, registered in zip(entries, history_values(entries), strict=True)
     ]
 
     def text(value: Any) -> str:
@@ -150,6 +145,21 @@ def history(invocation: Invocation, name: str) -> None:
         return terminal.table(rows, titles)
 
     invocation.emit(versions, text)
+
+
+def history_values(entries: Sequence[PastVersion]) -> list[dict[str, Any]]:
+    """When and by whom versions were registered, as a part of the results of a history."""
+    hashes = {entry.version.commit: entry.version.hash for entry in entries}
+    return [
+        {
+            "time": iso(entry.version.time),
+            "author": entry.author,
+            "current": entry.version.current,
+            "backTo": hashes[entry.back_to] if entry.back_to else None,
+            "takenFrom": entry.taken_from,
+        }
+        for entry in entries
+    ]
 
 
 def history_note(each: Any) -> str:

@@ -123,26 +123,20 @@ def show(invocation: Invocation, crew: str) -> None:
 @click.argument("crew", metavar="CREW", shell_complete=complete_crew)
 def history(invocation: Invocation, crew: str) -> None:
     """List the versions of a crew, newest first: who imported each, and what was gone back to."""
+    from uwf_cli.commands.workflow import history_note, history_values
     from uwf_git.crews.registry import Crews
 
     crews = Crews(invocation.instance.store)
     entries = crews.history(crew)
-    hashes = {entry.version.commit: entry.version.hash for entry in entries}
     value = [
         {
             **_version(crews.crew(entry.version.hash), entry.version.hash, entry.version.commit),
-            "time": iso(entry.version.time),
-            "author": entry.author,
-            "current": entry.version.current,
-            "backTo": hashes[entry.back_to] if entry.back_to else None,
-            "takenFrom": entry.taken_from,
+            **registered,
         }
-        for entry in entries
+        for entry, registered in zip(entries, history_values(entries), strict=True)
     ]
 
     def text(value: Any) -> str:
-        from uwf_cli.commands.workflow import history_note
-
         rows = [
             (
                 *(each["hash"], each["version"], each["time"]),
