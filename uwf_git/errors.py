@@ -87,10 +87,12 @@ class Untrusted(UwfError):
 
 
 class AgentFailed(UwfError):
-    """An agent broke the protocol, failed or ran out of time. The head is where it was."""
+    """An agent broke the protocol, failed or ran out of time. The head is where it was. `printed` are the ends of what
+    its program wrote to standard output and standard error."""
 
     code = "agent_failed"
     exit_status = 6
+    printed: tuple[str, str] = ("", "")
 
 
 class NoTransition(UwfError):

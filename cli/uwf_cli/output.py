@@ -88,9 +88,10 @@ def whose(value: Mapping[str, Any]) -> str:
 
 
 def dollars(cost: float | None, unpriced: int = 0) -> str:
-    """US dollars; – where nothing is known of them, ≥ where there are tokens that they don't cover."""
+    """US dollars, ≥ where there are tokens that they don't cover; "unknown" where they cover none, – where there are
+    none."""
     if cost is None:
-        return "–"
+        return "unknown" if unpriced else "–"
     digits = 2 if cost >= 1 or not cost else 4
     return f"{'≥ ' if unpriced else ''}${cost:,.{digits}f}"
 

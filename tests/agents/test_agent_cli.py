@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_programs import PINS
+from commands import alive
 from conftest import REPOSITORY, Uwf
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
 
+from uwf_git.agents.cli.calls import extra_for
 from uwf_git.agents.cli.output import Output
 from uwf_git.agents.cli.rows import OBSERVED, TABLE, shipped_row
-from uwf_git.agents.cli.run import extra_for
 from uwf_git.config.agent_cli import Row, parse_row
 from uwf_git.config.policy import ToolPolicy, parse_policy
-from uwf_git.errors import AgentFailed, Usage
+from uwf_git.errors import AgentFailed
+from uwf_git.errors import Usage as BadUsage
 from uwf_git.store.opened import Instance
-from uwf_git.values.kinds import TurnRecord
+from uwf_git.values.kinds import TurnRecord, Usage
 
 ROW = """\
 agentClis:
@@ -38,6 +42,9 @@ agentClis:
       - {when: {type: call}, call: .call, tool: .tool, arguments: .with}
       - {when: {type: came}, call: .call, result: .result}
     errors: {path: .error, when: {type: failed}}
+    trouble:
+      - {when: {type: retry}, say: "{.why}, attempt {.nth}"}
+      - {from: stderr, match: "^Retry: (.*)"}
     denied: {path: .denied}
     login: please log in
     signIn: "run: mycli login"
@@ -100,6 +107,18 @@ FAILURES = {
     "says why on stderr": (
         'print("Loading…\\nError: disk on fire\\nbye", file=sys.stderr); sys.exit(145)',
         "mycli exited with 145: Error: disk on fire",
+        "attempts",
+    ),
+    "prints an error of its service as it came": (
+        'why = json.dumps({"error": {"message": "slow down", "status": "TOO_MANY"}})\n'
+        'tell(type="failed", error="[API Error: " + json.dumps({"error": {"code": 429, "message": why}}) + "]")\n'
+        "sys.exit(1)",
+        "mycli failed: API Error: slow down (TOO_MANY)",
+        "attempts",
+    ),
+    "gives up": (
+        'tell(type="retry", why="busy", nth=1); tell(type="retry", why="on fire", nth=2); sys.exit(1)',
+        "mycli exited with 1: on fire, attempt 2",
         "attempts",
     ),
     "dies": ("os.kill(os.getpid(), 9)", "mycli was ended by signal 9 and said nothing", "attempts"),
@@ -324,6 +343,107 @@ def test_what_runs_out_of_time_is_kept_with_the_attempt(
     assert [instance.store.get(turn).payload["text"] for turn in kept["turns"]] == ["So far.", "…"]
 
 
+def test_what_a_cli_has_trouble_with_is_shown_while_it_tries_and_kept_when_its_time_is_up(
+    instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    limit = "agents:\n  slow: {command: uwf-cli, args: [mycli], timeout: 6s}\n"
+    stand_in(
+        'tell(id="s9"); tell(type="said", text="So far.", id="s9")\n'
+        'tell(type="retry", why="busy", nth=1)\n'
+        'for _ in range(2): print(\'Retry: {"error": {"message": "busy", "code": 429}}\', file=sys.stderr,'
+        " flush=True)\n"
+        'print("at f (x.js:1)", file=sys.stderr, flush=True)\n'
+        f'Path({str(tmp_path)!r}, "told").touch()\n'
+        'tell(type="result", **{"in": 60, "out": 5, "usd": 0.25})\n'
+        "time.sleep(120)",
+        row=limit + ROW,
+    )
+    work = start_loop(instance)
+    (thread,) = instance.threads.ids()
+    seen: list[str] = []
+
+    def look() -> None:
+        while not (tmp_path / "told").exists():
+            time.sleep(0.05)
+        while not (seen and seen[-1]) and not over.wait(0.05):
+            seen.append(now.line if (now := instance.runs.now(thread)) else "")
+
+    over = threading.Event()
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        with pytest.raises(AgentFailed) as caught:
+            work("slow")
+    finally:
+        over.set()
+        watcher.join()
+    assert caught.value.message == "mycli ran out of time, and was still trying: busy (429) (2 times)"
+    assert seen[-1] == "mycli: busy (429)"
+    (attempt,) = instance.attempts.all(thread)
+    assert '"why": "busy"' in attempt.stdout and "at f (x.js:1)" in attempt.stderr
+    kept = instance.store.detail(attempt.detail)
+    assert kept.notes == ("mycli: busy, attempt 1", "mycli: busy (429) (2 times)")
+    assert (kept.usage, kept.cost, kept.session) == (Usage(60, 5), 0.25, "s9")
+    (turn,) = instance.store.turns(kept)
+    assert turn.text == "So far."
+
+
+def test_a_key_that_is_refused_twice_ends_the_attempt_and_one_that_was_renewed_does_not(
+    instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    refusal = 'tell(id="s1", type="retry", why="please log in", nth=1)'
+    stand_in(
+        "import subprocess\n"
+        "child = subprocess.Popen(['sleep', '300'], start_new_session=True)\n"
+        f"Path({str(tmp_path)!r}, 'child').write_text(str(child.pid))\n"
+        f"if before: {refusal}; tell(type='said', text={DONE!r}); answer({DONE!r}); sys.exit()\n"
+        f"{refusal}\n{refusal}\ntime.sleep(300)"
+    )
+    failure = refused(instance)
+    assert failure.message == "mycli is not logged in, or its key is refused: please log in, attempt 1"
+    assert failure.hint == "run: mycli login"
+    assert not alive((tmp_path / "child").read_text())
+    made, _ = detail(instance, start_loop(instance)("mycli"))
+    assert made["answer"] == DONE
+    assert made["notes"] == ["mycli had trouble 1 time: please log in, attempt 1"]
+
+
+def test_model_tokens_and_cost_come_from_wherever_the_program_says_them(
+    instance: Instance, stand_in: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = ROW.replace(
+        "    usage: {when: {type: result}, input: .in, output: .out, cost: .usd}\n",
+        "    log: [$NOT_SET/x.jsonl, '$MY_LOGS/*/{session:3}-{session}.jsonl']\n"
+        "    model: [{from: log, path: .model, when: {kind: turn}}, .model]\n"
+        "    usage:\n"
+        "    - {when: {type: result}, input: .in, output: .out, total: sum}\n"
+        "    - {when: {type: result}, each: '.by[]', cost: .usd, guess: {basis: guess}}\n"
+        "    - {when: {type: result, by: null}, cost: .usd}\n"
+        "    - {from: log, when: {kind: turn}, input: .in, output: .out, by: .id, total: sum}\n",
+    )
+    monkeypatch.setenv("MY_LOGS", str(tmp_path / "[logs]"))
+    logged = (
+        f"log = Path({str(tmp_path)!r}, '[logs]', 'a', 'ses-session1.jsonl')\n"
+        "log.parent.mkdir(parents=True, exist_ok=True)\n"
+        "def note(**value):\n"
+        "    with log.open('a') as file: print(json.dumps(dict(kind='turn', **value)), file=file)\n"
+        "tell(id='session1', model='auto')\n"
+        "note(id=1, model='small', **{'in': 1, 'out': 1}); note(id=1, model='small', **{'in': 10, 'out': 2})\n"
+        "note(id=2, model='large', **{'in': 20, 'out': 3})\n"
+    )
+
+    def kept(rest: str) -> tuple[Any, ...]:
+        stand_in(logged + rest, row=row)
+        made, _ = detail(instance, start_loop(instance)("mycli"))
+        return made["model"], made["usage"]["input"], made["usage"]["output"], made.get("cost")
+
+    assert kept(f"answer({DONE!r})") == ("large", 100, 7, 0.5)
+    assert kept(f"answer({DONE!r}, by=[dict(usd=0.1), dict(usd=0.2)])")[3] == pytest.approx(0.3)
+    assert kept(f"answer({DONE!r}, by=[dict(usd=0.1), dict(usd=0.2, basis='guess')])")[3] is None
+    assert kept(f"answer({DONE!r}, usd=0)")[3] is None
+    assert kept(f"tell(type='result', text={DONE!r})")[:3] == ("large", 30, 5)
+
+
 def test_the_environment_is_the_users_without_other_sessions(
     instance: Instance, stand_in: Callable[..., Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,5 +635,5 @@ def test_a_row_that_makes_no_sense_is_refused_with_its_key(change: dict[str, Any
 
 
 def test_uwf_cli_needs_a_name(instance: Instance) -> None:
-    with pytest.raises((AgentFailed, Usage), match="needs the name of a row"):
+    with pytest.raises((AgentFailed, BadUsage), match="needs the name of a row"):
         start_loop(instance)("uwf-cli")

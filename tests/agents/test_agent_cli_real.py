@@ -55,7 +55,6 @@ CLIENTS = {
         lambda _: Call("exec_command", {"cmd": PATCH}, "I change it."),
         "file_change",
         (".codex/sessions",),
-        None,
     ),
     "llm": Client("llm", "uwf-llm-cli", None, "", (".llm/logs.db",)),
     "opencode": Client(

@@ -15,8 +15,8 @@ from acp_steps import Scripted
 from conftest import Uwf
 from crew_threads import start_crew
 
+from uwf_git.agents.cli.calls import extra_for
 from uwf_git.agents.cli.rows import shipped_row
-from uwf_git.agents.cli.run import extra_for
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.crews.mounts import Places, places
 from uwf_git.engine.step import step

@@ -88,14 +88,17 @@ def test_zeros_are_no_count_and_neither_is_nothing() -> None:
     assert spent(None, [], attempt=True) == Spent(attempts=1, unmetered=1)
 
 
-def test_a_price_goes_before_what_the_agent_reported_and_either_before_unknown() -> None:
+def test_what_the_agent_reported_goes_before_a_price_and_either_before_unknown() -> None:
     run = run_of(usage(1_000_000, 100_000, 400_000))
     assert money(run, {"m": Price(2.5, 10, 1.25)}) == Money(0.6 * 2.5 + 0.4 * 1.25 + 1.0, 0)
     assert money(run, {"m": Price(2.5, 10)}) == Money(3.5, 0)
     assert money(run, {}) == Money(None, 1_100_000)
     reporting = run_of(usage(100, 10), cost=0.25)
     assert money(reporting, {}) == Money(0.25, 0)
-    assert money(reporting, {"m": Price(0, 0)}) == Money(0, 0)
+    assert money(reporting, {"m": Price(1, 1)}) == Money(0.25, 0)
+    unsure = run_of(usage(100, 10), cost=0.0)  # as programs say of a model that they have no price for
+    assert money(unsure, {}) == Money(None, 110)
+    assert money(unsure, {"m": Price(0, 0)}) == Money(0, 0)
     assert money(run_of(None, cost=0.25), {"m": Price(1, 1)}) == Money(0.25, 0)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+from uwf_git.config.settings import Config
 from uwf_git.kit import Agent, Reply
 from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import Asking as Options
@@ -71,7 +72,21 @@ class _Conversation(Conversation):
         return reply
 
 
-agent = Agent("uwf-llm", _Conversation, parse_args, USAGE, about=__doc__, sees_files=lambda ctx: False)
+def _untold(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.kit.chat import untold
+
+    return untold("uwf-llm", config, parse_args(args).model)
+
+
+agent = Agent(
+    "uwf-llm",
+    _Conversation,
+    parse_args,
+    USAGE,
+    about=__doc__,
+    sees_files=lambda ctx: False,
+    untold=_untold,
+)
 main = agent.main
 
 if __name__ == "__main__":

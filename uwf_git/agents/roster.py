@@ -182,7 +182,7 @@ def _of_own_row(config: Config, name: str, cli: str) -> Member:
 
 
 def _of_row(name: str, row: Row, by: str) -> Member:
-    from uwf_git.agents.cli.run import installed_version, older, require
+    from uwf_git.agents.cli.calls import installed_version, older, require
 
     try:
         path = require(row, os.environ)

@@ -67,12 +67,6 @@ class Made(NamedTuple):
     answer: str
 
 
-class BundleFailed(AttemptFailed):
-    """A bundle that came to no step. `printed` are the ends of its standard output and standard error."""
-
-    printed: tuple[str, str] = ("", "")
-
-
 class BundleAgent(Agent):
     """Does steps by asking the code of a bundle."""
 
@@ -93,7 +87,7 @@ class BundleAgent(Agent):
         cwd: Path | None = None,
     ) -> Hash:
         """Runs the bundle until it yields or returns, and stores the nodes. Returns the StepNode's hash. Raises
-        BundleFailed with what was said where it comes to neither, OutOfRounds where it would go on after its last
+        AttemptFailed with what was said where it comes to neither, OutOfRounds where it would go on after its last
         round."""
         head, history = at
         recorder = recorder or Recorder(instance, head.thread, self.name)
@@ -313,13 +307,13 @@ def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
 
 def _failed(
     error: UwfError, live: Live, head: Hash, order: Order, calls: Calls, recorder: Recorder
-) -> BundleFailed:
+) -> AttemptFailed:
     """The error of a bundle that came to no step, with what was said and printed for it."""
     said, turns = _said("", calls, order, recorder)
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
     if detail is not None:
         recorder.settle(order, None, detail, error)
-    failed = BundleFailed(error.message, error.hint, detail)
+    failed = AttemptFailed(error.message, error.hint, detail)
     with suppress(AgentFailed):
         live.close()
     printed, errors = live.printed

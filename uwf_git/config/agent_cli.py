@@ -19,8 +19,17 @@ the folders that the program must get at besides.
 A *path* is `.a.b`, with `[]` for every item of a list or value of a mapping, `[keys]` for a mapping's keys, and `[0]`
 or `[-1]` for one. A *find* is a path, or `{path, when, each, where, match, from}`: of the values printed those that
 obey `when`; of these, with `each`, the items there that obey `where`; then the path, and of the text there what the
-regular expression `match` captures. `from: stderr` looks at the text of standard error instead. `when` and `where` map
-a path to the value it must have, a list of possible ones, or "*" for anything but nothing, false and "".
+regular expression `match` captures. In place of a path, `say` makes a text of several: "{.error}, attempt {.attempt}".
+`from: stderr` looks at the text of standard error instead, of `trouble` at each of its lines, and `from: log` at what
+the program itself keeps of the session. `when` and `where` map a path to the value it must have, a list of possible
+ones, or "*" for anything but nothing, false and "".
+
+    trouble: {path: .why, when: {type: retry}}      what goes wrong while it still tries; the last one is why it failed
+    log: ["$MYCLI_HOME/log/{session}.jsonl", "~/.mycli/log/{session}.jsonl"]
+
+The files of `log` hold a JSON value a line. They are the first of these that are there, with `*` for anything,
+variables as the program has them, and `{session:8}` for the first eight characters of the session's id; model and usage
+can be looked for there. Of several finds of the model the first that leads to one counts, and of that the last value.
 """
 
 from __future__ import annotations
@@ -40,11 +49,13 @@ CONDITIONS = (
     *("crew", "crewwrite"),
 )
 PLACEHOLDERS = ("args", "new", "session", "prompt", "cwd")
+STREAMS = ("stdout", "stderr", "log")
 FOLDERS = ("package", "state")
 """Placeholders of options that hold in a step of a crew's workflow alone."""
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+|keys)?\]")
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_SAID = re.compile(r"\{([.\[][^{}]*)\}")
 _VERSION = re.compile(r"\d+(\.\d+){0,3}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -62,17 +73,21 @@ class Select(NamedTuple):
 
 
 class Find(NamedTuple):
-    """Where a value is. `pattern` takes a part of a text: its first group, or all of the match."""
+    """Where a value is. `pattern` takes a part of a text: its first group, or all of the match. With `say`, words and
+    paths in turn, the text is put together of what stands at several places."""
 
     path: Path = ()
     select: Select = Select()
     pattern: str | None = None
     stream: str = "stdout"
+    say: tuple[str | Path, ...] = ()
 
 
 class UsageAt(NamedTuple):
     """Where tokens and cost are. Several paths are added up; `total` is "last" where the last one printed
-    counts, "sum" where each counts for itself, "session" where it counts the whole session so far."""
+    counts, "sum" where each counts for itself, "session" where it counts the whole session so far. Of those that have
+    the same value at `by` the last counts, and these are added up. No cost is known where a part obeys `guess`. Tokens
+    and cost are each those of the first place that has any."""
 
     input: tuple[Path, ...]
     output: tuple[Path, ...]
@@ -80,6 +95,9 @@ class UsageAt(NamedTuple):
     cost: tuple[Path, ...] = ()
     select: Select = Select()
     total: str = "last"
+    by: Path | None = None
+    guess: Tests = ()
+    stream: str = "stdout"
 
 
 class TurnAt(NamedTuple):
@@ -140,7 +158,9 @@ class Row(NamedTuple):
     usage: tuple[UsageAt, ...] = ()
     turns: tuple[TurnAt, ...] = ()
     errors: tuple[Find, ...] = ()
+    trouble: tuple[Find, ...] = ()
     denied: tuple[Find, ...] = ()
+    log: tuple[str, ...] = ()
     login: str = ""
     sign_in: str = ""
     lost: str = ""
@@ -218,22 +238,28 @@ class _Reader:
             self._refuse("resume needs {session}")
         if row.resume and not row.session and not any("{new}" in word for word in row.first):
             self._miss("resume needs session: where the id is printed")
+        streams = {*(find.stream for find in row.model), *(place.stream for place in row.usage)}
+        if not row.log and "log" in streams:
+            self._miss("from: log needs log: the files that the program keeps of a session")
 
     def _find(self, value: Any, key: str) -> Find | None:
         if isinstance(value, str):
             path = self._path(value, key)
             return None if path is None else Find(path)
-        data = self._mapping(value, key, ("path", "match", "from", "when", "each", "where"))
+        data = self._mapping(value, key, ("path", "say", "match", "from", "when", "each", "where"))
         if not data:
             return None
         path = self._path(data.get("path", "."), f"{key}.path")
-        stream = data.get("from", "stdout")
-        if stream not in ("stdout", "stderr"):
-            self._refuse(f"{key}.from is stdout or stderr")
-            stream = "stdout"
         match = data.get("match")
         pattern = self._pattern(match, f"{key}.match") if match is not None else None
-        return Find(path or (), self._select(data, key), pattern, stream)
+        streams = STREAMS if key == "model" else STREAMS[:2]
+        stream = self._choice(data.get("from", "stdout"), f"{key}.from", streams)
+        return Find(path or (), self._select(data, key), pattern, stream, self._said(data.get("say"), key))
+
+    def _said(self, value: Any, key: str) -> tuple[str | Path, ...]:
+        pieces = _SAID.split(self._text(value, f"{key}.say"))
+        paths = [self._path(text, f"{key}.say") or () for text in pieces[1::2]]
+        return tuple(each for pair in zip(pieces[::2], [*paths, None], strict=True) for each in pair if each)
 
     def _finds(self, value: Any, key: str) -> tuple[Find, ...]:
         listed = value if isinstance(value, list) else [value]
@@ -260,12 +286,16 @@ class _Reader:
         return tuple(self._usage(each, key) for each in (value if isinstance(value, list) else [value]))
 
     def _usage(self, value: Any, key: str) -> UsageAt:
-        data = self._mapping(value, key, (*UsageAt._fields[:4], "total", "when", "each", "where"))
-        total = self._choice(data.get("total", "last"), f"{key}.total")
+        named = (*UsageAt._fields[:4], "total", "by", "guess", "from", "when", "each", "where")
+        data = self._mapping(value, key, named)
+        total = self._choice(data.get("total", "last"), f"{key}.total", SUMS)
         input_, output, cached, cost = (
             self._paths(data.get(name), f"{key}.{name}") for name in UsageAt._fields[:4]
         )
-        return UsageAt(input_, output, cached, cost, self._select(data, key), total)
+        by = self._path(data["by"], f"{key}.by") if "by" in data else None
+        guess = self._tests(data.get("guess"), f"{key}.guess")
+        stream = self._choice(data.get("from", "stdout"), f"{key}.from", ("stdout", "log"))
+        return UsageAt(input_, output, cached, cost, self._select(data, key), total, by, guess, stream)
 
     def _turns(self, value: Any, key: str) -> tuple[TurnAt, ...]:
         if not isinstance(value, list):
@@ -341,8 +371,8 @@ class _Reader:
         self._refuse('version.least must be a version in quotes, such as "1.2.0"')
         return ""
 
-    def _choice(self, value: Any, key: str) -> str:
-        known = {"prompt": PROMPTS, "output": OUTPUTS, "total": SUMS}[key.rpartition(".")[2]]
+    def _choice(self, value: Any, key: str, known: Sequence[str] = ()) -> str:
+        known = known or {"prompt": PROMPTS, "output": OUTPUTS}[key]
         if value not in known:
             self._refuse(f"{key} is one of {', '.join(known)}")
             return known[0]
@@ -410,7 +440,9 @@ _ROW: Mapping[str, tuple[str, _Read]] = {
     "usage": ("usage", _Reader._usages),
     "turns": ("turns", _Reader._turns),
     "errors": ("errors", _Reader._finds),
+    "trouble": ("trouble", _Reader._finds),
     "denied": ("denied", _Reader._finds),
+    "log": ("log", _Reader._texts),
     "login": ("login", _Reader._pattern),
     "signIn": ("sign_in", _Reader._text),
     "lost": ("lost", _Reader._pattern),

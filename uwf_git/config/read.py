@@ -6,7 +6,7 @@
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
     secrets: [<variable>]                            hooks: {<event>: command, timeout}
-    bundles: {<workflow>: {network, read, write, timeout}}
+    bundles: {<workflow>: {network, read, write, timeout}}  budget: {unpriced: warn | stop}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>
 
@@ -35,6 +35,7 @@ from uwf_git.config.settings import (
     KEYS,
     MCP_FIELDS,
     NO_MODEL,
+    UNPRICED,
     VARIABLE,
     AgentConfig,
     Config,
@@ -136,6 +137,7 @@ class _Reader:
             self._hooks(path.parent, data.get("hooks")),
             self._text((), data, "node") or "node",
             self._bundles(data.get("bundles")),
+            self._unpriced(data.get("budget")),
         )
 
     def dangling(self, config: Config) -> None:
@@ -231,6 +233,13 @@ class _Reader:
         for name, each in self._mapping(path, section.get("workflows"), "budgets.workflows").items():
             found[name] = self._budget((*path, name), each)
         return {name: limits for name, limits in found.items() if limits}
+
+    def _unpriced(self, value: Any) -> bool:
+        section = self._mapping(("budget",), value, "budget", ("unpriced",))
+        said = section.get("unpriced", UNPRICED[0])
+        if said not in UNPRICED:
+            self._refuse(("budget", "unpriced"), f"budget.unpriced is one of {', '.join(UNPRICED)}")
+        return bool(said == "stop")
 
     def _budget(self, path: ValuePath, value: Any) -> dict[str, float]:
         limits, problems = parse_budget(value)

@@ -28,7 +28,9 @@ TEXTS = ("defaultAgent", "defaultModel", "node")
 FLAT = ("modelOverrides", "forges")
 STRUCTURED = {"agents": "tools", "models": "price"}
 """A field of these sections that holds a mapping of its own."""
-NESTED = ("tools", "budgets", "agentClis", "mcpServers", "secrets", "hooks", "bundles")
+NESTED = ("tools", "budgets", "budget", "agentClis", "mcpServers", "secrets", "hooks", "bundles")
+UNPRICED = ("warn", "stop")
+"""What `budget.unpriced` can say: what becomes of a thread with a limit in money whose cost nobody knows."""
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
 """What `forges` can say of a host."""
 KEYS = (*FIELDS, *TEXTS, *OVERRIDES, "forges", *NESTED)
@@ -116,7 +118,7 @@ class Config(NamedTuple):
     threads by workflow, "" for all of them; `secrets` are variables whose values are never stored. `broken_clis`
     says what is wrong with rows of `agent_clis`, which only stops the steps that use them. `node` is the program that
     bundles in JavaScript run in: its name or path; `bundles` are what the code of workflows is granted, by their
-    names."""
+    names. `stops_unpriced`: a thread with a limit in money waits where nobody knows what it costs."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -136,6 +138,17 @@ class Config(NamedTuple):
     hooks: Hooks = Hooks()
     node: str = "node"
     bundles: Mapping[str, Grants] = {}
+    stops_unpriced: bool = False
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        """The prices by the model's name and by its alias."""
+        found: dict[str, Price] = {}
+        for model in self.models.values():
+            if model.price is not None:
+                found.setdefault(model.name, model.price)
+                found.setdefault(model.alias, model.price)
+        return found
 
 
 class ConfigProblem(NamedTuple):

@@ -32,6 +32,7 @@ from uwf_git.values.types import MAY_LIMIT, USER, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
+    from uwf_git.values.kinds import Workflow
 
 OPTIONS = {
     "maxSteps": "--max-steps",
@@ -40,6 +41,12 @@ OPTIONS = {
     "maxWallTime": "--max-time",
 }
 """How the command names each limit."""
+
+COST = "maxCost"
+
+UNTOLD_HINT = (
+    "name a model that models.<alias>.price in config.yaml has a price for, or set budget.unpriced to warn"
+)
 
 CONFIG = "config.yaml"
 """The names of sources of limits begin so where the limits are the user's own."""
@@ -270,11 +277,15 @@ def _read(text: str | None) -> Account | None:
 
 
 class Standing(NamedTuple):
-    """A thread's budget: the limits that hold, how much of each is used, and the first that is reached, if one is."""
+    """A thread's budget: the limits that hold, how much of each is used, and the first that is reached, if one is.
+    `unpriced` are the tokens that the money used doesn't cover. `untold` says why a limit counts as reached that
+    nobody can hold the thread to, "" where it is used up."""
 
     limits: Mapping[str, Limit]
     used: Mapping[str, float]
     reached: Limit | None
+    unpriced: int = 0
+    untold: str = ""
 
     @property
     def reason(self) -> str:
@@ -282,6 +293,8 @@ class Standing(NamedTuple):
         limit = self.reached
         if limit is None:
             return ""
+        if self.untold:
+            return f"{limit.key} can't be held to, {self.untold}"
         used = share(limit.key, self.used[limit.key], limit.value)
         if limit.source == _RAISED:
             source = "raised before"
@@ -335,8 +348,17 @@ class Budgets:
         fresh, here = raised_here(self._instance, head.thread)
         raised = {key: value for key, (value, _) in known.raised.items()}
         held = limits(sources, {**raised, **fresh}, {**here, **fresh})
-        used = use(together((known.spent, besides)), prices(self._instance) if "maxCost" in held else {})
-        return Standing(held, used, used_up(held, used))
+        spent = together((known.spent, besides))
+        priced = prices(self._instance) if COST in held else {}
+        used = use(spent, priced)
+        standing = Standing(held, used, used_up(held, used))
+        if COST not in held:
+            return standing
+        standing = standing._replace(unpriced=money(spent, priced).unpriced)
+        if standing.reached is None and standing.unpriced and self._instance.config.stops_unpriced:
+            untold = f"{standing.unpriced:,} tokens have no known price"
+            return standing._replace(reached=held[COST], untold=untold)
+        return standing
 
 
 def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -> None:  # noqa: B008
@@ -346,10 +368,41 @@ def raise_if_used_up(instance: Instance, head: Head, besides: Spent = Spent()) -
         raise waiting(head.thread, standing)
 
 
+def before(
+    instance: Instance, head: Head, role: str, agent: str | None = None, budgets: Budgets | None = None
+) -> Standing | None:
+    """Where a thread stands before the step of a role; None where it has no budget. `agent` goes before the
+    configuration. Where the configuration says that what nobody knows the price of has to wait, that counts as
+    reached, and so does an agent of which nobody can tell it."""
+    standing = (budgets or Budgets(instance)).standing(head)
+    held = standing.limits.get(COST) if standing is not None else None
+    if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:
+        return standing
+    why = untold_at(instance, head, role, agent)
+    return standing._replace(reached=held, untold=why) if why else standing
+
+
+def untold_at(instance: Instance, head: Head, role: str, agent: str | None = None) -> str:
+    """Why nobody can tell beforehand what the agent of a role will cost that is next in a thread; "" where somebody
+    can."""
+    if head.row.workflow is None or head.row.start is None:
+        return ""
+    workflow = instance.registry.workflow(head.row.workflow)
+    if role not in workflow.roles:
+        return ""
+    persona = parse_start(instance.store.get(head.row.start).payload).persona
+    return next(iter(untold(instance, workflow, [role], persona, agent)), "")
+
+
 def waiting(thread: ThreadId, standing: Standing) -> Waiting:
     """The error that says that a thread's budget is used up, and how to raise it."""
     limit = standing.reached
     assert limit is not None
+    if standing.untold:
+        return Waiting(
+            f"thread {thread} waits: {standing.reason}",
+            UNTOLD_HINT,
+        )
     return Waiting(
         f"thread {thread} waits: {standing.reason}",
         f"uwf thread budget {thread} {more(limit, standing.used[limit.key])}",
@@ -358,12 +411,26 @@ def waiting(thread: ThreadId, standing: Standing) -> Waiting:
 
 def prices(instance: Instance) -> dict[str, Price]:
     """The configured prices, by the model's name and by its alias. Raises Invalid for a broken config.yaml."""
-    found: dict[str, Price] = {}
-    for model in instance.config.models.values():
-        if model.price is not None:
-            found.setdefault(model.name, model.price)
-            found.setdefault(model.alias, model.price)
-    return found
+    return instance.config.prices
+
+
+def untold(
+    instance: Instance, workflow: Workflow, roles: Iterable[str], persona: str = "", agent: str | None = None
+) -> list[str]:
+    """Why nobody can tell beforehand what the agents of some roles will cost, each in a clause. `agent` goes before
+    the configuration; `persona` is the id of who speaks where the workflow leaves that open."""
+    from uwf_git.config.resolve import resolve_agent
+    from uwf_git.engine.performer import embedded
+
+    found: dict[str, None] = {}
+    for role in roles:
+        with contextlib.suppress(UwfError):  # whoever is to play the role is told of that
+            speaker = workflow.speaks(role, persona)
+            config = resolve_agent(instance.config, workflow.name, role, override=agent, persona=speaker)
+            playing = embedded(config.command)
+            if playing is not None and (why := playing.untold(instance.config, config.args)):
+                found[why] = None
+    return list(found)
 
 
 # What was raised on this machine
@@ -438,9 +505,12 @@ def amount(key: str, value: float) -> str:
     return f"{int(value):,} {unit}{'s' * (value != 1)}"
 
 
-def share(key: str, used: float, most: float) -> str:
-    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"."""
+def share(key: str, used: float, most: float, unpriced: int = 0) -> str:
+    """How much of a limit is used: "3 of 12 steps", "$0.40 of $1.50"; "≥ $0.40" where there are tokens that the money
+    doesn't cover, "unknown" where it covers none."""
     before = f"{int(used):,}" if key in ("maxSteps", "maxTokens") else amount(key, used)
+    if key == COST and unpriced:
+        before = f"≥ {before}" if used else "unknown"
     return f"{before} of {amount(key, most)}"
 
 

@@ -129,7 +129,7 @@ def perform(
         raise
     except UwfError as error:
         failure = error if isinstance(error, AgentFailed) else AgentFailed(error.message, error.hint)
-        stdout, stderr = (text[-SHOWN:] for text in getattr(error, "printed", ("", "")))
+        stdout, stderr = (text[-SHOWN:] for text in failure.printed)
         return Made(None, failure, getattr(error, "detail", None), order.name, stdout, stderr)
     finally:
         os.fchdir(here)

@@ -4,8 +4,9 @@ A detail says how many tokens its run took altogether. Its turns say which model
 The detail's number counts: where turns come to more, each of them gives the sum up to there. Tokens of a model that
 only read the output out of an answer are counted for that model. A number that nobody gave is None, never 0.
 
-Money is the tokens at the configured prices; for a model without a price, what the agent itself reported. Sums are
-kept without prices, so that they stay right when those change.
+Money is what the agent itself says; where it says nothing, its tokens at the configured prices. An agent that says 0
+for tokens says nothing: that is what programs print of a model whose price they don't know. Sums are kept without
+prices, so that they stay right when those change.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Tokens(NamedTuple):
 
 
 class Line(NamedTuple):
-    """The tokens of one model. `reported` is what the agent says they cost, in US dollars; None where it doesn't. It
-    counts where the model has no price."""
+    """The tokens of one model. `reported` is what the agent says they cost, in US dollars, never 0; None where it
+    doesn't. It goes before the price of the model."""
 
     model: str
     tokens: Tokens
@@ -100,7 +101,7 @@ def _lines(detail: Detail, turns: Iterable[TurnRecord]) -> tuple[Line, ...]:
         else:
             _add(told, turn.model or model, tokens)
     own = _reconciled(told, extracted, tokens_in(detail.usage), model)
-    reported = detail.cost
+    reported = detail.cost or None
     whole = _sum(own.values()).total
     lines = [
         Line(model, tokens, None if reported is None else reported * tokens.total / whole)
@@ -193,10 +194,10 @@ def money(spent: Spent, prices: Mapping[str, Price]) -> Money:
     unpriced = 0
     for line in spent.lines:
         price = price_of(line.model, prices) if line.tokens.total else None
-        if price is not None:
-            costs.append(_cost(line.tokens, price))
-        elif line.reported is not None:
+        if line.reported:
             costs.append(line.reported)
+        elif price is not None:
+            costs.append(_cost(line.tokens, price))
         else:
             unpriced += line.tokens.total
     return Money(sum(costs) if costs else None, unpriced)

@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from uwf_git import log
-from uwf_git.engine.budget import Budgets, Standing
+from uwf_git.engine.budget import Budgets, Standing, before
 from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.store.history import Head, History
@@ -184,13 +184,21 @@ def used_up(
 ) -> Standing | None:
     """The budget of a thread that would go on but for its budget; None for any other. `found` is the thread's
     outlook, where the caller has it."""
-    if head.archive is not None:
-        return None
+    standing = standing_of(instance, head, budgets, found)
+    return standing if standing is not None and standing.reached is not None else None
+
+
+def standing_of(
+    instance: Instance, head: Head, budgets: Budgets | None = None, found: Outlook | None = None
+) -> Standing | None:
+    """Where the budget of a thread stands that would go on; None for one that has none, or wouldn't. The rest is as in
+    `used_up`."""
+    budgets = budgets or Budgets(instance)
     try:
-        standing = (budgets or Budgets(instance)).standing(head)
-        if standing is None or standing.reached is None:
+        if head.archive is not None or not budgets.sources(head):
             return None
-        return standing if (found or outlook(instance, head)).next not in (END, None) else None
+        following = (found or outlook(instance, head)).next
+        return None if following in (END, None) else before(instance, head, following, budgets=budgets)
     except UwfError:  # of a thread that can't be read nothing is known here; reading it says why
         return None
 

@@ -32,7 +32,7 @@ from uwf_git.engine.status import (
     outlook_of,
     raise_if_stuck,
     resting,
-    used_up,
+    standing_of,
 )
 from uwf_git.errors import (
     Absent,
@@ -73,8 +73,8 @@ from uwf_git.values.types import END, USER
 
 class Outcome(NamedTuple):
     """Where a thread stands after a step: nobody has to read it again. `role` did the step; None where there was
-    nothing left to do. `standing` is the thread's budget where that is used up, else None; `redactions` says where
-    secrets were taken out of the step, and how many."""
+    nothing left to do. `standing` is the thread's budget where that is used up, else None; `unpriced` are the tokens
+    that its limit in money doesn't cover; `redactions` says where secrets were taken out of the step, and how many."""
 
     position: Position
     outlook: Outlook
@@ -82,6 +82,7 @@ class Outcome(NamedTuple):
     role: str | None
     standing: Standing | None
     redactions: tuple[tuple[str, int], ...]
+    unpriced: int = 0
 
     @property
     def workflow(self) -> Hash:
@@ -167,7 +168,10 @@ def step_untold(
                 f"uwf thread answer {thread} -m TEXT",
             )
         if found.next != END:
-            budget.raise_if_used_up(instance, at.head)
+            assert found.next is not None
+            standing = budget.before(instance, at.head, found.next, agent)
+            if standing is not None and standing.reached is not None:
+                raise budget.waiting(thread, standing)
             try:
                 with log.about(role=found.next):
                     at = _Run(instance, at, found, on_stderr).do(agent, cwd, lock)
@@ -229,11 +233,14 @@ def _was_killed(instance: Instance, head: Head, kept: bool = False) -> Killed:
 
 def outcome_of(instance: Instance, at: Position, found: Outlook, role: str | None) -> Outcome:
     """Where a thread stands after a step of a role, whose lock the caller holds."""
-    standing = used_up(instance, at.head, found=found)
+    standing = standing_of(instance, at.head, found=found)
+    unpriced = standing.unpriced if standing else 0
+    if standing is not None and standing.reached is None:
+        standing = None
     # The lock is ours, and gone when this is read.
     status = resting(instance, at.head, standing)
     detail = instance.store.detail(at.history.steps[-1].detail) if role is not None else None
-    return Outcome(at, found, status, role, standing, detail.redactions if detail else ())
+    return Outcome(at, found, status, role, standing, detail.redactions if detail else (), unpriced)
 
 
 def append_step(

@@ -279,7 +279,7 @@ def _detail(detail: Detail, turns: Sequence[TurnRecord]) -> dict[str, Any]:
     return {
         **_model(detail.model, tokens, detail.session),
         "uwf.extraction": detail.extraction,
-        "uwf.cost.usd": None if detail.cost is None else float(detail.cost),
+        "uwf.cost.usd": float(detail.cost) if detail.cost else None,
     }
 
 

@@ -37,6 +37,7 @@ from uwf_git.values.kinds import Usage as TokenUsage
 from uwf_git.values.types import STEPNODE
 
 if TYPE_CHECKING:
+    from uwf_git.config.settings import Config
     from uwf_git.crews.mounts import Mounts
     from uwf_git.kit.candidate import Verdict
     from uwf_git.kit.extract import Extraction
@@ -116,22 +117,26 @@ ConverseFunction = Callable[[Context], Conversation]
 ParseFunction = Callable[[Sequence[str]], Any]
 NameFunction = Callable[[Any], str]
 ShellFunction = Callable[[Context], bool]
+UntoldFunction = Callable[["Config", Sequence[str]], str]
 
 
 class AttemptFailed(AgentFailed):
     """A failed run whose answers were kept, in the Detail node `detail`."""
 
-    def __init__(self, message: str, hint: str, detail: Hash | None) -> None:
+    def __init__(
+        self, message: str, hint: str, detail: Hash | None, printed: tuple[str, str] = ("", "")
+    ) -> None:
         super().__init__(message, hint)
         self.detail = detail
+        self.printed = printed
 
 
 class Agent:
     """An agent: `converse` makes its conversation for a step. `about` is what `--help` shows below the usage; the other
     parameters are those of create_agent, which makes an agent of functions. `sees_files` says whether it gets at files
     by the machine's own paths, so that its prompts say where the folders of a crew's step are; both it and `has_shell`
-    may look at the context, but
-    not at its prompt."""
+    may look at the context, but not at its prompt. `untold` says in a clause, by the configuration and the agent's
+    arguments, why nobody can tell what it will cost; "" where somebody can, or where that shows only later."""
 
     def __init__(
         self,
@@ -143,6 +148,7 @@ class Agent:
         about: str | None = None,
         has_shell: ShellFunction = lambda ctx: False,
         sees_files: ShellFunction = lambda ctx: True,
+        untold: UntoldFunction = lambda config, args: "",
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -152,6 +158,7 @@ class Agent:
         self._named = named
         self.has_shell = has_shell
         self.sees_files = sees_files
+        self.untold = untold
 
     def called(self, args: Sequence[str]) -> str:
         """The name that steps bear which the agent does with these arguments. Raises Usage."""
@@ -262,7 +269,7 @@ class Agent:
                 said = detail_of(failure.replies, last.text, failure.usage, "failed")
                 detail = detail_with(said._replace(session=last.session), failure.turns)
                 recorder.settle(order, None, detail, failure)
-                raise AttemptFailed(failure.message, failure.hint, detail) from None
+                raise AttemptFailed(failure.message, failure.hint, detail, failure.printed) from None
             except KeyboardInterrupt:
                 recorder.break_off()
                 raise
@@ -274,7 +281,8 @@ class Agent:
                 recorder.settle(order, None, detail, error)
                 if isinstance(error, StoreUnwritable):
                     raise
-                raise AttemptFailed(error.message, error.hint, detail) from None
+                printed = error.printed if isinstance(error, AgentFailed) else ("", "")
+                raise AttemptFailed(error.message, error.hint, detail, printed) from None
             history, replies = context.history, extraction.replies
             said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
             said = said._replace(notes=tuple(dict.fromkeys((*said.notes, *extraction.notes))))

@@ -114,6 +114,13 @@ def asked_model(agent: str, config: Config, alias: str | None) -> str:
     return model.alias
 
 
+def untold(agent: str, config: Config, alias: str | None) -> str:
+    """Why nobody can tell what the model will cost that an agent asks; "" where it has a price. Raises as
+    `asked_model`."""
+    model = config.models.get(asked_model(agent, config, alias))
+    return f"model {model.name} has no price" if model is not None and model.price is None else ""
+
+
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
     """The endpoint of a configured model. `secrets` are the values of `.env` by name. Raises Invalid for an
     alias that isn't configured, AgentFailed where its key isn't set."""

@@ -88,10 +88,12 @@ class _Said:
         self._read: list[Reply] = []
         self.last = 0  # where the turns of the last reply begin
 
-    def add(self, reply: Reply) -> None:
+    def add(self, reply: Reply, failed: bool = False) -> None:
+        """Adds a reply. Of an agent that `failed`, one without a word is no turn: only what it cost counts."""
         self.replies.append(reply)
         self.last = len(self.turns)
-        self.turns += reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+        if reply.turns or reply.text or not failed:
+            self.turns += reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
 
     def ask(self, message: str) -> None:
         self.turns.append(TurnRecord("user", message))
@@ -163,7 +165,14 @@ def extract(
         except UwfError as error:
             first, *others = verdict.problems
             problems = [f"{first}; asking again failed: {error.message}", *others]
-            raise _failed(role, said, problems, error.hint) from None
+            answers = len(said.replies)
+            if isinstance(error, ExtractionFailed):  # what it said, and spent, before it failed
+                for each in error.replies:
+                    said.add(each, failed=True)
+            failed = _failed(role, said, problems, error.hint, answers)
+            if isinstance(error, AgentFailed):
+                failed.printed = error.printed
+            raise failed from None
         session = reply.session or session
         said.add(reply._replace(session=session))
         how = "correction"
@@ -265,7 +274,7 @@ def correction(problems: Sequence[str]) -> str:
 def failed_with(reply: Reply, message: str, hint: str = "") -> ExtractionFailed:
     """The error for an agent that can't go on but has answered something: `reply` is kept with the failed attempt."""
     said = _Said()
-    said.add(reply)
+    said.add(reply, failed=True)
     return ExtractionFailed(message, hint, said, [message])
 
 
@@ -342,8 +351,10 @@ def _done(said: _Said, verdict: Verdict, how: str, answer: str) -> Extraction:
     return Extraction(verdict.output, verdict.type, how, answer, replies, turns, said.usage(), verdict.notes)
 
 
-def _failed(role: Role, said: _Said, problems: Sequence[str], hint: str = "") -> ExtractionFailed:
-    count = len(said.replies)
+def _failed(
+    role: Role, said: _Said, problems: Sequence[str], hint: str = "", answers: int = 0
+) -> ExtractionFailed:
+    count = answers or len(said.replies)
     times = "an answer" if count == 1 else f"{count} answers"
     message = f"role {role.name} gave {times} without a valid output: {problems[0] if problems else '?'}"
     if len(problems) > 1:

@@ -43,8 +43,8 @@ def list_(
 ) -> None:
     """List threads, newest first; those of sub-workflows stand below their own.
 
-    A damaged thread is listed as corrupt and keeps nothing from you; the exit status is then 7. A cost that nobody told
-    is –.
+    A damaged thread is listed as corrupt and keeps nothing from you; the exit status is then 7. A cost that nobody can
+    tell is unknown.
     """
     adopt_news(invocation)
     found = listed(invocation.instance, filters)
@@ -86,7 +86,7 @@ def _items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
         "name": None,
         "title": None,
     }
-    nothing |= {"author": None, "steps": None, "role": None, "agent": None, "rehearsed": None, "cost": None}
+    nothing |= dict.fromkeys(("author", "steps", "role", "agent", "rehearsed", "cost", "unpriced"))
     items: list[dict[str, Any]] = []
     for each in found:
         head = each.head
@@ -96,7 +96,7 @@ def _items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
             continue
         row = head.row
         used = spent.get(head.thread)
-        cost = money(used, known).cost if used and used.lines else None
+        cost, unpriced = money(used, known) if used and used.lines else (None, 0)
         items.append(
             {
                 "thread": head.thread,
@@ -111,6 +111,7 @@ def _items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
                 "agent": row.agent,
                 "rehearsed": row.rehearsed,
                 "cost": None if cost is None else round(cost, 6),
+                "unpriced": unpriced,
                 "updated": iso(head.updated),
                 "parent": above.get(head.thread),
             }
@@ -167,9 +168,9 @@ def _row(each: dict[str, Any], name: str, wide: bool, several: bool, now: float)
 def _cost(each: dict[str, Any]) -> str:
     """What a thread cost; where all or some of it was made up, that."""
     if not each["rehearsed"]:
-        return dollars(each["cost"])
+        return dollars(each["cost"], each["unpriced"] or 0)
     mark = terminal.style("rehearsed", "yellow")
-    return mark if each["cost"] is None else f"{dollars(each['cost'])} {mark}"
+    return mark if each["cost"] is None else f"{dollars(each['cost'], each['unpriced'])} {mark}"
 
 
 def _seconds(text: str) -> float:

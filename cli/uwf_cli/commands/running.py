@@ -22,7 +22,7 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import whose
 from uwf_cli.selection import Chosen, chosen_threads, threads
-from uwf_git.errors import Invalid, NotFound, OutOfRounds, Waiting
+from uwf_git.errors import Invalid, NotFound, OutOfRounds, UwfError, Waiting
 from uwf_git.text import counted, numbered
 from uwf_git.values.ids import parse_thread_id
 from uwf_git.values.types import next_name, role_name
@@ -81,6 +81,7 @@ def step(
     """Do one step. Who is next works, and what comes of it becomes the new head."""
     do, found = stepper(invocation, thread, remote)
     where = folder(cwd)
+    _warn_of_agent(invocation, found, agent)
     lines = _lines(invocation, f"uwf thread step {found}{repeated(agent, where, remote)}", found, quiet)
     with lines or nullcontext():
         outcome = do(found, agent, where, _live_stderr(invocation, lines))
@@ -125,6 +126,7 @@ def run(
     where = folder(cwd)
     if len(chosen.ids) == 1:
         do, found = stepper(invocation, chosen.ids[0], remote)
+        _warn_of_agent(invocation, found, agent)
         run_one(invocation, do, found, max_steps, agent, where, quiet, remote)
         return
     failures = Failures(invocation)
@@ -140,6 +142,30 @@ def run(
     elif not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
     failures.end()
+
+
+def warn_of_untold(invocation: Invocation, whys: Sequence[str]) -> None:
+    """Warns of a limit in money that nobody can hold a thread to, and why."""
+    from uwf_git.engine.budget import UNTOLD_HINT
+
+    if whys:
+        invocation.warn(f"maxCost can't be held to: {'; '.join(whys)} — {UNTOLD_HINT}")
+
+
+def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) -> None:
+    """Warns where a thread may spend no more than so much money, and nobody can tell what the `agent` that was named
+    for its next step will cost."""
+    if agent is None:
+        return
+    from uwf_git.engine.budget import COST, Budgets, untold_at
+    from uwf_git.engine.status import outlook
+
+    instance = invocation.instance
+    with suppress(UwfError):  # of a thread that can't be stepped the step says why
+        head = instance.threads.active_head(thread)
+        limited = any(COST in given for _, given in Budgets(instance).sources(head))
+        if limited and not instance.config.stops_unpriced and (role := outlook(instance, head).next):
+            warn_of_untold(invocation, list(filter(None, [untold_at(instance, head, role, agent)])))
 
 
 def run_one(
@@ -217,6 +243,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
+    from uwf_git.engine.budget import UNTOLD_HINT
     from uwf_git.store.pages import verdict
     from uwf_git.values.kinds import persona_value
 
@@ -238,6 +265,10 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
         value["reason"] = archive.reason
     if redactions := told(outcome.redactions):
         invocation.warn(redactions)
+    if outcome.unpriced and outcome.role is not None and outcome.standing is None:
+        invocation.warn(
+            f"maxCost doesn't cover {outcome.unpriced:,} tokens, whose price nobody knows — {UNTOLD_HINT}"
+        )
     shown = {
         **value,
         "number": len(steps),

@@ -236,7 +236,7 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     With +, the limit that holds is raised by so much. The next step records what was raised, so that it
     goes wherever the thread goes; only the limits of other machines' config.yaml still hold there.
     """
-    from uwf_git.engine.budget import Budgets, account, pending, raise_limits
+    from uwf_git.engine.budget import COST, Budgets, account, pending, raise_limits
 
     instance = invocation.instance
     found = find_thread(invocation, thread)
@@ -250,6 +250,8 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
     limits, used = (standing.limits, standing.used) if standing else ({}, {})
     for limit in limits.values():
         row: dict[str, Any] = {"limit": limit.key, "most": limit.value, "used": used[limit.key]}
+        if limit.key == COST and standing is not None and standing.unpriced:
+            row |= {"used": used[limit.key] or None, "unpriced": standing.unpriced}
         row["source"] = limit.source
         value, step = recorded.get(limit.key, (None, None))
         if limit.source == "raised" and limit.key not in fresh and step and value == limit.value:
@@ -291,9 +293,9 @@ def _budget_text(value: Any) -> str:
         return "no budget: this thread may use what it likes"
     rows = []
     for each in value["budget"]:
-        used = share(each["limit"], each["used"], each["most"])
+        used = share(each["limit"], each["used"] or 0, each["most"], each.get("unpriced", 0))
         by = f" in {each['step']} by {each['by']}" if "by" in each else ""
-        full = terminal.style("used up", "yellow") if each["used"] >= each["most"] else ""
+        full = terminal.style("used up", "yellow") if (each["used"] or 0) >= each["most"] else ""
         rows.append((each["limit"], used, full, f"{each['source']}{by}"))
     return terminal.table(rows, ("limit", "used", "", "set by"))
 

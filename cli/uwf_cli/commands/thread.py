@@ -11,7 +11,17 @@ import click
 
 from uwf_cli import resolve, terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, MAX_STEPS, QUIET, REMOTE, folder, run_one, stepper
+from uwf_cli.commands.running import (
+    AGENT,
+    CWD,
+    MAX_STEPS,
+    QUIET,
+    REMOTE,
+    folder,
+    run_one,
+    stepper,
+    warn_of_untold,
+)
 from uwf_cli.completers import (
     complete_remote,
     complete_speaker,
@@ -34,6 +44,7 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
     from uwf_git.store.remotes import Remote
     from uwf_git.values.ids import ThreadId
+    from uwf_git.values.kinds import Workflow
 
 
 PROMPT = click.option("-p", "--prompt", metavar="TEXT", help="The task; - reads standard input.")
@@ -134,10 +145,12 @@ def begin(
     persona: str | None = None,
     data: Mapping[str, Any] | None = None,
     origin: Oid | None = None,
+    agent: str | None = None,
 ) -> Begun:
     """A new thread. One that is `to_run` at once isn't begun of code that may not run here; a file that is named by its
     path is trusted by that. `persona` and `data` are of a crew's workflow: who speaks, as somebody named it, and the
-    file that a menu brings along. `origin` is the head of the conversation that it is started from."""
+    file that a menu brings along. `origin` is the head of the conversation that it is started from. `agent` is who is
+    to do its steps, whatever the configuration says."""
     from uwf_git.bundles.trust import is_trusted, require_trusted, trust
 
     instance = invocation.instance_for_writing()
@@ -161,9 +174,23 @@ def begin(
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
     version = resolve.version_of(instance, found)
     made = instance.threads.start(version, found.hash, task, budget, max_rounds, speaker, data, origin)
+    _warn_of_untold(invocation, found.workflow, budget, speaker, agent)
     if where is not None:
         instance.folders.remember(made, where)
     return Begun(made, found.hash, found.workflow.name)
+
+
+def _warn_of_untold(
+    invocation: Invocation, workflow: Workflow, own: Mapping[str, float], persona: str, agent: str | None
+) -> None:
+    """Warns where a new thread may spend no more than so much money, and nobody can tell what its agents will cost."""
+    from uwf_git.engine.budget import COST, untold
+
+    instance = invocation.instance
+    configured = instance.config.budgets
+    limits = (own, workflow.budget or {}, configured.get("", {}), configured.get(workflow.name, {}))
+    if any(COST in each for each in limits):
+        warn_of_untold(invocation, untold(instance, workflow, workflow.roles, persona, agent))
 
 
 def _speaker(found: resolve.Found, said: str | None) -> str:
@@ -230,6 +257,7 @@ def start_and_run(
         max_rounds=max_rounds,
         to_run=True,
         persona=persona,
+        agent=agent,
     )
     invocation.emit(
         {"workflow": begun.workflow, "thread": begun.thread},

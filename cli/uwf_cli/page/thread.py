@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_cli.output import iso
+from uwf_cli.output import dollars, iso
 from uwf_cli.page.graph import drawing
 from uwf_cli.page.markup import fold, markdown, pre, tag, text, value
 from uwf_cli.page.style import STYLE
@@ -300,9 +300,7 @@ class _Page:
             return []
         tokens, paid = tokens_of(spent), money(spent, self._prices)
         found = [f"{tokens.total:,} tokens"] if tokens is not None else []
-        found += (
-            [f"${paid.cost:.4f}" if paid.cost < 1 else f"${paid.cost:.2f}"] if paid.cost is not None else []
-        )
+        found += [dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
         found += [_lasted(spent.seconds)] if spent.seconds >= 0.05 else []
         return found
 

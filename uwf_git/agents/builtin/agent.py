@@ -24,6 +24,7 @@ from uwf_git.kit.arguments import read_asking
 if TYPE_CHECKING:
     from uwf_git.agents.builtin.conversation import Message
     from uwf_git.agents.builtin.loop import Ask, Ended, Loop
+    from uwf_git.config.settings import Config
     from uwf_git.kit.chat import Chat, Completion
 
 USAGE = "uwf-builtin [--model ALIAS] [--turns NUMBER] [--temperature NUMBER] [--max-tokens NUMBER]"
@@ -159,7 +160,22 @@ _TALK = (
     "reply, and the person goes next."
 )
 
-agent = Agent("uwf-builtin", _Conversation, parse_args, USAGE, about=__doc__, sees_files=lambda ctx: False)
+
+def _untold(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.kit.chat import untold
+
+    return untold("uwf-builtin", config, parse_args(args).model)
+
+
+agent = Agent(
+    "uwf-builtin",
+    _Conversation,
+    parse_args,
+    USAGE,
+    about=__doc__,
+    sees_files=lambda ctx: False,
+    untold=_untold,
+)
 main = agent.main
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,11 +27,13 @@ from uwf_git.kit.memory import carry_on
 
 if TYPE_CHECKING:
     from uwf_git.agents.cli.run import Run
+    from uwf_git.config.settings import Config
     from uwf_git.kit import Usage as Tokens
 
 ANY = "uwf-cli"
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
+_MODEL = ("-m", "--model")
 _INLINE = 100_000  # bytes of a prompt that may be an argument; the kernel's limit is 128 KiB
 
 
@@ -54,6 +57,7 @@ def agent_called(command: str) -> Agent:
             __doc__,
             lambda ctx: _has_shell(ctx, _row(ctx)),
             lambda ctx: _row(ctx).tools,
+            _untold,
         )
     name = f"uwf-{row.name}"
     usage = f"{name} [ARG…]   the arguments are those of {row.program}"
@@ -65,7 +69,40 @@ def agent_called(command: str) -> Agent:
         about=__doc__,
         has_shell=lambda ctx: _has_shell(ctx, row),
         sees_files=lambda ctx: row.tools,
+        untold=lambda config, args: _untold_by(row, config, args),
     )
+
+
+def _untold(config: Config, args: Sequence[str]) -> str:
+    options = _parse_name(args)
+    row = config.agent_clis.get(options.name) or shipped_row(options.name)
+    return "" if row is None else _untold_by(row, config, options.args)
+
+
+def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
+    """Why nobody can tell what the program of a row will cost: it doesn't say, and its model is unknown as yet, or has
+    no price."""
+    from uwf_git.engine.spending import price_of
+
+    if any(place.cost for place in row.usage):
+        return ""
+    model = _model_in(args)
+    if not model:
+        return f"{row.program} says neither what it costs nor, beforehand, which model it asks"
+    if price_of(model, config.prices) is not None:
+        return ""
+    return f"{row.program} doesn't say what it costs, and model {model} has no price"
+
+
+def _model_in(args: Sequence[str]) -> str:
+    """The model that the arguments of a program name; "" where they name none."""
+    for flag, value in pairwise([*args, ""]):
+        if flag in _MODEL:
+            return value
+        name, _, text = flag.partition("=")
+        if name in _MODEL and text:
+            return text
+    return ""
 
 
 def _name_of(options: Options) -> str:
@@ -109,7 +146,7 @@ class _Conversation(Conversation):
 
     def __init__(self, ctx: Context, name: str, row: Row) -> None:
         from uwf_git.agents.builtin.surroundings import effective_policy
-        from uwf_git.agents.cli.run import environment, extra_for
+        from uwf_git.agents.cli.calls import environment, extra_for
         from uwf_git.store.location import Location
 
         super().__init__(ctx)
@@ -183,7 +220,9 @@ class _Conversation(Conversation):
 
         failure = run.failure(self._env)
         if failure is not None:
-            raise failed_with(reply, failure.message, failure.hint)
+            failed = failed_with(reply, failure.message, failure.hint)
+            failed.printed = run.printed
+            raise failed
         if reply.session:
             self._session, self._answer = reply.session, reply.text
         return reply
@@ -191,7 +230,8 @@ class _Conversation(Conversation):
     def _call(self, words: Sequence[str], prompt: str, session: str | None) -> Run:
         from uuid import uuid4
 
-        from uwf_git.agents.cli.run import OtherSession, Run, arguments, require
+        from uwf_git.agents.cli.calls import arguments, require
+        from uwf_git.agents.cli.run import Hopeless, Run
         from uwf_git.agents.exec import held_lock
         from uwf_git.processes import run_command
 
@@ -209,7 +249,7 @@ class _Conversation(Conversation):
                 said = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
             values = {"session": session or "", "new": str(uuid4()), "prompt": said, "cwd": str(ctx.cwd)}
             argv = [row.program, *arguments(words, self._args, values)]
-            with contextlib.suppress(OtherSession):
+            with contextlib.suppress(Hopeless):
                 finished = run_command(
                     argv,
                     stdin=data if row.prompt == "stdin" else None,
@@ -218,15 +258,15 @@ class _Conversation(Conversation):
                     timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - time.monotonic()),
                     pass_fds=held_lock(ctx.store, ctx.thread),
                     on_stdout=run.feed,
-                    on_stderr=ctx.show,
+                    on_stderr=run.feed_stderr,
                 )
-        run.end(finished)
-        if row.after is not None and finished is not None and not finished.timed_out and run.session:
+        run.end(finished, self._env)
+        if row.after is not None and finished is not None and run.session:
             self._read_log(run, row.after.args)
         return run
 
     def _read_log(self, run: Run, words: Sequence[str]) -> None:
-        from uwf_git.agents.cli.run import arguments
+        from uwf_git.agents.cli.calls import arguments
         from uwf_git.processes import run_command
 
         values = {"session": run.session or "", "cwd": str(self.ctx.cwd)}

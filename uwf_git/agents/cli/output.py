@@ -5,43 +5,52 @@
     said = output.end(stderr)
 
 Values are looked at one after the other and then forgotten, so what a CLI prints may be of any size; of a text at most
-`_MOST` bytes are kept. What is nested deeper than nodes can be, and numbers that none can hold, are kept as the text
-that was printed, so that the rest of an answer isn't lost over them.
+`_MOST` bytes are kept.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from uwf_git.agents.cli.printed import parse, sentence, whole
 from uwf_git.config.agent_cli import EVERY, KEYS, After, Find, Path, Row, Select, Tests, TurnAt, UsageAt
-from uwf_git.text import cut, printable, shortened
+from uwf_git.text import cut, one_line, printable, shortened
 from uwf_git.values.kinds import TurnRecord, Usage
 
 _MOST = 32 * 1024 * 1024  # bytes of a line, or of all that is printed where that is one value
 _SHOWN = 400  # characters of what came, in an error
 _LONGEST = 200_000  # characters of a text in a turn
 _LINES = 3
-_DEEPEST = 64  # levels of lists and mappings; what is below stands as text
-_SAFE = 2**53 - 1
-_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+_TROUBLES = 20  # of what went wrong on the way, the last
 
 
 class Spent(NamedTuple):
-    """Tokens and US dollars. With `whole_session` they count everything that the session ever cost."""
+    """Tokens and US dollars, None where nobody says. Each may count everything that the session ever cost."""
 
-    usage: Usage
+    usage: Usage | None
     cost: float | None
-    whole_session: bool = False
+    usage_of_session: bool = False
+    cost_of_session: bool = False
+
+
+class Trouble(NamedTuple):
+    """What went wrong on the way, so many `times` in a row."""
+
+    text: str
+    times: int = 1
+
+    def __str__(self) -> str:
+        return self.text if self.times == 1 else f"{self.text} ({self.times} times)"
 
 
 class Said(NamedTuple):
     """What a run came to. `text` is None where the row found no answer. `known` is the number of values in which the
     row recognised something, `came` the first lines of the output. `errors` and `complaints` are the CLI's own words;
-    complaints mean a failure only where its exit status does."""
+    complaints mean a failure only where its exit status does, and `trouble`, the last of it, only where no answer
+    came."""
 
     text: str | None
     session: str | None
@@ -50,6 +59,7 @@ class Said(NamedTuple):
     turns: tuple[TurnRecord, ...]
     errors: tuple[str, ...]
     complaints: tuple[str, ...]
+    trouble: tuple[Trouble, ...]
     denied: tuple[str, ...]
     known: int
     came: str
@@ -93,26 +103,36 @@ def selected(value: Any, select: Select) -> Iterator[Any]:
 
 
 class Output:
-    """The output of one run of a row's program. `on_turn` is handed each turn when it is whole,
-    `on_session` the session's id when it is first seen."""
+    """The output of one run of a row's program. `on_turn` is handed each turn when it is whole, `on_session` the
+    session's id when it is first seen, `on_trouble` what goes wrong, a line at a time, as soon as it is said."""
 
     def __init__(
         self,
         row: Row,
         on_turn: Callable[[TurnRecord], None] | None = None,
         on_session: Callable[[str], None] | None = None,
+        on_trouble: Callable[[str], None] | None = None,
     ) -> None:
         self._row = row
         self._on_session = on_session
+        self._on_trouble = on_trouble
         self._buffer = bytearray()
         self._searched = 0
         self._skipping = False
+        self._complaint = b""  # the line of standard error that has no end yet
         self._came = bytearray()
-        names = ("session", "model", "text", "errors", "complaints", "denied")
+        names = ("session", "text", "errors", "complaints", "denied")
         self._found: dict[str, list[str]] = {name: [] for name in names}
+        self._models: list[str] = [""] * len(row.model)
+        self._trouble: list[Trouble] = []
         self._spent = [_Spending(place) for place in row.usage]
         self._turns = _Turns(on_turn)
         self._known = 0
+
+    @property
+    def session(self) -> str | None:
+        """The session's id, once it was seen."""
+        return next(iter(self._found["session"]), None)
 
     def feed(self, data: bytes) -> None:
         """Takes the next piece of standard output."""
@@ -123,43 +143,75 @@ class Output:
             del self._buffer[_MOST:]
             return
         while (end := self._buffer.find(b"\n", self._searched)) >= 0:
-            if not self._skipping:
-                self._line(bytes(self._buffer[:end]))
-            self._skipping = False
+            line, skipped = bytes(self._buffer[:end]), self._skipping
             del self._buffer[: end + 1]
-            self._searched = 0
+            self._searched, self._skipping = 0, False
+            if not skipped:
+                self._line(line)
         self._searched = len(self._buffer)
         if self._searched > _MOST:
             self._skipping, self._searched = True, 0
             self._buffer.clear()
 
+    def feed_stderr(self, data: bytes) -> None:
+        """Takes the next piece of standard error, in which only trouble is looked for while it comes."""
+        *lines, rest = (self._complaint + data).split(b"\n")
+        self._complaint = rest[-_LONGEST:]
+        for line in lines:
+            self._in_trouble(line.decode("utf-8", "replace"), "stderr")
+
+    def read_log(self, lines: Iterable[bytes]) -> None:
+        """Takes the lines of what the program keeps of the session."""
+        for line in lines:
+            if (value := parse(line)) is not None:
+                self._counted(value, "log")
+
+    def drop(self) -> None:
+        """Leaves out what came behind a line at which the program was ended."""
+        self._buffer.clear()
+
     def end(self, stderr: bytes = b"") -> Said:
         """Everything that was found, once the program has ended and printed this to stderr."""
-        whole = self._buffer.decode("utf-8", "replace")
+        text = self._buffer.decode("utf-8", "replace")
         if self._row.output == "lines":
             if not self._skipping:
                 self._line(bytes(self._buffer))
         elif self._row.output == "json":
-            for value in _whole(whole):
+            for value in whole(text):
                 for each in _parts(value, self._row.after):
                     self._value(each)
         else:
-            self._value(whole.replace("\r\n", "\n"))
+            self._value(text.replace("\r\n", "\n"))
         self._buffer.clear()
+        self.feed_stderr(b"\n")
         self._value(stderr.decode("utf-8", "replace"), "stderr")
         turns = self._turns.end()
         found = self._found
         return Said(
             self._text(turns),
-            next(iter(found["session"]), None),
-            next(iter(found["model"]), None),
-            next((spent for each in self._spent if (spent := each.total())), None),
+            self.session,
+            next(filter(None, self._models), None),
+            self._total(),
             turns,
             tuple(dict.fromkeys(found["errors"])),
             tuple(dict.fromkeys(found["complaints"])),
+            tuple(self._trouble),
             tuple(dict.fromkeys(found["denied"])),
             self._known,
             _shown(bytes(self._came)),
+        )
+
+    def _total(self) -> Spent | None:
+        each = [spending.total() for spending in self._spent]
+        tokens = next((spent for spent in each if spent.usage is not None), None)
+        paid = next((spent for spent in each if spent.cost), None)  # 0 is said of a model without a price
+        if tokens is None and paid is None:
+            return None
+        return Spent(
+            tokens.usage if tokens else None,
+            paid.cost if paid else None,
+            tokens is not None and tokens.usage_of_session,
+            paid is not None and paid.cost_of_session,
         )
 
     def _text(self, turns: tuple[TurnRecord, ...]) -> str | None:
@@ -170,7 +222,7 @@ class Output:
     def _line(self, line: bytes) -> None:
         line = line.strip()
         if line[:1] in (b"{", b"["):
-            value = _parse(line)
+            value = parse(line)
             if value is not None:
                 self._value(value)
 
@@ -178,19 +230,47 @@ class Output:
         row, known = self._row, False
         told = "complaints" if stream == "stderr" or row.output == "text" else "errors"
         for name, finds in (
-            *(("session", row.session), ("model", row.model), ("text", row.text)),
+            *(("session", row.session), ("text", row.text)),
             *((told, row.errors), ("denied", row.denied)),
         ):
             for find in finds:
                 for text in _texts(value, find) if find.stream == stream else ():
                     self._take(name, text)
                     known = True
+        known |= self._counted(value, stream)
         if stream == "stdout":
             if row.output == "text" and not row.text and value.strip():
                 self._found["text"].append(value)
-            known |= bool([place for place in self._spent if place.take(value)])
             known |= bool([turn for turn in row.turns if self._turns.take(turn, value)])
+            known |= self._in_trouble(value)
         self._known += known
+
+    def _counted(self, value: Any, stream: str) -> bool:
+        """Takes the model, tokens and cost."""
+        known = False
+        for place, find in enumerate(self._row.model):
+            for text in _texts(value, find) if find.stream == stream else ():
+                self._models[place] = text.strip()[:_LONGEST] or self._models[place]
+                known = True
+        return known | bool([spent for spent in self._spent if spent.take(value, stream)])
+
+    def _in_trouble(self, value: Any, stream: str = "stdout") -> bool:
+        found = [
+            sentence(text)
+            for find in self._row.trouble
+            if find.stream == stream
+            for text in _texts(value, find)
+        ]
+        for each in found:
+            text = one_line(each, _SHOWN)
+            last = self._trouble[-1] if self._trouble else Trouble("")
+            if last.text == text:
+                self._trouble[-1] = Trouble(text, last.times + 1)
+            else:
+                self._trouble = [*self._trouble[1 - _TROUBLES :], Trouble(text)]
+            if self._on_trouble:
+                self._on_trouble(text)
+        return bool(found)
 
     def _take(self, name: str, text: str) -> None:
         kept = self._found[name]
@@ -209,11 +289,13 @@ class _Spending:
 
     def __init__(self, place: UsageAt) -> None:
         self._place = place
-        self._sums: list[float] | None = None
-        self._cost: float | None = None
+        self._parts: dict[str, tuple[list[float], float | None]] = {}
+        self._counts = self._guessed = False
 
-    def take(self, value: Any) -> bool:
+    def take(self, value: Any, stream: str) -> bool:
         place = self._place
+        if place.stream != stream:
+            return False
         parts = list(selected(value, place.select))
         numbers = [
             [number for part in parts for path in paths for number in _numbers(part, path)]
@@ -222,19 +304,23 @@ class _Spending:
         costs = [number for part in parts for path in place.cost for number in _numbers(part, path)]
         if not any(numbers) and not costs:
             return False
-        sums = [sum(each) for each in numbers]
-        cost = sum(costs) if costs else None
-        if place.total == "sum" and self._sums is not None:
-            sums = [before + now for before, now in zip(self._sums, sums, strict=True)]
-            cost = cost if self._cost is None else self._cost + (cost or 0.0)
-        self._sums, self._cost = sums, cost
+        self._counts |= any(numbers)
+        self._guessed |= bool(place.guess) and any(holds(part, place.guess) for part in parts)
+        sums, cost = [sum(each) for each in numbers], sum(costs) if costs else None
+        key = "" if place.by is None else _text(_first(value, place.by))
+        if place.total == "sum" and place.by is None and "" in self._parts:
+            before, paid = self._parts[""]
+            sums = [past + now for past, now in zip(before, sums, strict=True)]
+            cost = paid if cost is None else (paid or 0.0) + cost
+        self._parts[key] = sums, cost
         return True
 
-    def total(self) -> Spent | None:
-        if self._sums is None:
-            return None
-        usage = Usage(*(int(number) for number in self._sums))
-        return Spent(usage, self._cost, self._place.total == "session")
+    def total(self) -> Spent:
+        of_session = self._place.total == "session"
+        sums = map(sum, zip(*(sums for sums, _ in self._parts.values()), strict=True))
+        costs = [cost for _, cost in self._parts.values() if cost is not None]
+        usage = Usage(*map(int, sums)) if self._counts else None
+        return Spent(usage, sum(costs) if costs and not self._guessed else None, of_session, of_session)
 
 
 class _Turns:
@@ -351,6 +437,9 @@ def _shown(data: bytes) -> str:
 
 def _texts(value: Any, find: Find) -> Iterator[str]:
     for part in selected(value, find.select):
+        if find.say:
+            yield "".join(each if isinstance(each, str) else _text(_first(part, each)) for each in find.say)
+            continue
         for each in values(part, find.path):
             if each is None:
                 continue
@@ -380,7 +469,7 @@ def _text(value: Any) -> str:
 
 def _arguments(value: Any) -> Any:
     """Arguments of a call, which some print as JSON in a text."""
-    parsed = _parse(value) if isinstance(value, str) and value.startswith("{") else None
+    parsed = parse(value) if isinstance(value, str) and value.startswith("{") else None
     return value if parsed is None else parsed
 
 
@@ -400,63 +489,3 @@ def _small(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _small(each) for key, each in value.items()}
     return value
-
-
-def _whole(text: str) -> Iterator[Any]:
-    """The JSON value that a program printed, after whatever lines it printed first."""
-    for start in re.finditer(r"(?m)^\s*[\[{]", text):
-        value = _parse(text[start.start() :])
-        if value is not None:
-            yield value
-            return
-        if start.start() > 100_000:
-            return
-
-
-def _parse(text: bytes | str) -> Any:
-    """The JSON value in a text; None where there is none."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "replace")
-    try:
-        value = _loads(text)
-        if text.count("[") + text.count("{") <= _DEEPEST:
-            return value
-    except RecursionError:
-        pass
-    except ValueError:
-        return None
-    try:
-        return _loads(_shallow(text))
-    except (ValueError, RecursionError):
-        return None
-
-
-def _loads(text: str) -> Any:
-    return json.loads(text, parse_float=_number, parse_int=_integer, parse_constant=str)
-
-
-def _shallow(text: str) -> str:
-    """The same JSON with what is nested too deep as texts."""
-    kept: list[str] = []
-    depth = done = start = 0
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if sign in ("[", "{"):
-            depth += 1
-            if depth == _DEEPEST + 1:
-                start = token.start()
-        elif sign in ("]", "}"):
-            if depth == _DEEPEST + 1:
-                kept += [text[done:start], json.dumps(text[start : token.end()])]
-                done = token.end()
-            depth -= 1
-    return "".join((*kept, text[done:])) if kept else text
-
-
-def _number(text: str) -> float | str:
-    number = float(text)
-    return number if math.isfinite(number) else text
-
-
-def _integer(text: str) -> int | str:
-    return text if len(text) > 17 or abs(int(text)) > _SAFE else int(text)

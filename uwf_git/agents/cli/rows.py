@@ -64,6 +64,7 @@ _CLAUDE: Mapping[str, Any] = {
             "output": ".outputTokens",
             "cached": ".cacheReadInputTokens",
             "cost": ".costUSD",
+            "guess": {"costBasis": "unknown"},  # a model that it has no price for, at another's price
             "total": "sum",  # it answers again when what it left running has ended
         },
         {
@@ -75,6 +76,22 @@ _CLAUDE: Mapping[str, Any] = {
             ],
             "output": ".usage.output_tokens",
             "cached": ".usage.cache_read_input_tokens",
+            "total": "sum",
+        },
+        {  # before 2.1.300 it is that of this run so far
+            "when": {"type": "result", "model_usage_since_last_result": None},
+            "cost": ".total_cost_usd",
+        },
+        {  # of a run that is ended before its result: a message comes in parts, each with all of its input
+            "when": {"type": "assistant"},
+            "input": [
+                ".message.usage.input_tokens",
+                ".message.usage.cache_read_input_tokens",
+                ".message.usage.cache_creation_input_tokens",
+            ],
+            "output": ".message.usage.output_tokens",
+            "cached": ".message.usage.cache_read_input_tokens",
+            "by": ".message.id",
             "total": "sum",
         },
     ],
@@ -108,8 +125,19 @@ _CLAUDE: Mapping[str, Any] = {
         {"path": ".result", "when": {"type": "result", "is_error": True}},
         {"path": ".errors[]", "when": {"type": "result", "is_error": True}},
     ],
+    "trouble": [
+        {
+            "when": {"type": "system", "subtype": "api_retry", "error_status": "*"},
+            "say": "{.error} (HTTP {.error_status}), attempt {.attempt} of {.max_retries}",
+        },
+        {
+            "when": {"type": "system", "subtype": "api_retry", "error_status": None},
+            "say": "the API can't be reached or breaks off ({.error}), attempt {.attempt} of {.max_retries}",
+        },
+    ],
     "denied": {"path": ".permission_denials[].tool_name", "when": {"type": "result"}},
-    "login": r"(?i)not logged in|run /login|invalid api key|failed to authenticate|oauth token has expired",
+    "login": r"(?i)authentication_failed|not logged in|run /login|invalid api key|failed to authenticate"
+    r"|oauth token has expired",
     "signIn": "run claude and log in there, or set ANTHROPIC_API_KEY",
     "lost": r"No conversation found|requires a valid session ID",
 }
@@ -142,13 +170,29 @@ _CODEX: Mapping[str, Any] = {
     ],
     "session": {"path": ".thread_id", "when": {"type": "thread.started"}},
     "text": {"path": ".item.text", "when": {"type": "item.completed", "item.type": "agent_message"}},
-    "usage": {
-        "when": {"type": "turn.completed"},
-        "input": ".usage.input_tokens",
-        "output": ".usage.output_tokens",
-        "cached": ".usage.cached_input_tokens",
-        "total": "session",
-    },
+    # It prints neither its model nor, until a turn is over, its tokens.
+    "log": [
+        "$CODEX_HOME/sessions/*/*/*/rollout-*-{session}.jsonl",
+        "~/.codex/sessions/*/*/*/rollout-*-{session}.jsonl",
+    ],
+    "model": {"from": "log", "path": ".payload.model", "when": {"type": "turn_context"}},
+    "usage": [
+        {
+            "when": {"type": "turn.completed"},
+            "input": ".usage.input_tokens",
+            "output": ".usage.output_tokens",
+            "cached": ".usage.cached_input_tokens",
+            "total": "session",
+        },
+        {
+            "from": "log",
+            "when": {"type": "event_msg", "payload.type": "token_count"},
+            "input": ".payload.info.total_token_usage.input_tokens",
+            "output": ".payload.info.total_token_usage.output_tokens",
+            "cached": ".payload.info.total_token_usage.cached_input_tokens",
+            "total": "session",
+        },
+    ],
     "turns": [
         {"when": {"type": "item.completed", "item.type": "agent_message"}, "text": ".item.text"},
         {
@@ -185,6 +229,7 @@ _CODEX: Mapping[str, Any] = {
     ],
     # Items and lines of the type "error" come when all goes well too.
     "errors": {"path": ".error.message", "when": {"type": "turn.failed"}},
+    "trouble": {"path": ".message", "when": {"type": "error"}},
     "denied": {"path": ".item.type", "when": {"type": "item.completed", "item.status": "declined"}},
     "login": r"(?i)401 unauthorized|not logged in|missing environment variable|refresh token|codex login",
     "signIn": "run: codex login",
@@ -220,13 +265,33 @@ _GEMINI: Mapping[str, Any] = {
         {"if": "crew", "args": ["--include-directories", "{package}", "--include-directories", "{state}"]},
     ],
     "session": {"path": ".session_id", "when": {"type": "init"}},
-    "model": {"path": ".model", "when": {"type": "init"}},
-    "usage": {
-        "when": {"type": "result"},
-        "input": ".stats.input_tokens",
-        "output": ".stats.output_tokens",
-        "cached": ".stats.cached",
-    },
+    # At first it names what it was told, such as "auto"; others than the one that answered are in its result too.
+    "log": [
+        "$GEMINI_CLI_HOME/.gemini/tmp/*/chats/session-*-{session:8}.jsonl",
+        "~/.gemini/tmp/*/chats/session-*-{session:8}.jsonl",
+    ],
+    "model": [
+        {"from": "log", "path": ".model", "when": {"type": "gemini"}},
+        {"path": ".stats.models[keys]", "when": {"type": "result"}},
+        {"path": ".model", "when": {"type": "init"}},
+    ],
+    "usage": [
+        {
+            "when": {"type": "result"},
+            "input": ".stats.input_tokens",
+            "output": ".stats.output_tokens",
+            "cached": ".stats.cached",
+        },
+        {
+            "from": "log",
+            "when": {"type": "gemini"},
+            "input": [".tokens.input", ".tokens.tool"],
+            "output": [".tokens.output", ".tokens.thoughts"],
+            "cached": ".tokens.cached",
+            "by": ".id",
+            "total": "session",
+        },
+    ],
     "turns": [
         {"when": {"type": "message", "role": "assistant"}, "text": ".content", "delta": True},
         {
@@ -243,6 +308,7 @@ _GEMINI: Mapping[str, Any] = {
         },
     ],
     "errors": {"path": ".error.message", "when": {"type": "result", "status": "error"}},
+    "trouble": {"from": "stderr", "match": r"^Attempt \d+ failed.*"},
     "denied": {
         "path": ".tool_id",
         "match": "^(.*?)__",
@@ -262,6 +328,12 @@ _OPENCODE: Mapping[str, Any] = {
     "output": "lines",
     "env": {"OPENCODE_DISABLE_AUTOUPDATE": "true", "OPENCODE_AUTO_SHARE": "false"},
     "options": [
+        # That it tries again is in its log alone.
+        {
+            "if": "always",
+            "args": ["--print-logs", "--log-level", "ERROR"],
+            "unless": ["--print-logs", "--log-level"],
+        },
         {"if": "write"},
         {"if": "readonly", "env": {"OPENCODE_PERMISSION": '{"edit": "deny"}'}, "unless": ["--auto"]},
         {"if": "run", "env": {"OPENCODE_PERMISSION": '{"bash": "allow"}'}},
@@ -310,6 +382,7 @@ _OPENCODE: Mapping[str, Any] = {
         {"path": ".error.data.message", "when": {"type": "error"}},
         {"path": ".error.name", "when": {"type": "error", "error.data.message": None}},
     ],
+    "trouble": {"from": "stderr", "match": r'message="stream error".* small=false .*error\.error="(.*)"'},
     "denied": {
         "from": "stderr",
         "match": r"permission requested: ([^;\n]*); auto-rejecting",

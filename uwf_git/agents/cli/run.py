@@ -1,165 +1,39 @@
-"""One run of an agent CLI: how the program of a row is called under a tool policy, and what came of it, which is a
-reply, a session that was lost, or a failure in a line.
-"""
+"""One run of an agent CLI and what came of it: a reply, a session that was lost, or a failure in a line."""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from uwf_git import log
+from uwf_git.agents.cli.calls import installed_version, kept_by, older
 from uwf_git.agents.cli.output import Output, Said
-from uwf_git.agents.cli.rows import NESTED
+from uwf_git.agents.cli.printed import sentence
 from uwf_git.config.agent_cli import Row
-from uwf_git.config.policy import FETCH, WRITING, ToolPolicy
 from uwf_git.errors import AgentFailed
 from uwf_git.kit.context import Context, Reply
-from uwf_git.text import one_line
-from uwf_git.values.kinds import Usage
+from uwf_git.text import counted, one_line
+from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
     from uwf_git.processes import Finished
 
-_FOLDER = re.compile(r"\{(package|state)\}")
-_WORD = re.compile(r"\{(new|session|prompt|cwd)\}")
-_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
-_VERSION_TIMEOUT = 20.0  # seconds
+_PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
+_NOTED = 10  # of what went wrong on the way, the last
+_REFUSALS = 2  # that a key is refused: a token that is renewed after the first one may do
 _SHOWN = 401  # characters of the CLI's words in an error
-_RESTRICTING = {
-    "readonly": "write files",
-    "norun": "run commands",
-    "nofetch": "read from the web",
-}
 
 
-class Extra(NamedTuple):
-    """What the row's options and the user add to a call."""
-
-    args: tuple[str, ...]
-    env: Mapping[str, str]
-
-
-class OtherSession(Exception):
-    """The program has opened another session than the one it was to go on in."""
-
-
-def conditions(policy: ToolPolicy, crew: bool = False) -> set[str]:
-    """The conditions of a row's options that hold under a policy, in the step of a `crew` or elsewhere. Tools that a
-    CLI can't tell apart, such as making a file and changing one, are all forbidden as soon as one of them is."""
-    readonly = not all(policy.permits(tool) for tool in WRITING)
-    norun = policy.forbids_commands
-    nofetch = not policy.permits(FETCH)
-    holding = {
-        "always": True,
-        "readonly": readonly,
-        "write": not readonly and (not policy.permissions or policy.grants("edit")),
-        "norun": norun,
-        "run": not norun and (bool(policy.run_command) or policy.grants("execute")),
-        "nofetch": nofetch,
-        "fetch": not nofetch and policy.grants("fetch"),
-        "network": bool(policy.network),
-        "nomcp": not policy.permits("mcp/any/any"),
-        "crew": crew,
-        "crewwrite": crew and not readonly,
-    }
-    return {name for name, holds in holding.items() if holds}
-
-
-def extra_for(
-    row: Row, policy: ToolPolicy, args: Sequence[str], folders: Mapping[str, str] | None = None
-) -> Extra:
-    """The options that a policy asks for, and the user's own arguments. `folders` are those of a crew's step, by what
-    stands for them in a row. Raises AgentFailed where the policy forbids what the row can't forbid or the arguments
-    allow."""
-    holding = conditions(policy, bool(folders))
-    words: list[str] = []
-    env: dict[str, str] = {}
-    for option in row.options:
-        if option.when not in holding:
-            continue
-        given = _given(args, option.unless)
-        if given and option.when in _RESTRICTING:
-            raise AgentFailed(
-                f"{row.program} may not {_RESTRICTING[option.when]} here, and {given} in its arguments lets it",
-                f"take {given} out of the agent's args, or change tools in config.yaml or of the role",
-            )
-        if given:
-            continue
-        words += (_filled(each, folders or {}) for each in option.args)
-        for name, text in option.env:
-            quoted = {key: json.dumps(path)[1:-1] for key, path in (folders or {}).items()}
-            env[name] = _merged(env.get(name), _filled(text, quoted))
-    covered = {option.when for option in row.options}
-    for name, what in _RESTRICTING.items():
-        if row.tools and name in holding and name not in covered:
-            raise AgentFailed(
-                f"the tool policy says that {row.program} may not {what}, and there is no way to tell it so",
-                "let another agent play this role, or change tools in config.yaml or of the role",
-            )
-    return Extra((*words, *args), env)
-
-
-def _filled(text: str, folders: Mapping[str, str]) -> str:
-    return _FOLDER.sub(lambda found: folders.get(found[1], found[0]), text)
-
-
-def arguments(words: Sequence[str], extra: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """The arguments of a call: placeholders filled in, each once, and `extra` where {args} stands or else
-    at the end."""
-    made: list[str] = []
-    for word in words if "{args}" in words else [*words, "{args}"]:
-        if word == "{args}":
-            made += extra
-        else:
-            made.append(_WORD.sub(lambda match: values.get(match[1], ""), word))
-    return made
-
-
-def environment(row: Row, base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a call: `base` without what would make it a part of another session. What the row
-    sets gives way to what the user has set; a JSON object in `extra` is merged over the user's."""
-    env = {name: text for name, text in base.items() if name not in NESTED and name not in row.unset}
-    for name, text in row.env:
-        env.setdefault(name, text)
-    for name, text in extra.items():
-        env[name] = _merged(env.get(name), text)
-    return env
-
-
-def require(row: Row, env: Mapping[str, str]) -> str:
-    """Where the program is. Raises AgentFailed where it isn't."""
-    found = shutil.which(row.program, path=env.get("PATH"))
-    if found is None:
-        hint = f"install it: {row.install}" if row.install else "install it, or put it on PATH"
-        raise AgentFailed(f"{row.program} is not installed, or not on PATH", hint)
-    return found
-
-
-def installed_version(row: Row, env: Mapping[str, str]) -> str | None:
-    """What the program says its version is; None where it doesn't."""
-    from uwf_git.processes import run_command
-
-    if not row.version:
-        return None
-    try:
-        done = run_command([row.program, *row.version], env=env, timeout=_VERSION_TIMEOUT)
-    except AgentFailed:
-        return None
-    said = done.stdout_tail.decode("utf-8", "replace") or done.stderr_tail.decode("utf-8", "replace")
-    found = re.search(r"\d+(?:\.\d+)+", said)
-    return found[0] if found else None
-
-
-def older(version: str, least: str) -> bool:
-    """Whether a version comes before another."""
-    return _parts(version) < _parts(least)
+class Hopeless(Exception):
+    """The program need not go on: it has opened another session than the one it was to go on in, or its key is
+    refused."""
 
 
 class Run:
     """A run of `row`'s program for the agent `name`, in `session` or in a new one where that is None. Turns are
-    recorded as they come. `totals` is what each session had cost when this step last heard of it."""
+    recorded as they come, and what goes wrong is shown. `totals` is what each session had cost when this step last
+    heard of it."""
 
     def __init__(
         self,
@@ -169,6 +43,8 @@ class Run:
         session: str | None,
         totals: dict[str, tuple[Usage, float]],
     ) -> None:
+        from uwf_git.processes import KEEP, Tail
+
         self._ctx = ctx
         self._name = name
         self._row = row
@@ -176,22 +52,47 @@ class Run:
         self._totals = totals
         self._other: str | None = None
         self._ended = False
+        self._refusals = 0
         self._said: Said | None = None
-        self._stderr = ""
         self._finished: Finished | None = None
+        self._out, self._err = Tail(_PRINTED), Tail(KEEP)
+        self._listens = any(find.stream == "stderr" for find in row.trouble)
         shown = row if row.after is None else row._replace(after=None, usage=(), turns=(), model=())
-        self._output = Output(shown, None if row.after else ctx.record, self._in_session)
+        self._output = Output(shown, None if row.after else self._record, self._in_session, self._in_trouble)
 
     def feed(self, data: bytes) -> None:
-        """Takes a piece of standard output. Raises OtherSession."""
+        """Takes a piece of standard output. Raises Hopeless."""
+        self._out.add(data)
         self._output.feed(data)
 
-    def end(self, finished: Finished | None) -> None:
-        """Takes how the program ended; None where it was ended for its session."""
+    def feed_stderr(self, data: bytes) -> None:
+        """Takes a piece of standard error. Raises Hopeless."""
+        self._err.add(data)
+        self._output.feed_stderr(data)
+        if not self._listens:
+            self._ctx.show(data)
+
+    def end(self, finished: Finished | None, env: Mapping[str, str]) -> None:
+        """Takes how the program ended; None where it was ended for what it said. Reads what the program keeps of the
+        session, where the environment `env` says."""
         self._finished, self._ended = finished, True
-        stderr = finished.stderr_tail if finished else b""
-        self._stderr = stderr.decode("utf-8", "replace")
-        self._said = self._output.end(stderr)
+        if finished is None:
+            self._output.drop()
+        session = self._output.session or self._session
+        if self._row.log and session and self._other is None:
+            self._output.read_log(kept_by(self._row, session, env))
+        self._said = self._output.end(self._err.end())
+
+    @property
+    def printed(self) -> tuple[str, str]:
+        """The ends of what the program wrote to standard output and standard error."""
+        out, err = (tail.end().decode("utf-8", "replace") for tail in (self._out, self._err))
+        return out, err
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was ended because its key was refused."""
+        return self._refusals >= _REFUSALS
 
     @property
     def session(self) -> str | None:
@@ -201,19 +102,35 @@ class Run:
     def take_log(self, data: bytes) -> None:
         """Takes what the row's second call printed: model, usage and turns."""
         log = Output(
-            self._row._replace(output="json", session=(), text=(), errors=(), denied=()), self._ctx.record
+            self._row._replace(output="json", session=(), text=(), errors=(), denied=(), trouble=()),
+            self._ctx.record,
         )
         log.feed(data)
         read = log.end()
         self._said = self.said._replace(model=read.model, spent=read.spent, turns=read.turns)
 
+    def _record(self, turn: TurnRecord) -> None:
+        self._refusals = 0
+        self._ctx.record(turn)
+
     def _in_session(self, session: str) -> None:
         if self._session is not None and session != self._session and not self._row.renames:
             self._other = session
             if not self._ended:
-                raise OtherSession
+                raise Hopeless
             return
         self._ctx.in_session(session)
+
+    def _in_trouble(self, text: str) -> None:
+        if self._ended:
+            return
+        program = self._row.program
+        log.info("F8TR3M6W", "{program} is in trouble: {text}", program=program, text=text)
+        self._ctx.show(f"{program}: {text}\n".encode("utf-8", "replace"), stream="trouble")
+        refused = self._row.login and re.search(self._row.login, text)
+        self._refusals = self._refusals + 1 if refused else 0
+        if self.refused:
+            raise Hopeless
 
     @property
     def said(self) -> Said:
@@ -256,17 +173,22 @@ class Run:
     def failure(self, env: Mapping[str, str]) -> AgentFailed | None:
         """What is wrong with the run; None where it brought an answer. May run the program to ask for its version."""
         finished, said, program = self._finished, self.said, self._row.program
+        sign_in = self._row.sign_in or f"log in with {program} first"
+        if self.refused:
+            return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
         assert finished is not None
         if finished.timed_out:
-            return AgentFailed(f"{program} ran out of time", "raise agents.<name>.timeout in config.yaml")
+            words = f", and was still trying: {said.trouble[-1]}" if said.trouble else ""
+            return AgentFailed(
+                f"{program} ran out of time{words}", "raise agents.<name>.timeout in config.yaml"
+            )
         if finished.returncode == 0 and not said.errors:
             return self._unanswered(env)
         how = f"exited with {finished.returncode}"
         if finished.returncode < 0:
             how = f"was ended by signal {-finished.returncode}"
         if self._says(self._row.login):
-            hint = self._row.sign_in or f"log in with {program} first"
-            return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", hint)
+            return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
         words = self._words()
         message = f"{program} {how}: {words}" if words else f"{program} {how} and said nothing"
         if said.errors:
@@ -309,33 +231,44 @@ class Run:
 
     def _says(self, pattern: str) -> bool:
         """Whether what the program complains of matches a pattern of its row; nothing matches an empty one."""
-        text = "\n".join((*self.said.errors, *self.said.complaints, self._stderr))
+        text = "\n".join((*self.said.errors, *self.said.complaints, self.printed[1]))
         return bool(pattern and re.search(pattern, text))
 
     def _words(self) -> str:
         """What the program itself says is wrong, in one line."""
         said = self.said
-        for words in (said.errors, said.complaints):
+        for words in (said.errors, said.complaints, [each.text for each in said.trouble[-1:]]):
             if words:
-                return one_line("; ".join(words), _SHOWN)
-        lines = [line.strip() for line in self._stderr.splitlines() if line.strip()]
+                return one_line("; ".join(map(sentence, words)), _SHOWN)
+        lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
         if self._row.output == "text" and said.came:
             return one_line(said.came, _SHOWN)
         telling = [line for line in lines if re.search(r"(?i)\berror\b|fail|not |can't|unknown|denied", line)]
-        return one_line((telling or lines[-1:] or [said.came])[0], _SHOWN)
+        return one_line(sentence((telling or lines[-1:] or [said.came])[0]), _SHOWN)
 
     def _notes(self) -> list[str]:
         row, said = self._row, self.said
         notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in said.denied]
-        if self._finished is None or self._finished.returncode != 0 or said.errors:
-            return notes
-        if row.session and said.session is None:
-            notes.append(f"{row.program} printed no session id where its row looks for one")
-        if row.turns and not said.turns:
-            notes.append(f"{row.program} printed no turns where its row looks for them")
-        if row.usage and said.spent is None:
-            notes.append(f"{row.program} printed no usage where its row looks for it")
-        return notes
+        failed = self._finished is None or self._finished.returncode != 0 or bool(said.errors)
+        if not failed and said.trouble:
+            times = counted(sum(each.times for each in said.trouble), "time")
+            return [*notes, f"{row.program} had trouble {times}: {said.trouble[-1].text}", *self._missed()]
+        notes += [f"{row.program}: {each}" for each in said.trouble[-_NOTED:]]
+        return notes if failed else [*notes, *self._missed()]
+
+    def _missed(self) -> list[str]:
+        """What the row looks for and an answer came without."""
+        row, said = self._row, self.said
+        looked = (
+            ("session id", "one", row.session and said.session is None),
+            ("turns", "them", row.turns and not said.turns),
+            ("usage", "it", row.usage and (said.spent is None or said.spent.usage is None)),
+        )
+        return [
+            f"{row.program} printed no {what} where its row looks for {it}"
+            for what, it, misses in looked
+            if misses
+        ]
 
     def _usage(self, session: str | None) -> tuple[Usage | None, float | None]:
         """The tokens and cost of this run alone. Where the program counts the whole session, what the session had
@@ -343,14 +276,18 @@ class Run:
         spent = self.said.spent
         if spent is None:
             return None, None
-        if not spent.whole_session or session is None:
-            return spent.usage, spent.cost
+        usage, cost = spent.usage, spent.cost
+        if session is None or not (spent.usage_of_session or spent.cost_of_session):
+            return usage, cost
         before = self._totals.get(session)
         if before is None:
             before = spent_before(self._ctx, self._name, session) if self._session else (Usage(0, 0), 0.0)
-        self._totals[session] = (spent.usage, spent.cost or 0.0)
-        tokens = (max(0, now - past) for now, past in zip(spent.usage, before[0], strict=True))
-        return Usage(*tokens), None if spent.cost is None else max(0.0, spent.cost - before[1])
+        self._totals[session] = (usage or before[0], before[1] if cost is None else cost)
+        if usage is not None and spent.usage_of_session:
+            usage = Usage(*(max(0, now - past) for now, past in zip(usage, before[0], strict=True)))
+        if cost is not None and spent.cost_of_session:
+            cost = max(0.0, cost - before[1])
+        return usage, cost
 
 
 def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
@@ -373,30 +310,3 @@ def spent_before(ctx: Context, agent: str, session: str) -> tuple[Usage, float]:
             total = [sum_ + sign * tokens for sum_, tokens in zip(total, usage, strict=True)]
         cost += detail.cost or 0.0
     return Usage(*total), cost
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    found = _NUMBERS.search(version)
-    parts = [int(part[:9]) for part in found[0].split(".")] if found else []
-    return tuple(parts + [0] * (6 - len(parts)))
-
-
-def _given(args: Sequence[str], flags: Iterable[str]) -> str:
-    """The first of the flags that the arguments have, as they have it up to its value."""
-    for word in args:
-        for flag in flags:
-            short = len(flag) == 2 and not flag.startswith("--")
-            if word == flag or word.startswith(f"{flag}=") or (short and word.startswith(flag)):
-                return flag
-    return ""
-
-
-def _merged(before: str | None, now: str) -> str:
-    """Of two JSON objects one with the fields of both; else the later text."""
-    try:
-        objects = json.loads(before or ""), json.loads(now)
-    except ValueError:
-        return now
-    if all(isinstance(each, dict) for each in objects):
-        return json.dumps({**objects[0], **objects[1]})
-    return now
