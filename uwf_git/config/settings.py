@@ -188,5 +188,8 @@ def parse_command(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def expanded(command: str) -> str:
-    """`~` at the front becomes the home folder: no shell is there to do it."""
-    return str(Path(command).expanduser()) if command.startswith("~") else command
+    """`~` at the front becomes the home folder: no shell is there to do it. That of nobody stays as it is."""
+    try:
+        return str(Path(command).expanduser()) if command.startswith("~") else command
+    except RuntimeError:
+        return command
