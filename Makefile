@@ -4,6 +4,7 @@
 #   make test          the whole test suite
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
+#   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make lint          ruff and mypy
 #   make bench         the table of benchmarks, and docs/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
@@ -19,13 +20,16 @@ PYTEST_ARGS ?=
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test agent-programs test-agents lint bench bench-smoke venv clean
+.PHONY: demo test soak agent-programs test-agents lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
 
 test: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+soak: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl
 
 agent-programs: | $(VENV)/bin/python
 	@$(VENV)/bin/python tests/doubles/agent_programs.py fast

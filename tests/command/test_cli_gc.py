@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ONE
+from commands import begin
 from conftest import Uwf
 from workflows import opened
 
 from uwf_git.store import layout
-from uwf_git.values.ids import Hash
+from uwf_git.store.taking_in import pin
+from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.types import TEXT
 
 DAY = 24 * 60 * 60
@@ -35,6 +37,31 @@ def age(root: Path, days: int) -> None:
     for path in (root / "store.git" / "objects").rglob("*"):
         if path.is_file():
             os.utime(path, (then, then))
+
+
+def test_a_prune_waits_for_who_writes_and_takes_nothing_of_what_they_wrote(uwf: Uwf, thread: str) -> None:
+    store = opened().store
+    node = store.put(TEXT, "no ref leads to me yet")
+    pruning = begin("gc", "--prune")
+    time.sleep(0.5)
+    assert pruning.poll() is None
+    pin(store, node)
+    said, complaint = pruning.communicate(timeout=60)
+    assert pruning.returncode == 0, said + complaint
+    assert uwf("cas", "get", node).json["payload"] == "no ref leads to me yet"
+
+
+def test_a_prune_lets_nobody_write_and_refuses_where_a_thread_runs(uwf: Uwf, thread: str) -> None:
+    locks = opened().locks
+    with locks.deleting():
+        start = begin("thread", "start", "one", "-p", "Wait for it")
+        time.sleep(0.5)
+        assert uwf("thread", "list").json == []
+        assert start.poll() is None
+    assert start.communicate(timeout=60)[1] == ""
+    assert len(uwf("thread", "list").json) == 1
+    with locks.hold(ThreadId(uwf("thread", "list").json[0]["thread"])):
+        assert uwf("gc", "--prune", check=4).error["code"] == "busy"
 
 
 def test_the_store_is_packed_and_says_what_it_was_and_is(uwf: Uwf, thread: str) -> None:

@@ -146,7 +146,8 @@ def _answer(call: socket.socket) -> list[str]:
             os.close(descriptor)
         call.sendall(b"%16d" % child)
         _, status = os.waitpid(child, 0)
-        call.sendall(b"%16d" % os.waitstatus_to_exitcode(status))
+        with contextlib.suppress(BrokenPipeError):  # whoever killed it doesn't wait
+            call.sendall(b"%16d" % os.waitstatus_to_exitcode(status))
         os._exit(0)
     call.close()
     for number, descriptor in enumerate(descriptors):

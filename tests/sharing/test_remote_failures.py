@@ -544,3 +544,23 @@ def _measured(command: str, machine: Machine) -> tuple[str, int, int]:
     process.returncode = os.waitstatus_to_exitcode(status)
     assert "Traceback" not in said, said
     return said, process.returncode, used.ru_maxrss
+
+
+def test_a_ref_that_moves_between_being_listed_and_being_locked_is_a_lost_race(
+    uwf: Uwf, tmp_path: Path
+) -> None:
+    ada, remote = Machine(uwf, tmp_path / "ada"), tmp_path / "remote.git"
+    git_servers.git("init", "-q", "--bare", remote)
+    ada.registers()
+    thread = ada.starts()
+    ada("remote", "add", "origin", remote)
+    ada("push")
+    ada.steps(thread)
+    hook = remote / "hooks" / "pre-receive"
+    # Whoever pushes at the same time moves it while ours is being received.
+    moved = f"git update-ref refs/uwf/threads/{thread} refs/uwf/workflows/relay"
+    hook.write_text(f"#!/bin/sh\nenv -u GIT_QUARANTINE_PATH {moved}\n")
+    hook.chmod(0o755)
+    pushed = ada("push", check=4)
+    assert pushed.json["refused"][0]["lost"]
+    assert pushed.error["code"] == "head_moved"

@@ -19,7 +19,8 @@ import pygit2
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.bulk import Bulk
 from uwf_git.git.objects import KINDS, NAMES, Oid
-from uwf_git.git.refs import common_dir
+from uwf_git.git.refs import PRIVATE, common_dir
+from uwf_git.git.writers import Writers
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
@@ -54,6 +55,7 @@ class ObjectDatabase:
         self.path = common_dir(Path(git.path))
         self._objects = str(self.path / "objects")
         self._bulk: Bulk | None = None
+        self.writers = Writers(self.path / PRIVATE)
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
@@ -171,6 +173,7 @@ class ObjectDatabase:
         """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
         and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
         raised, what wasn't stored is gone."""
+        self.writers.begin()
         try:
             with Bulk(self.path, keep) as self._bulk:
                 yield self._bulk
@@ -183,6 +186,7 @@ class ObjectDatabase:
     def _write(self, kind: int, data: bytes) -> Oid:
         if self._bulk is not None:
             return self._bulk.add(kind, data)
+        self.writers.begin()
         for last_try in (False,) * WRITE_TRIES + (True,):
             try:
                 return self._git.write(kind, data)

@@ -103,7 +103,17 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
     """Every ref under a prefix, except for those under `without`, with what it points at: None for a ref that
     holds no object id. Without `read`, refs in files of their own are not read, and None too. Raises StoreDamaged for a
     folder that can't be listed, and for a packed-refs that is damaged."""
-    found = _packed(git_dir).under(prefix, without)
+    packed = None
+    # A ref that is packed between two looks would be seen in neither place.
+    while packed is not (now := _packed(git_dir)):
+        packed = now
+        found = _with_loose(git_dir, packed.under(prefix, without), prefix, read, without)
+    return found
+
+
+def _with_loose(
+    git_dir: Path, found: dict[str, Oid | None], prefix: str, read: bool, without: str
+) -> dict[str, Oid | None]:
     folders = [prefix.rstrip("/")]
     while folders:
         folder = folders.pop()
@@ -123,6 +133,8 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
                     folders.append(name)
             elif not name.endswith(".lock"):
                 found[name] = _loose_ref(entry.path) if read else None
+                if read and found[name] is None and not os.path.lexists(entry.path):
+                    del found[name]  # it was deleted meanwhile, or packed
     return found
 
 

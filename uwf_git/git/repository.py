@@ -344,6 +344,13 @@ class Repository(ObjectDatabase):
 
     def _move(self, name: str, change: Callable[[], object]) -> None:
         """The one place that knows how libgit2 reports a lost race and a lock that is held."""
+        self.writers.begin()
+        try:
+            self._try_to_move(name, change)
+        finally:
+            self.writers.end()
+
+    def _try_to_move(self, name: str, change: Callable[[], object]) -> None:
         for attempt in range(LOCK_TRIES):
             try:
                 change()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from uwf_git import log
 from uwf_git.engine.step import Outcome, step
-from uwf_git.errors import HeadMoved, RemoteFailed, UwfError
+from uwf_git.errors import Busy, HeadMoved, RemoteFailed, UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT
@@ -111,7 +111,8 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     """A push that lost a race, as an error that says who won it and what to do."""
     thread = layout.thread_of(rejected.ref)
     is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
-    with contextlib.suppress(RemoteFailed):  # else it stays unknown who it was
+    # Where this can't be, it stays unknown who it was.
+    with contextlib.suppress(RemoteFailed, Busy), instance.locks.exchange(remote.name):
         tracking.fetch(git, instance.store.repository, remote, thread if is_thread else None)
     name = rejected.ref
     if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):

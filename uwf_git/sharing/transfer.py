@@ -27,7 +27,14 @@ _SMALLER = (MOST_OF_A_FORGE, 20, 4)
 _FEW = 50
 # The bytes of refspecs that one command line may hold: an eighth of what Linux allows, less than macOS does.
 _ROOM = 256 * 1024
-_LOST = ("fetch first", "non-fast-forward", "stale info", "already exists", "needs force")
+_LOST = (
+    "fetch first",
+    "non-fast-forward",
+    "stale info",
+    "already exists",
+    "needs force",
+    "incorrect old value",
+)
 _TOO_MUCH = re.compile(
     r"HTTP 413|HTTP 5\d\d|Internal Server Error|too (?:large|many|big)|more than|at once|exceed|limit|unpack",
     re.IGNORECASE,
@@ -222,10 +229,17 @@ def _results(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Push
             continue
         if flag == "!":
             reason = _reason(summary, done.err)
-            lost = any(word in summary for word in _LOST)
+            lost = any(word in summary for word in _LOST) or _lost_at_once(name, done.err)
             yield name, Rejected(name, reason, lost, deletion=source in ("", "(delete)"))
         else:
             yield name, Pushed(name, None if flag == "-" else there)
+
+
+def _lost_at_once(ref: str, err: str) -> bool:
+    """Whether the remote says that a ref moved between its being listed and its being locked: of two pushes at the same
+    time one comes to know only then, and is told no more than that its update failed."""
+    moved = r": (?:is at [0-9a-f]+ but expected|reference already exists|unable to resolve reference)"
+    return re.search(rf"cannot lock ref '{re.escape(ref)}'{moved}", err) is not None
 
 
 def _reason(summary: str, err: str) -> str:

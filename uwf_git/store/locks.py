@@ -18,6 +18,7 @@ from pathlib import Path
 from uwf_git import log
 from uwf_git.errors import Busy
 from uwf_git.git.repository import StoreUnwritable
+from uwf_git.git.writers import Writers
 from uwf_git.values.ids import ThreadId, is_thread_id
 
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
@@ -30,6 +31,7 @@ class Locks:
 
     def __init__(self, private: Path) -> None:
         self._folder = private / "locks"
+        self._writers = Writers(private)
 
     @contextlib.contextmanager
     def hold(self, thread: ThreadId, wait: float = PROBE_SECONDS) -> Iterator[int]:
@@ -38,6 +40,10 @@ class Locks:
         busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
         descriptor = self._acquire(thread, wait, busy)
         try:
+            with (
+                self._writers.writing()
+            ):  # who deletes waits for no thread, and none begins before that is done
+                pass
             yield descriptor
         finally:
             os.close(descriptor)
@@ -50,7 +56,8 @@ class Locks:
         busy = Busy(f"another process exchanges threads with {remote}", "repeat when it is through")
         descriptor = self._acquire(f"remote-{remote}", wait, busy)
         try:
-            yield
+            with self._writers.writing():
+                yield
         finally:
             os.close(descriptor)
 
@@ -64,6 +71,16 @@ class Locks:
             yield
         finally:
             os.close(descriptor)
+
+    @contextlib.contextmanager
+    def deleting(self) -> Iterator[None]:
+        """Nobody writes, and no thread runs, while the block deletes what no ref leads to. Raises Busy where somebody
+        does."""
+        with self._writers.kept_out():
+            if running := self.held():
+                message = f"thread {min(running)} is running, and what it makes is not reachable yet"
+                raise Busy(message, "wait for its end")
+            yield
 
     def held(self) -> set[ThreadId]:
         """The threads that are running."""

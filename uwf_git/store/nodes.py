@@ -212,6 +212,7 @@ class NodeStore:
             raise HashCollision(f"node {node} would have two contents", _NOT_CRYPTOGRAPHIC)
         if draft is not None and self._drafting:
             return
+        self.repository.writers.begin()  # what is here already, and may be without a ref, stays until then too
         known = self.index.node(node) if references is None else None
         if known is not None and self.repository.has(Oid(raw=known[1])):
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)

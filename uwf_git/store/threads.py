@@ -185,7 +185,11 @@ class Threads(Histories):
                     found[thread] = Head(thread, Oid(raw=tip.tip), row, tag)
         folded = index.folded_threads()
         for thread in self._ids_of_refs() - found.keys() - folded:
-            found[thread] = Damaged(thread, "its ref can't be read")
+            if not self.exists(thread):
+                found[thread] = Damaged(thread, "its ref can't be read")
+            else:  # it began since the refs were read
+                with contextlib.suppress(UwfError):  # and is gone again
+                    found[thread] = self.head(thread)
         for thread in found.keys() & folded:
             if layout.ARCHIVE + thread not in tips:
                 del found[thread]

@@ -3,6 +3,7 @@ program, looked over and packed, and the log of what is done in it."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import os
@@ -23,7 +24,7 @@ from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import find_thread
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_line
-from uwf_git.errors import Busy, Invalid, NotFound, StoreDamaged, Usage
+from uwf_git.errors import Invalid, NotFound, StoreDamaged, Usage
 from uwf_git.log import LEVELS
 from uwf_git.text import counted
 from uwf_git.values.ids import parse_thread_id
@@ -304,16 +305,13 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     instance = invocation.instance
     store = instance.store
     store.sync()
-    if prune and (running := instance.locks.held()):
-        raise Busy(
-            f"thread {min(running)} is running, and what it makes is not reachable yet", "wait for its end"
-        )
     was = maintenance.counts(store.repository)
-    folded = {} if before is None else fold(store.repository, before)
-    expire(instance, math.inf if prune else time.time() - KEPT_SECONDS)
-    maintenance.collect(store, shared=invocation.location.here, prune=prune)
-    if prune:
-        store.reindex()
+    with instance.locks.deleting() if prune else contextlib.nullcontext():
+        folded = {} if before is None else fold(store.repository, before)
+        expire(instance, math.inf if prune else time.time() - KEPT_SECONDS)
+        maintenance.collect(store, shared=invocation.location.here, prune=prune)
+        if prune:
+            store.reindex()
     store.sync()
     known = instance.threads.ids().__contains__
     instance.sessions.forget(known)

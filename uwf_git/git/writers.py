@@ -1,0 +1,114 @@
+"""Who writes objects that no ref leads to yet, and who deletes such objects.
+
+Between the first object of an operation and the ref that leads to it, nothing keeps that object from whoever deletes
+what nothing refers to at once. So a writer holds a file of the private folder, shared with all other writers, from
+before its first object until a ref has moved; and whoever deletes holds it alone. The kernel frees it when a process
+ends. Each thread of a process holds it for itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from uwf_git.errors import Busy
+
+# A writer waits for whoever deletes, who may have a large store to pack.
+WRITER_SECONDS = 600
+ALONE_SECONDS = 20
+
+_alone: set[Path] = set()  # what this process holds alone, and so needn't hold as a writer
+
+
+class _Hold:
+    """An open file with a lock, given back when it is closed or forgotten."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    __del__ = close
+
+
+class Writers:
+    """The writers of the store with this private folder."""
+
+    def __init__(self, private: Path) -> None:
+        self._path = private / "locks" / "writers"
+        self._mine = threading.local()
+
+    def begin(self) -> None:
+        """From here on this thread of the process writes, until `end`. Raises Busy where somebody deletes for very
+        long."""
+        if getattr(self._mine, "hold", None) is None and self._path not in _alone:
+            self._mine.hold = self._held(fcntl.LOCK_SH, WRITER_SECONDS)
+
+    def end(self) -> None:
+        """What this thread wrote has a ref, or never will."""
+        if (hold := getattr(self._mine, "hold", None)) is not None:
+            self._mine.hold = None
+            hold.close()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Writes for the block, however many refs move in it. Raises Busy as `begin` does."""
+        hold = None if self._path in _alone else self._held(fcntl.LOCK_SH, WRITER_SECONDS)
+        try:
+            yield
+        finally:
+            if hold is not None:
+                hold.close()
+
+    @contextlib.contextmanager
+    def kept_out(self) -> Iterator[None]:
+        """Nobody else writes in the block. Raises Busy where somebody does for long."""
+        self.end()
+        hold = self._held(fcntl.LOCK_EX, ALONE_SECONDS)
+        _alone.add(self._path)
+        try:
+            yield
+        finally:
+            _alone.discard(self._path)
+            if hold is not None:
+                hold.close()
+
+    def _held(self, how: int, seconds: float) -> _Hold | None:
+        """None where the file can't be made: nothing can be written or deleted there either."""
+        try:
+            descriptor = self._opened()
+        except OSError:
+            return None
+        hold, deadline = _Hold(descriptor), time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+                return hold
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    hold.close()
+                    who = (
+                        "somebody writes to the store"
+                        if how == fcntl.LOCK_EX
+                        else "uwf gc --prune is at work"
+                    )
+                    raise Busy(who, "repeat when that is done") from None
+            except OSError:  # a file system without locks
+                return hold
+            time.sleep(0.005)
+
+    def _opened(self) -> int:
+        flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            return os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path, flags, 0o600)
