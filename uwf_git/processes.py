@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
@@ -147,13 +147,19 @@ def spawn(
     env: Mapping[str, str],
     pass_fds: Sequence[int] = (),
     own_session: bool = True,
-    file_limit: int | None = None,
+    limits: Mapping[int, int] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
     """Starts a program with pipes, as the leader of a session and a group unless it needs the session of this process's
-    terminal. `file_limit` is the largest file it may write, in bytes. Raises OSError, ValueError."""
+    terminal. `limits` are what it and each of its children may take of a resource of setrlimit(2), where they may not
+    take less already. Raises OSError, ValueError."""
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit or 0, file_limit or 0))
+        for kind, at_most in limits.items():
+            allowed = resource.getrlimit(kind)[1]
+            # At the second limit of time the kernel kills without a word.
+            hard = at_most + 5 if allowed == resource.RLIM_INFINITY else min(at_most + 5, allowed)
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(kind, (min(at_most, hard), hard))
 
     child = subprocess.Popen(
         argv,
@@ -164,7 +170,7 @@ def spawn(
         env=env,
         pass_fds=pass_fds,
         start_new_session=own_session,
-        preexec_fn=limit if file_limit else None,
+        preexec_fn=limit if limits else None,
     )
     log.debug(
         "CMJF8BEY",
@@ -172,7 +178,7 @@ def spawn(
         process=child.pid,
         command=argv,
         folder=cwd,
-        file_limit=file_limit,
+        limits=dict(limits),
     )
     return child
 

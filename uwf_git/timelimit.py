@@ -11,6 +11,7 @@ functions set no limit, and only those of the libraries hold.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -22,6 +23,7 @@ from uwf_git import log
 
 AGAIN = 0.25
 SAMPLE = 0.02
+UNNOTICED = 0.1
 
 
 class TimeExceeded(BaseException):
@@ -33,6 +35,10 @@ class TimeExceeded(BaseException):
 
 class MemoryExceeded(BaseException):
     """The memory limit ran out. Internal, as TimeExceeded."""
+
+
+class BudgetExceeded(Exception):
+    """What was to be done took more than was left. Internal, as TimeExceeded."""
 
 
 _deadlines: list[float] = []
@@ -92,6 +98,34 @@ def time_limit(seconds: float, memory: int | None = None) -> Iterator[None]:
                 seconds=seconds,
                 memory=memory,
             )
+
+
+class Budget:
+    """Seconds that many things may take together. What takes less than UNNOTICED doesn't count, and may be done when
+    all is spent: there may be thousands, and each says how much somebody has sent."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = seconds
+
+    @contextmanager
+    def spend(self) -> Iterator[None]:
+        """Raises BudgetExceeded where the block takes more than is left. What it came to then counts for nothing, since
+        a limit of its own may have been met too early."""
+        begun, most = time.monotonic(), max(self._left, UNNOTICED)
+        try:
+            if most == math.inf:
+                yield
+                return
+            with time_limit(most):
+                yield
+        except TimeExceeded:
+            self._left = 0.0
+            raise BudgetExceeded from None
+        took = time.monotonic() - begun
+        if took > UNNOTICED:
+            self._left -= took
+        if took >= most:
+            raise BudgetExceeded
 
 
 @contextmanager

@@ -90,7 +90,8 @@ def git_for(instance: Instance, meter: Meter | None = None) -> Git:
     from uwf_git.git.program import Git
 
     meter = meter or Meter()
-    return Git(instance.store.repository.path, meter.heard if meter.shown else None)
+    repository = instance.store.repository
+    return Git(repository.path, meter.heard if meter.shown else None, bounds=repository.config.bounds)
 
 
 def tell_large(invocation: Invocation, large: Sequence[Large]) -> None:

@@ -4,9 +4,11 @@ comes from elsewhere is let through.
 It is read through libgit2, which doesn't know GIT_CONFIG_GLOBAL; here that counts as well. The limits are settings of
 ours, with git's suffixes k, m and g:
 
-    uwf.maxRefs   refs that a remote may list
-    uwf.maxFetch  bytes of one fetch
-    uwf.maxBlob   bytes of one file
+    uwf.maxRefs    refs that a remote may list
+    uwf.maxFetch   bytes of one fetch
+    uwf.maxMemory  bytes of memory that git may take for what a remote sends
+    uwf.maxBlob    bytes of one file
+    uwf.maxVerify  seconds that may be spent on what takes long to be checked, in one exchange
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import pygit2
 
@@ -21,11 +24,39 @@ from uwf_git.errors import Invalid
 from uwf_git.git.objects import Person, clean
 
 MAX_REFS = 200_000
-MAX_FETCH = 2 << 30
+MAX_VERIFY = 60
 MAX_BLOB = 95_000_000  # forges refuse 100 MB
 ADVISED_BLOB = 1_000_000  # and advise against more than this
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class Bounds(NamedTuple):
+    """What git, and each program that it starts, may take for what somebody else sends: bytes of one file, bytes of
+    memory that it can write to, and seconds of computing. They hold where the system has such limits; macOS has none
+    of memory."""
+
+    file: int
+    memory: int
+
+    @property
+    def seconds(self) -> int:
+        """What a slow machine takes to unpack a file of that size."""
+        return 20 + self.file // (6 << 20)
+
+    def limits(self) -> dict[int, int]:
+        """As `processes.spawn` takes them."""
+        import resource
+
+        # RLIMIT_DATA, for RLIMIT_AS also counts the packs that are mapped and what a program merely reserves.
+        return {
+            resource.RLIMIT_FSIZE: self.file,
+            resource.RLIMIT_DATA: self.memory,
+            resource.RLIMIT_CPU: self.seconds,
+        }
+
+
+BOUNDS = Bounds(2 << 30, 1 << 30)
 
 
 class GitConfig:
@@ -77,9 +108,14 @@ class GitConfig:
         return self._limit("uwf.maxRefs", MAX_REFS)
 
     @property
-    def max_fetch(self) -> int:
-        """How many bytes one fetch may write into a file."""
-        return self._limit("uwf.maxFetch", MAX_FETCH)
+    def bounds(self) -> Bounds:
+        """What git may take for what somebody else sends."""
+        return Bounds(self._limit("uwf.maxFetch", BOUNDS.file), self._limit("uwf.maxMemory", BOUNDS.memory))
+
+    @property
+    def max_verify(self) -> int:
+        """How many seconds what takes long to be checked may take together."""
+        return self._limit("uwf.maxVerify", MAX_VERIFY)
 
     @property
     def max_blob(self) -> int:

@@ -4,6 +4,9 @@ hooks work as the user set them up.
 Every call names the git directory, never asks git to find one, and sees neither the variables of a hook
 that `uwf` may run in nor replace refs or grafts, which would show another history than the objects hold.
 
+A push runs the hooks that the user's own `git push` would run there; nothing else runs any. A project may keep its
+hooks in the working tree (core.hooksPath), where agents write, and nobody who packs or pulls threads means those.
+
 Unlike an agent, git stays in the session of this process's terminal, where it asks for passwords, and what it leaves in
 the background (a cache of credentials, a connection of ssh, its own packing) is not ended with it.
 """
@@ -24,11 +27,13 @@ from typing import IO, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed
+from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.processes import deferred, spawn, stop
 from uwf_git.text import one_line
 
 _GRACE = 5.0
 _BLOCK = 1 << 16  # what a pipe holds
+_LONGEST = 1 << 20  # bytes of a line
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
 _LOCAL = re.compile(
@@ -42,11 +47,13 @@ SETTINGS = tuple(
         # What was fetched or packed must survive a power cut: git syncs neither loose objects that it unpacks nor
         # packed-refs by itself (git-config(1), since 2.36).
         "core.fsync=all",
+        "core.fsmonitor=false",
         *("core.quotePath=true", "color.ui=false"),
         *("advice.pushUpdateRejected=false", "advice.graftFileDeprecated=false"),
     )
     for word in ("-c", setting)
 )
+NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
 # What git says that tells nothing by itself: the lines before or after say why.
 _EMPTY_TALK = re.compile(
     r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
@@ -54,6 +61,16 @@ _EMPTY_TALK = re.compile(
     r"|error: (?:failed to push some refs to .*|index-pack died of signal \d+)"
     r"|Please make sure you have the correct access rights|and the repository exists\.|To .*|Everything up-to-date"
     r"|hint: .*|From .*)$"
+)
+# How git says that it met a limit. The signals are those of RLIMIT_FSIZE and RLIMIT_CPU.
+_OVER = (
+    (re.compile(r"File too large|died of signal 25\b"), "what came is too large", "uwf.maxFetch 4g"),
+    (re.compile(r"died of signal 24\b"), "what came takes too long to unpack", "uwf.maxFetch 8g"),
+    (
+        re.compile(r"[Oo]ut of memory|[Cc]annot allocate memory|unable to create thread"),
+        "what came takes too much memory to unpack",
+        "uwf.maxMemory 4g",
+    ),
 )
 
 
@@ -65,21 +82,30 @@ class Done(NamedTuple):
     err: str
 
 
+class OverBounds(RemoteFailed):
+    """What came takes more than the bounds of an exchange allow."""
+
+
 class Git:
     """The git program on one repository. `progress` is handed what git says on stderr as it comes,
-    for a terminal, and "" at the end of each call."""
+    for a terminal, and "" at the end of each call. `bounds` hold for the calls in which somebody else has a say."""
 
     def __init__(
-        self, git_dir: Path, progress: Callable[[str], None] | None = None, cwd: Path | None = None
+        self,
+        git_dir: Path,
+        progress: Callable[[str], None] | None = None,
+        cwd: Path | None = None,
+        bounds: Bounds = BOUNDS,
     ) -> None:
         self.git_dir = git_dir
+        self.bounds = bounds
         self._progress = progress
         # Where git would be called by hand: a project's remote may be a path relative to that.
         self._cwd = cwd or (git_dir.parent if git_dir.name == ".git" else None)
 
     def on(self, git_dir: Path) -> Git:
         """The program on another repository, with remotes that are relative to where this one's are."""
-        return Git(git_dir, self._progress, self._cwd)
+        return Git(git_dir, self._progress, self._cwd, self.bounds)
 
     @property
     def shows_progress(self) -> bool:
@@ -91,12 +117,12 @@ class Git:
         *args: str,
         stdin: bytes = b"",
         check: bool = True,
-        file_limit: int | None = None,
+        bounded: bool = False,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> Done:
-        """Runs git to its end. `file_limit` is the largest file it may write, in bytes. `meanwhile` is called while it
-        is at work. With `check`, raises RemoteFailed with git's reason for any exit status but 0."""
-        with self._started(args, file_limit) as child:
+        """Runs git to its end. `meanwhile` is called while it is at work. With `check`, raises RemoteFailed with git's
+        reason for any exit status but 0."""
+        with self._started(args, bounded) as child:
             assert child.stdin and child.stdout and child.stderr
             err = _Listener(child.stderr, self._progress)
             feeder = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
@@ -110,18 +136,18 @@ class Git:
             raise failure(args, done)
         return done
 
-    def lines(self, *args: str) -> Iterator[bytes]:
+    def lines(self, *args: str, bounded: bool = False) -> Iterator[bytes]:
         """What git prints, line by line; git is ended when the caller stops reading. Raises RemoteFailed at the end
         where git failed."""
-        with self.printing(*args) as blocks:
+        with self.printing(*args, bounded=bounded) as blocks:
             for block in blocks:
                 yield from block.removesuffix(b"\n").split(b"\n")
 
     @contextlib.contextmanager
-    def printing(self, *args: str) -> Iterator[Iterator[bytes]]:
+    def printing(self, *args: str, bounded: bool = False) -> Iterator[Iterator[bytes]]:
         """What git prints, as blocks of whole lines. It is at work before the first is asked for, and ended with the
         `with` block. Raises RemoteFailed after the last where git failed."""
-        with self._started(args, None) as child:
+        with self._started(args, bounded) as child:
             assert child.stdin and child.stdout and child.stderr
             child.stdin.close()
             err = _Listener(child.stderr, self._progress)
@@ -135,6 +161,8 @@ class Git:
                         rest = begun
                     else:
                         rest += piece
+                    if len(rest) > _LONGEST:
+                        raise RemoteFailed(f"{args[0]} of git lists a name of over {_LONGEST:,} bytes")
                 if rest:
                     yield rest
                 code = child.wait()
@@ -144,7 +172,7 @@ class Git:
             yield blocks(child.stdout)
 
     @contextlib.contextmanager
-    def _started(self, args: Sequence[str], file_limit: int | None) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(self, args: Sequence[str], bounded: bool) -> Iterator[subprocess.Popen[bytes]]:
         program = shutil.which("git")
         if program is None:
             raise RemoteFailed("the git program is not installed", "install git")
@@ -153,11 +181,11 @@ class Git:
         try:
             with deferred():
                 child = spawn(
-                    [program, f"--git-dir={self.git_dir}", *SETTINGS, *args],
+                    [program, f"--git-dir={self.git_dir}", *settings_of(args), *args],
                     cwd=self._cwd,
                     env=environment(),
                     own_session=False,
-                    file_limit=file_limit,
+                    limits=self.bounds.limits() if bounded else {},
                 )
             yield child
         finally:
@@ -176,6 +204,11 @@ class Git:
                 )
 
 
+def settings_of(args: Sequence[str]) -> tuple[str, ...]:
+    """The settings of a call."""
+    return SETTINGS if "push" in args[:1] else (*SETTINGS, *NO_HOOKS)
+
+
 def environment() -> dict[str, str]:
     """The user's environment as git gets it: messages in English, since they are looked at."""
     environ = os.environ.items()
@@ -186,6 +219,12 @@ def environment() -> dict[str, str]:
 def failure(args: Sequence[str], done: Done) -> RemoteFailed:
     """What a failed call comes to, in one line."""
     command = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+    for sign, reason, setting in _OVER:
+        if sign.search(done.err):
+            return OverBounds(
+                f"git {command} failed: {reason}",
+                f"it is more than {setting.split()[0]} allows; raise it with: git config --global {setting}",
+            )
     if done.code < 0:
         reason = f"it was ended by {signal.Signals(-done.code).name}"
     else:
@@ -206,8 +245,6 @@ def telling_line(err: str) -> str:
 
 
 def _hint(err: str) -> str:
-    if "File too large" in err or "died of signal 25" in err:
-        return "it is larger than uwf.maxFetch allows; raise it with: git config --global uwf.maxFetch 4g"
     if "could not read Username" in err or "could not read Password" in err or "Authentication failed" in err:
         return "log in with git first: a credential helper, or a token in it"
     if "Permission denied (publickey" in err or "Host key verification failed" in err:

@@ -60,6 +60,11 @@ class Refused(NamedTuple):
     later: bool = False
 
     @property
+    def is_unchecked(self) -> bool:
+        """Whether nothing is known to be wrong with it."""
+        return bool(self.findings) and all(each.code == "unchecked" for each in self.findings)
+
+    @property
     def reason(self) -> str:
         """What is wrong, in words."""
         return self.findings[0].message if self.findings else self.problem

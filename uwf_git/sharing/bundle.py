@@ -12,17 +12,17 @@ from pathlib import Path
 
 from uwf_git.errors import Invalid, NotFound, RemoteFailed
 from uwf_git.git.durable import sync
-from uwf_git.git.program import Git
+from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid
 from uwf_git.sharing.adopt import Adoption
 from uwf_git.sharing.pull import Pulled
 from uwf_git.sharing.push import refs_of
-from uwf_git.sharing.tracking import Listed, bring, listed_lines, sort_out
+from uwf_git.sharing.tracking import Listed, listed_lines, sort_out, unpack
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 
-NAME = "=bundle"  # no remote can be called so
+_NAME = "=bundle"  # no remote can be called so
 
 
 def bundle(instance: Instance, git: Git, threads: Iterable[ThreadId], path: Path) -> list[str]:
@@ -67,30 +67,22 @@ def _unfold(instance: Instance, threads: Iterable[ThreadId]) -> dict[str, Oid]:
 
 
 def unbundle(instance: Instance, git: Git, path: Path) -> Pulled:
-    """Takes over the threads in a file, verified as those of a remote are. Moves refs as `reconcile` says, and
-    for the while `refs/uwf/remotes/=bundle/…`. Raises NotFound, Invalid for what is no bundle."""
+    """Takes over the threads in a file, verified as those of a remote are. Moves refs as `reconcile` says. Raises
+    NotFound, Invalid for what is no bundle."""
     source = path.expanduser().absolute()
     if not source.is_file():
         raise NotFound(f"no file {path}", "see: uwf bundle --help")
     listed = _listed(instance, git, source)
-    specs = [f"{ref}:{layout.tracking(NAME, ref)}" for ref in listed.refs]
-    with instance.locks.exchange(NAME):
-        _forget(instance)  # what one that was killed has left
+    with instance.locks.exchange(_NAME):  # which keeps a gc from deleting what no ref leads to yet
         try:
-            bring(git, instance.store.repository, str(source), specs)
+            unpack(git, instance.store.repository, source, listed.refs.values())
             adoption = Adoption(instance, listed.refs, yields=False)
             adopted, refused = adoption.run()
+        except OverBounds as error:
+            raise Invalid(f"{source.name} can't be read: {error.message}", error.hint) from None
         except RemoteFailed as error:
             raise Invalid(f"{source.name} can't be read: {error.message}", "copy it once more") from None
-        finally:
-            _forget(instance)
     return Pulled(path.name, adopted, refused, listed.strange, steps=adoption.steps)
-
-
-def _forget(instance: Instance) -> None:
-    repository = instance.store.repository
-    for ref, oid in repository.refs(f"{layout.REMOTES}{NAME}/").items():
-        repository.delete_ref(ref, oid)
 
 
 def _listed(instance: Instance, git: Git, source: Path) -> Listed:

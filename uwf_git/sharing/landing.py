@@ -106,9 +106,8 @@ def _push(git: Git, remote: Remote, ref: str, arguments: list[str]) -> Pushed | 
 
 def _leads_somewhere(git: Git, remote: Remote) -> bool:
     """Whether HEAD of a remote is a branch that is there."""
-    return any(
-        name == "HEAD" for _, name in listed_lines(git, "ls-remote", "--quiet", "--", remote.name, "HEAD")
-    )
+    lines = listed_lines(git, "ls-remote", "--quiet", "--", remote.name, "HEAD")
+    return any(name == "HEAD" for _, name in lines)
 
 
 def page(repository: Repository) -> Oid:
@@ -136,6 +135,7 @@ def _branch(git: Git, remote: Remote) -> str | None:
                 "--template=",
             ),
             *("--origin", "landing", "--", url, str(made)),
+            bounded=True,
         )
         head = (made / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
     name = head.removeprefix(f"ref: {HEADS}")

@@ -180,12 +180,13 @@ def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = 
 
 def raise_if_refused(pulled: Pulled) -> None:
     """Raises StoreDamaged where something invalid was left out."""
-    invalid = [each for each in pulled.refused if not each.later]
+    invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
     if invalid:
         first = invalid[0]
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""
+        what = "what was not checked and" if first.is_unchecked else "invalid data, which"
         raise StoreDamaged(
-            f"{pulled.remote} has invalid data, which was left there: {first.ref}: {first.reason}{more}",
+            f"{pulled.remote} has {what} was left there: {first.ref}: {first.reason}{more}",
             f"see: uwf verify --remote {pulled.remote}",
         )
 

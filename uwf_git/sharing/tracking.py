@@ -18,11 +18,12 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
-from uwf_git.git.program import Git
+from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
@@ -32,6 +33,8 @@ from uwf_git.values.ids import ALPHABET, ThreadId
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
 TRIES = 3
+# A large file goes to the disk as it comes.
+_STREAMED = ("-c", "core.bigFileThreshold=16m")
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
 # Of thousands of refs nearly all are of threads: rows of nothing else need no look at each.
@@ -86,7 +89,7 @@ def list_refs(
     refs: dict[str, Oid] = {}
     strange: list[str] = []
     # Not with --refs: it leaves out names that are none without a word.
-    with git.printing("ls-remote", "--quiet", "--", remote.name, *patterns) as blocks:
+    with git.printing("ls-remote", "--quiet", "--", remote.name, *patterns, bounded=True) as blocks:
         meanwhile()
         for block in blocks:
             text = block.decode("utf-8", "backslashreplace")
@@ -130,7 +133,7 @@ def sort_out(
 def listed_lines(git: Git, *args: str, between: str = "\t") -> Iterator[tuple[str, str]]:
     """What git prints as lines of an object id and a name, neither of them checked. Raises RemoteFailed at the end
     where git failed."""
-    for line in git.lines(*args):
+    for line in git.lines(*args, bounded=True):
         oid, _, name = line.decode("utf-8", "backslashreplace").partition(between)
         yield oid, name
 
@@ -254,9 +257,9 @@ def bring(
     """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref.
     `meanwhile` is called while git does. Raises RemoteFailed, also for more than `uwf.maxFetch` allows."""
     progress = ["--progress"] if git.shows_progress else ["--quiet"]
-    at_most = repository.config.max_fetch
-    try:
+    with _arriving(git, repository):
         git.run(
+            *_STREAMED,
             "fetch",
             *progress,
             "--no-tags",
@@ -268,20 +271,36 @@ def bring(
             "--",
             source,
             stdin="".join(f"{spec}\n" for spec in refspecs).encode("utf-8", "surrogateescape"),
-            file_limit=at_most,
+            bounded=True,
             meanwhile=meanwhile,
         )
-    except RemoteFailed:
-        _remove_partial_packs(repository, at_most)
+
+
+def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) -> None:
+    """Brings what a bundle holds, without refs, which git would look through for each other. Raises RemoteFailed, also
+    where anything is missing that `tips` lead to, and as `bring` does."""
+    with _arriving(git, repository):
+        progress = ["--progress"] if git.shows_progress else []
+        git.run(*_STREAMED, "bundle", "unbundle", *progress, str(bundle), bounded=True)
+    wanted = "".join(f"{tip}\n" for tip in tips)
+    git.run(
+        *("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"),
+        stdin=wanted.encode(),
+        bounded=True,
+    )
+
+
+@contextlib.contextmanager
+def _arriving(git: Git, repository: Repository) -> Iterator[None]:
+    """Where what comes is over a limit, what was written of it goes; git would leave it to the next gc."""
+    try:
+        yield
+    except RemoteFailed as error:
+        for path in (repository.path / "objects" / "pack").glob("tmp_*"):
+            with contextlib.suppress(OSError):
+                if isinstance(error, OverBounds) or path.stat().st_size >= git.bounds.file:
+                    path.unlink()
         raise
-
-
-def _remove_partial_packs(repository: Repository, size: int) -> None:
-    """What a fetch that reached the limit had written; git would leave it to the next gc."""
-    for path in (repository.path / "objects" / "pack").glob("tmp_*"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_size >= size:
-                path.unlink()
 
 
 # What was deleted there

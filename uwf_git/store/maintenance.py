@@ -98,13 +98,14 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     is shared with code is packed by the user's own settings. Never waits, never raises."""
     if loose_objects(repository) <= limit or (git := shutil.which("git")) is None:
         return False
-    from uwf_git.git.program import SETTINGS
+    from uwf_git.git.program import settings_of
 
     log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose_objects(repository))
+    command = ["gc", "--auto", "--quiet"]
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
     try:
         subprocess.Popen(
-            [git, "--git-dir", str(repository.path), *SETTINGS, *settings, "gc", "--auto", "--quiet"],
+            [git, "--git-dir", str(repository.path), *settings_of(command), *settings, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -49,6 +49,7 @@ CODES = {
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it stands on",
     "too-many": "there is more than is reported",
+    "unchecked": "nothing is known to be wrong: checking it takes longer than one exchange may take",
     # warnings: nothing is wrong, but somebody should know
     "rehearsed": "a thread with steps whose answers were made up",
     # notes: as it should be, and no more can be said

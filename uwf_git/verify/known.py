@@ -267,6 +267,12 @@ class Known:
             self.records[attempt.head] = self.trust(Oid(raw=attempt.head))
         return self.records[attempt.head]
 
+    def forget_unfinished(self) -> None:
+        """Forgets what a check was about to find out that was broken off."""
+        self.past, self._aside = Past(self._store), Past(self._store)
+        self._decisions.clear()
+        self.nodes.rows.clear()
+
     # A commit and its parts
 
     def parent(self, commit: CommitObject, place: int, kinds: tuple[str, ...]) -> Record | None:

@@ -226,12 +226,18 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
     """The files below a tree by their paths: the blobs' ids. Reports names and modes that no record has;
     such entries are not entered. `folder` is where the tree stands, for messages. Raises Bad."""
     found: dict[str, bytes] = {}
+    entries = 0  # with every name that one folder stands under, for a few trees can be millions of folders
     pending = [("", tree, 1)]
     while pending:
         prefix, raw, depth = pending.pop()
         if depth > DEPTH_LIMIT:
             raise Bad("tree-limit", f"folders in {folder} are nested over {DEPTH_LIMIT} deep", Oid(raw=raw))
         rows = objects.tree(raw)
+        entries += len(rows) + 1
+        if entries > COUNT_LIMIT:
+            raise Bad(
+                "tree-limit", f"{folder or '/'} holds over {COUNT_LIMIT:,} files and folders", Oid(raw=tree)
+            )
         if not rows:
             report("extra-file", f"{folder}{prefix} is an empty folder", Oid(raw=raw))
         _check_order(rows, raw, f"{folder}{prefix}", report)
@@ -244,8 +250,6 @@ def files_below(objects: Objects, tree: bytes, folder: str, report: Report) -> d
                 pending.append((f"{path}/", oid, depth + 1))
             else:
                 found[path] = oid
-        if len(found) + len(pending) > COUNT_LIMIT:
-            raise Bad("tree-limit", f"{folder} holds over {COUNT_LIMIT:,} files", Oid(raw=tree))
     return found
 
 

@@ -7,6 +7,7 @@ exception; a ref without findings is what it says it is, with its whole past.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +18,7 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
+from uwf_git.timelimit import Budget, BudgetExceeded
 from uwf_git.values.ids import ThreadId, is_thread_id
 from uwf_git.verify.findings import Bad, Finding, Report
 from uwf_git.verify.known import Known, Record
@@ -56,8 +58,10 @@ class Verifier:
         blob_limit: int = MAX_BLOB,
         on_commit: Callable[[], None] = lambda: None,
         fresh: bool = False,
+        seconds: float = math.inf,
     ) -> None:
-        """`blob_limit` is in bytes; `on_commit` is called for every commit that was checked. With `fresh`
+        """`blob_limit` is in bytes; `on_commit` is called for every commit that was checked; `seconds` is what those
+        may take together whose check takes long, the others being found unchecked. With `fresh`
         the index of the store is empty, and stays so; else it learns what was verified. `threads` and
         `steps` tell what was verified so far: ids, and a count of commits; `claims` what the refs
         say of threads."""
@@ -68,6 +72,7 @@ class Verifier:
         self._trusted = trusted
         self._on_commit = on_commit
         self._fresh = fresh
+        self._budget, self._seconds = Budget(seconds), seconds
         self._found: dict[bytes, tuple[Finding, ...]] = {}
         self._rows: dict[bytes, _Rows] = {}
         self._tips: list[Oid] = []
@@ -171,8 +176,17 @@ class Verifier:
         if record is None:
             return
         self._claim(layout.ARCHIVE, name, tag.target)
-        if status == "completed" and record.decided and not isinstance(self._known.decision(record), Ended):
-            report("wrong-tag", f"completed, but the workflow goes on after {record.row.node}", tag.oid)
+        if status != "completed" or not record.decided:
+            return
+        try:
+            with self._budget.spend():
+                ended = isinstance(self._known.decision(record), Ended)
+        except BudgetExceeded:
+            self._known.forget_unfinished()
+            report("unchecked", self._unchecked(f"whether {record.row.node} is the end"), tag.oid)
+        else:
+            if not ended:
+                report("wrong-tag", f"completed, but the workflow goes on after {record.row.node}", tag.oid)
 
     def _attempts(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         if self._reached(self._commit(oid), ("attempt",), found, report):
@@ -360,7 +374,13 @@ class Verifier:
 
         record = None
         try:
-            record = self._records.check(commit, report)
+            with self._budget.spend():
+                record = self._records.check(commit, report)
+        except BudgetExceeded:
+            record = None
+            own.clear()
+            self._known.forget_unfinished()
+            report("unchecked", self._unchecked(f"commit {commit.oid}"), commit.oid)
         except Bad as bad:
             report(bad.code, bad.message, bad.at)
         except _UNFORESEEN as error:
@@ -374,6 +394,10 @@ class Verifier:
         if own and len(earlier) <= MOST:
             earlier = (*earlier, *own)
         self._settle(commit.oid, record, earlier)
+
+    def _unchecked(self, what: str) -> str:
+        more = self._store.repository.config.to_raise("uwf.maxVerify", "600")
+        return f"{what} was not checked, as checks have taken {self._seconds:g} s; allow more: {more}"
 
     def _settle(self, oid: Oid, record: Record | None, found: tuple[Finding, ...]) -> None:
         self._known.records[oid.raw] = record

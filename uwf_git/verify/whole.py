@@ -166,6 +166,7 @@ class Trial:
             Store(store.repository, self._overlay),
             lambda commit: index.commit(commit.raw) is not None,
             store.repository.config.max_blob,
+            seconds=store.repository.config.max_verify,
         )
 
     def findings(self, name: str, oid: Oid) -> tuple[Finding, ...]:

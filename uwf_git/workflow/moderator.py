@@ -1,4 +1,5 @@
-"""Who is next: a pure function of a workflow and what happened so far. No git, no network, no clock.
+"""Who is next: a pure function of a workflow and what happened so far. No git, no network, no clock but for how long a
+decision may take.
 
 The last step decides. An answer of the user goes back to the role that asked; what the user says where nobody asked
 goes to the role that `$START` names for it; an output that asks a human waits for an answer; any other output takes
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import Invalid, NoTransition
+from uwf_git.errors import Invalid, LimitExceeded, NoTransition
 from uwf_git.text import nearest, shortened
 from uwf_git.values.kinds import (
     BODY,
@@ -31,6 +33,8 @@ from uwf_git.values.kinds import (
 from uwf_git.values.types import END, RESUME, START, USER
 from uwf_git.workflow.expression import Frozen, holds
 from uwf_git.workflow.template import body_of, render
+
+SECONDS = 5.0  # for the conditions of one decision, each of which has a limit of its own
 
 
 class Next(NamedTuple):
@@ -133,10 +137,17 @@ def choose(
     status = status_of(output)
     value = replay.value if replay else cache(lambda: history_value(start, steps, workflow.step_fields))
     edges = workflow.graph.get(source, ())
+    deadline = time.monotonic() + SECONDS
     for position, edge in enumerate(edges):
         if edge.status is not None:
             matches = edge.status == status
         elif edge.condition is not None:
+            if time.monotonic() > deadline:
+                raise LimitExceeded(
+                    f"workflow {workflow.name}: the conditions after {source} take longer than {SECONDS:g} s together; "
+                    f"{edge.condition} was not asked",
+                    "make them simpler, or ask first what is quickly told",
+                )
             matches = _holds(workflow, source, edge.condition, value)
             log.debug(
                 "8H2CQSFM",
