@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable
 
 _CONSIDERED = 2000
+# C0 but tab and line end, DEL, C1; and the marks that reorder what stands between them.
+_ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
@@ -40,6 +42,20 @@ def printable(text: str, instead: str = "�", keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else instead for each in text)
+
+
+def harmless(text: str) -> str:
+    """The text with what a terminal would act on, or a reader would be misled by, written out, as in `\\x1b`. For what
+    people read with programs that know nothing of that, such as git."""
+    return re.sub(_ACTED_ON, lambda found: escaped(found[0]), text)
+
+
+def escaped(character: str) -> str:
+    """A character as Python writes it out: `\\x1b`, `\\u202e`."""
+    number = ord(character)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def shortened(text: str, at_most: int) -> str:

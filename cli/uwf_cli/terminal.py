@@ -68,10 +68,9 @@ def escape_value(value: Any) -> Any:
 
 
 def _shown(found: re.Match[str]) -> str:
-    number = ord(found.group())
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    from uwf_git.text import escaped
+
+    return escaped(found.group())
 
 
 def is_terminal(stream: IO[Any] | None) -> bool:

@@ -16,11 +16,16 @@ from conftest import Uwf
 from forged import stepped
 from two_machines import RELAY, Machine
 
+from uwf_git.errors import LimitExceeded
 from uwf_git.store.layout import pin_message
 from uwf_git.store.location import ROOT_VARIABLES, Location, locate
 from uwf_git.store.maintenance import maintain
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
+from uwf_git.values.kinds import Start, StepContext
+from uwf_git.workflow.compile import compile_source
+from uwf_git.workflow.moderator import choose
+from uwf_git.workflow.source import parse_source
 
 THREAD = "refs/uwf/threads/01M7YG01Q9Z55XDYX31FFWGFQ5"
 DATED = {
@@ -197,14 +202,17 @@ def test_what_takes_long_to_check_is_left_where_it_is_and_named_and_all_else_com
     assert "condition c0" in again.err and "longer than 2 s" in again.err
 
 
-def test_the_conditions_of_a_decision_have_one_limit_together(ada: Machine) -> None:
-    count = 100
-    ada.registers(asking(*(f"$count([1..30000].($string($))) = {number}" for number in range(count))))
-    thread = ada.starts("Ponder", "ponderous")
-    stepped_by_hand(ada, thread, "writer")
-    found = used(ada, "thread", "step", thread, "--agent", "uwf-rehearse")
-    assert found.status == 1 and "together" in found.said and "was not asked" in found.said, found.said
-    assert 0 < int(found.said.partition("together; c")[2].split()[0]) < count
+def test_the_conditions_of_a_decision_have_one_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 200
+    text = asking(*(f"$count([1..1500].($string($))) = {number}" for number in range(count)))
+    workflow = compile_source(parse_source(text.encode(), "ponderous.yaml")).workflow
+    start, some = Start(Hash("4KNM2PXR3B1QW"), "Ponder"), Hash("4KNM2PXR3B1QW")
+    step = StepContext(some, "writer", {"text": "made up"}, some, "by-hand")
+    asked: list[str] = []
+    monkeypatch.setattr("uwf_git.workflow.moderator.SECONDS", 0.1)
+    with pytest.raises(LimitExceeded, match=r"together; c\d+ was not asked"):
+        choose(workflow, start, [step], on_condition=lambda name, _: asked.append(name))
+    assert 0 < len(asked) < count
 
 
 def test_only_a_push_runs_hooks_that_a_project_names(

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import unicodedata
+from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Uwf
+from forged import stepped
 from markdown import markdown  # as klaus renders a page
+from two_machines import RELAY
+from workflows import opened, start_thread
 
 from uwf_git.markdown import below, output
+from uwf_git.store.opened import Instance
 from uwf_git.store.pages import Told, report_of, step_page, verdict
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Detail, StepContext
@@ -169,3 +178,49 @@ def test_texts_without_end_take_no_time() -> None:
         detail = Node(DETAIL, Detail(text).payload(), 0)
         below(report_of({"k": "v"}, detail), 1)
         output({"text": text})
+
+
+ACTED_ON = "\x1b]0;owned\x07\x1b[2K\r\x08\x7f\x9b31m\u202egnp.\u2066x"
+
+
+def test_plain_git_prints_nothing_that_a_terminal_acts_on(uwf: Uwf, hermetic: Path) -> None:
+    """Whatever a task, an agent's answer, its output, and what it never made an output of."""
+    (hermetic / "relay.yaml").write_text(RELAY, encoding="utf-8")
+    uwf("workflow", "put", hermetic / "relay.yaml")
+    thread = uwf("thread", "start", "relay", "-p", f"Do {ACTED_ON} it").json["thread"]
+    garbage = {"role": "writer", "garbage": ACTED_ON}
+    answer = f"{ACTED_ON}\n\n```json\n{json.dumps({'text': ACTED_ON})}\n```"
+    (hermetic / "replies.yaml").write_text(json.dumps([garbage, {"role": "writer", "answer": answer}]))
+    (hermetic / "garbage.yaml").write_text(json.dumps([garbage]))
+    uwf("thread", "step", thread, "--agent", f"uwf-rehearse --script {hermetic / 'garbage.yaml'}", check=6)
+    uwf("thread", "step", thread, "--agent", f"uwf-rehearse --script {hermetic / 'replies.yaml'}")
+    uwf("thread", "kill", thread, "--reason", f"Because {ACTED_ON}", check=None)
+    store = opened().store.repository.path
+    told = subprocess.run(
+        ["git", "--git-dir", str(store), "log", "--all", "-p", "--format=fuller", "--source", "--notes"],
+        capture_output=True,
+        check=True,
+    ).stdout.decode("utf-8")
+    assert told.count("owned") >= 8, "all of it is there"
+    acted_on = {each for each in told if each not in "\n\t" and unicodedata.category(each) in ("Cc", "Cf")}
+    assert not acted_on, acted_on
+    assert uwf("verify", "--all").code == 0
+    store_of = opened().store
+    texts = [json.dumps(store_of.get(node).payload, ensure_ascii=False) for node, _ in store_of.index.blobs()]
+    assert sum(json.dumps(ACTED_ON, ensure_ascii=False)[1:-1] in text for text in texts) >= 3, (
+        "nodes hold what was said"
+    )
+
+
+def test_pages_and_node_files_that_were_written_before_with_such_characters_are_sound(
+    uwf: Uwf, instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr("uwf_git.store.pages.harmless", lambda text: text)
+        before.setattr("uwf_git.values.node._ACTED_ON", r"(?!)")
+        head = instance.threads.head(start_thread(instance, RELAY, f"Do {ACTED_ON} it"))
+        stepped(instance, head, "writer", {"text": ACTED_ON})
+    repository = instance.store.repository
+    pages = repository.blob(repository.file(repository.root(head.commit), "start/README.md") or head.commit)
+    assert ACTED_ON.encode() in pages
+    assert uwf("verify", "--all").code == 0

@@ -22,7 +22,7 @@ from uwf_git.git.objects import Stamp, id_of
 from uwf_git.git.repository import BLOB, Oid
 from uwf_git.store import layout
 from uwf_git.store.versions import Version, Versions, put_definition, version_files, walk_tree
-from uwf_git.text import nearest, one_line
+from uwf_git.text import harmless, nearest, one_line
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.personas import Crew, Offered, parse_crew
@@ -97,7 +97,7 @@ class Crews(Versions[Definition]):
         workflows = {each.hash: each.workflow for each in compiled.workflows.values()}
         files: dict[str, bytes | Oid] = {
             ".gitattributes": layout.GITATTRIBUTES,
-            "README.md": readme(compiled.crew, workflows).encode("utf-8"),
+            "README.md": harmless(readme(compiled.crew, workflows)).encode("utf-8"),
         }
         for path, data in package.files.items():
             files[layout.PACKAGE + path] = self._known(data)

@@ -7,6 +7,8 @@ text of the output is left out; the node has it word for word.
 A thread's page grows with each step: where the thread stands, and a line for each step since the last hundred. The
 lines of a hundred that is full go to a page of their own, `steps/00xx.md`, so a step costs the same at 5,000 as at 5.
 
+git shows pages as they are, so what a terminal would act on is written out in them. A page of before that is valid.
+
 Steps and attempts that were written before 0.2.0 have pages of the first form: the answer verbatim, and the thread's
 page as it was at its start. They stay valid; a step of that form leaves the thread's page alone.
 """
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 
 from uwf_git.markdown import below, code, inline, output, question, table
 from uwf_git.store.layout import node_file, step_folder
-from uwf_git.text import counted, fenced, one_line
+from uwf_git.text import counted, fenced, harmless, one_line
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
     REHEARSE,
@@ -278,7 +280,7 @@ def step_page(told: Told) -> bytes:
             f"\n\nThe last step of that run is [`{last}`]({node_file(last)}). "
             "The second parent of this commit leads to its commits."
         )
-    return f"{page}\n".encode("utf-8", "replace")
+    return harmless(f"{page}\n").encode("utf-8", "replace")
 
 
 def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None = None) -> bytes:
@@ -291,12 +293,12 @@ def attempt_page(attempt: Attempt, detail: Node | None, persona: Persona | None 
     for name, text in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
         if text.strip() and text.strip() not in said:
             parts.append(f"The end of {name}:\n\n{fenced(text, 'text')}")
-    return ("\n\n".join(parts) + "\n").encode("utf-8", "replace")
+    return harmless("\n\n".join(parts) + "\n").encode("utf-8", "replace")
 
 
 def start_readme(prompt: str) -> bytes:
-    """The task, verbatim."""
-    return prompt.encode("utf-8")
+    """The task, verbatim but for what a terminal would act on."""
+    return harmless(prompt).encode("utf-8")
 
 
 def child_of(detail: Node, get: Callable[[Hash], Node]) -> str:
@@ -371,7 +373,7 @@ def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
     if number >= HUNDRED:
         links = (f"[{_span(each)}]({past_page_path(each)})" for each in range(number // HUNDRED))
         parts.append(f"Earlier steps: {', '.join(links)}")
-    return ("\n\n".join(parts) + f"\n\n{_STEPS}" + "".join(f"{line}\n" for line in lines)).encode(
+    return harmless("\n\n".join(parts) + f"\n\n{_STEPS}" + "".join(f"{line}\n" for line in lines)).encode(
         "utf-8", "replace"
     )
 

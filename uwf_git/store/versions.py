@@ -20,7 +20,7 @@ from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import Entry, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
-from uwf_git.text import counted, nearest
+from uwf_git.text import counted, harmless, nearest
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
 from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
@@ -419,7 +419,7 @@ def version_files(
 
     files: dict[str, bytes | Oid] = {
         ".gitattributes": layout.GITATTRIBUTES,
-        "workflow/README.md": readme(workflow, schemas).encode("utf-8"),
+        "workflow/README.md": harmless(readme(workflow, schemas)).encode("utf-8"),
     }
     for each in (*BUILTIN, *schemas, node):
         files[f"workflow/{layout.node_file(each)}"] = store.blob_of(each)

@@ -7,6 +7,7 @@ layout of the JSON is not either: formatting is no identity.
 from __future__ import annotations
 
 import json
+import re
 import time
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ import xxhash
 from uwf_git.errors import Invalid, StoreDamaged
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash, crockford13, is_hash
+
+# Of what JSON leaves as it is: DEL, C1, and the marks that reorder what stands between them.
+_ACTED_ON = r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 class Node(NamedTuple):
@@ -56,11 +60,14 @@ def now() -> int:
 
 
 def to_blob(node: Node) -> bytes:
-    """The node's file: keys sorted, two-space indent, UTF-8 as it is, one newline at the end."""
+    """The node's file: keys sorted, two-space indent, UTF-8 as it is but for what a terminal would act on or a reader
+    would be misled by, one newline at the end."""
     payload = _readable(node.payload, "\n  ")
     text = (
         f'{{\n  "payload": {payload},\n  "timestamp": {node.timestamp},\n  "type": {_quoted(node.type)}\n}}\n'
     )
+    if not text.isascii() or "\x7f" in text:
+        text = re.sub(_ACTED_ON, lambda found: f"\\u{ord(found[0]):04x}", text)
     return text.encode("utf-8")
 
 

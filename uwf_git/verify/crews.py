@@ -9,6 +9,7 @@ from typing import NamedTuple
 from uwf_git.errors import UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
+from uwf_git.text import harmless
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
@@ -118,8 +119,8 @@ def _check_page(
         return
     page = objects.blob(files["README.md"])
     try:
-        expected = readme(crew, workflows).encode("utf-8")
+        expected = harmless(readme(crew, workflows)).encode("utf-8")
     except _STUMBLES as error:
         raise Bad("wrong-page", f"its page can't be made: {type(error).__name__}") from None
-    if page != expected:
+    if expected not in (page, harmless(page.decode("utf-8", "replace")).encode("utf-8")):
         report("wrong-page", "README.md is not what the crew says", Oid(raw=files["README.md"]))

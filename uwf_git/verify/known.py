@@ -15,7 +15,7 @@ from uwf_git.store.attempts import Attempts
 from uwf_git.store.index import CommitRow
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
-from uwf_git.text import one_line
+from uwf_git.text import harmless, one_line
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import (
     Start,
@@ -345,7 +345,10 @@ class Known:
             report("missing-file", f"there is no {path}{name}")
             return
         page = self.objects.blob(blob)
-        if not any(page == make() for make in expected):
+        shown = harmless(page.decode("utf-8", "replace")).encode(
+            "utf-8"
+        )  # of a page that an earlier uwf wrote
+        if not any(make() in (page, shown) for make in expected):
             report("wrong-page", f"{path}{name} is not what the nodes say", Oid(raw=blob))
 
     def message(self, commit: CommitObject, expected: str, report: Report, *others: str) -> None:
