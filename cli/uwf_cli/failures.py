@@ -62,11 +62,24 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
         import traceback
 
         traceback.print_exc()
-    failure = describe(error)
+    failure = _without_secrets(invocation, describe(error))
     if log.is_on():
         _log(error, failure)
     tell(invocation, failure, arguments)
     return failure.status
+
+
+def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:
+    """A failure as it may be told: an error can repeat what was typed, and what stands in a file."""
+    from uwf_git.store.opened import redactor_at
+
+    clean = redactor_at(invocation.location).text
+
+    def told(found: Any) -> Any:
+        return found._replace(message=clean(found.message)[0], hint=clean(found.hint)[0])
+
+    made: Failure = told(failure)
+    return made._replace(findings=tuple(map(told, failure.findings)))
 
 
 def _log(error: Exception, failure: Failure) -> None:

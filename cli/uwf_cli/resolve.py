@@ -224,32 +224,11 @@ def workflow_file(text: str) -> Path | None:
 def version_of(instance: Instance, found: Found) -> Oid:
     """The commit that a thread of a workflow begins on; made without a ref for what is in a file."""
     if found.compiled is not None:
-        refuse_secrets(instance, found.compiled)
         return instance.registry.commit_unregistered(found.compiled)
     from uwf_git.git.repository import Oid
 
     assert found.commit is not None
     return Oid(hex=found.commit)
-
-
-def refuse_secrets(instance: Instance, compiled: Compiled) -> None:
-    """A definition is kept byte for byte, so nothing can be taken out of it. Raises Invalid with the line of a
-    secret that stands in one of its files."""
-    source = compiled.source
-    refuse_secrets_in(instance, {source.path: source.text, **source.includes}, "workflow")
-
-
-def refuse_secrets_in(instance: Instance, files: Mapping[str, bytes], what: str) -> None:
-    """Refuses files that are kept byte for byte, those of a workflow or a package. Raises Invalid with the line."""
-    for path, data in files.items():
-        text = data.decode("utf-8", "replace")
-        if not instance.redactor.text(text)[1]:
-            continue
-        for number, line in enumerate(text.splitlines(), 1):
-            if instance.redactor.text(line)[1]:
-                raise Invalid(
-                    f"{path}:{number}: holds a secret, and a {what} is stored as it is", "take it out"
-                )
 
 
 def find_step(instance: Instance, text: str, attempts: bool = False) -> Hash:

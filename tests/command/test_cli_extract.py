@@ -150,15 +150,19 @@ def test_a_node_that_is_stored_as_it_was_given_holds_no_secret(uwf: Uwf, root: P
     uwf("init")
     key = "sk-proj-" + "Zx81kQ93mfLw72hYtB50" * 2
     (root / ".env").write_text("OTHER=othersecretvalue99\n")
-    for schema in (
-        {"title": "S2", "description": f"use {key}"},
-        {"properties": {"othersecretvalue99": {"type": "string"}}},
+    for schema, name in (
+        ({"title": "S2", "description": f"use {key}"}, "openai-key"),
+        ({"properties": {"othersecretvalue99": {"type": "string"}}}, "OTHER"),
     ):
         refused = uwf("extract", "--schema", json.dumps(schema), "--into", "schema", input="{}", check=1)
-        assert refused.error["message"] == "the schema holds a secret, and a node is stored as it is"
+        assert (
+            refused.error["message"] == f"the schema holds a secret ({name}), and a node is stored as it is"
+        )
         assert uwf("cas", "put", "JSON Schema", json.dumps(schema), check=1).error["code"] == "invalid"
     refused = uwf("cas", "put", "Text", json.dumps(f"use {key}"), check=1)
-    assert refused.error["message"] == "the payload holds a secret, and a node is stored as it is"
+    assert (
+        refused.error["message"] == "the payload holds a secret (openai-key), and a node is stored as it is"
+    )
     assert git("--git-dir", root / "store.git", "for-each-ref", "refs/uwf/nodes/") == ""
 
 

@@ -18,7 +18,8 @@ from conftest import Uwf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from uwf_git.config.secrets import SHAPES, Redactor, load_secrets, told
+from uwf_git.config.secrets import Redactor, load_secrets, told
+from uwf_git.config.tokens import SHAPES
 from uwf_git.errors import Invalid
 from uwf_git.kit.context import Reply
 from uwf_git.kit.extract import extract
@@ -30,9 +31,9 @@ from uwf_git.values.types import BUILTIN, META
 KEY = 'sk-Live/4f9a+Zq7"x'
 
 
-def config(*variables: str, secrets: tuple[str, ...] = ()) -> Any:
+def config(*variables: str, secrets: tuple[str, ...] = (), not_secrets: tuple[str, ...] = ()) -> Any:
     providers = {name: SimpleNamespace(api_key_env=name) for name in variables}
-    return SimpleNamespace(providers=providers, secrets=secrets)
+    return SimpleNamespace(providers=providers, secrets=secrets, not_secrets=not_secrets)
 
 
 def test_secrets_come_from_dotenv_and_from_the_configured_variables(tmp_path: Path) -> None:
@@ -113,6 +114,91 @@ def test_lines_of_a_key_are_found_where_json_escapes_them() -> None:
     key = "-----BEGIN KEY-----\nMIIEvQ8s\n-----END KEY-----"
     clean, count = Redactor({"PEM": key}).text(json.dumps({"file": key}))
     assert (clean, count) == ('{"file": "[redacted:PEM]"}', 1)
+
+
+SEVERAL = "first line of 3\nsecond Line, 7\nthe third"
+WORD = "tok_Zx81kQ93mfLw72hYtB50"
+
+
+@pytest.mark.parametrize(
+    ("secret", "text"),
+    [
+        (SEVERAL, SEVERAL.replace("\n", "\r\n")),
+        (SEVERAL, "key: |\n    " + SEVERAL.replace("\n", "\n    ")),
+        (SEVERAL, SEVERAL.replace("\n", "\n\n  ")),
+        (SEVERAL, json.dumps(json.dumps({"a": SEVERAL}))),
+        (SEVERAL * 3, base64.encodebytes(SEVERAL.encode() * 3).decode()),
+        (WORD, WORD[:9] + "\n" + WORD[9:]),
+        (WORD, WORD[:9] + "\\\n        " + WORD[9:]),
+        (WORD, json.dumps(WORD[:9] + "\r\n" + WORD[9:])),
+    ],
+)
+def test_a_secret_is_found_however_its_lines_are_broken(secret: str, text: str) -> None:
+    clean, count = Redactor({"KEY": secret}).text(f"<{text}>")
+    assert count == 1
+    assert not any(part in clean for part in (*secret.split("\n"), secret[:9], secret[9:]))
+    spot = Redactor({"KEY": secret}).first(f"a\nb\n{text}".encode())
+    assert spot == ("KEY", 4 if text.startswith("key") else 3)
+
+
+def test_each_line_of_a_key_is_a_secret_and_so_is_the_key_wrapped_anew() -> None:
+    key = pem("EC ") + "\n"
+    lines = key.splitlines()
+    redactor = Redactor({"PEM": key})
+    assert redactor.text(f"secret.pem:3:{lines[2]}") == ("secret.pem:3:[redacted:PEM]", 1)
+    body = "".join(lines[1:-1])
+    wrapped = "\n".join(body[at : at + 50] for at in range(0, len(body), 50))
+    assert redactor.text(f"<{wrapped}>") == ("<[redacted:PEM]>", 1)
+    assert redactor.text("-----BEGIN EC PRIVATE KEY-----") == ("-----BEGIN EC PRIVATE KEY-----", 0)
+
+
+def test_what_is_named_like_a_key_in_the_environment_is_one(tmp_path: Path) -> None:
+    secret = {
+        "DB_PASSWORD": "letmeinplease",
+        "API_KEY_2": "abcdefghijkl",
+        "npm_config__authToken": "mnopqrstuvwx",
+        "MYSQL_PWD": "correct-horse",
+        "APP_KEY": "base64:Zx81kQ93mfLw72",
+    }
+    harmless = {
+        "SORT_KEY": "created_at",
+        "TOKEN_TYPE": "confidential",
+        "SECRET_BACKEND": "kubernetes",
+        "GIT_CONFIG_KEY_0": "user.signingkey1",
+        "KEYBOARD_LAYOUT": "dvorak-classic",
+        "PWD": "/nowhere/at/all",
+        "MAX_TOKENS": "1000000",
+    }
+    secrets = load_secrets(tmp_path, None, secret | harmless)
+    assert not secrets  # nobody looks a key up there
+    redactor = Redactor(secrets)
+    for name, value in secret.items():
+        assert redactor.text(f"it is {value}.") == (f"it is [redacted:{name}].", 1)
+    for value in harmless.values():
+        assert redactor.text(f"it is {value}.") == (f"it is {value}.", 0)
+    allowed = load_secrets(tmp_path, config(not_secrets=("DB_PASSWORD",)), secret)
+    assert Redactor(allowed).text("letmeinplease abcdefghijkl") == ("letmeinplease [redacted:API_KEY_2]", 1)
+
+
+def test_a_header_in_json_is_known_by_its_name_and_a_number_is_a_secret_as_a_text_is() -> None:
+    value = {
+        "headers": {"Authorization": "Basic dXNlcjpwYXNzMTI=", "Accept": "text/html"},
+        "id": 123456789012345,
+    }
+    assert Redactor({"ID": "123456789012345"}).value(value) == (
+        {
+            "headers": {"Authorization": "Basic [redacted:authorization]", "Accept": "text/html"},
+            "id": "[redacted:ID]",
+        },
+        2,
+    )
+
+
+def test_what_has_no_secrets_any_more_is_clean_whatever_they_are_called() -> None:
+    redactor = Redactor({"MODEL_KEY": "MODEL_KEY", "OTHER": "redacted", "TOKEN": "s3cr3t-and-long"})
+    clean, count = redactor.text("s3cr3t-and-long MODEL_KEY")
+    assert (clean, count) == ("[redacted:TOKEN] MODEL_KEY", 1)
+    assert redactor.text(clean) == (clean, 0)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,10 @@ def test_a_secret_in_a_package_is_named_by_its_line(uwf: Uwf, store: Path, tmp_p
     store.parent.mkdir(exist_ok=True)
     (store.parent / ".env").write_text("STORY_API_KEY=sk-0123456789abcdef\n")
     error = uwf("crew", "import", package, check=1).error
-    assert error["message"] == "texts/story.md:3: holds a secret, and a package is stored as it is"
+    assert (
+        error["message"]
+        == "texts/story.md:3: holds a secret (STORY_API_KEY), and a package is stored as it is"
+    )
     assert uwf("crew", "list").json == []
 
 

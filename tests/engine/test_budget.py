@@ -149,9 +149,9 @@ def test_limits_come_from_the_thread_its_workflow_and_the_configuration(
 
 
 def test_a_thread_without_a_budget_is_not_looked_through(instance: Instance, config: Config) -> None:
-    config("this: [is broken")
     thread = start(instance)
     step(instance, thread, usage=usage(10**9, 0), durationMs=10**9)
+    config("this: [is broken")
     head = instance.threads.head(thread)
     assert Budgets(instance).standing(head) is None
     assert status_of(instance, head) == IDLE

@@ -92,7 +92,8 @@ def _start(ctx: Context) -> ThreadId:
         version, workflow, persona = _version(ctx)
     except (NotFound, Invalid) as error:
         raise AgentFailed(f"uwf-workflow: {error.message}", error.hint) from None
-    child = instance.threads.start(version, workflow, _task(ctx), persona=persona)
+    task = instance.redactor.text(_task(ctx))[0]
+    child = instance.threads.start(version, workflow, task, persona=persona)
     instance.folders.remember(child, ctx.cwd)
     ctx.in_session(child)
     return child

@@ -5,7 +5,7 @@
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
-    secrets: [<variable>]                            hooks: {<event>: command, timeout}
+    secrets, notSecrets: [<variable>]                hooks: {<event>: command, timeout}
     bundles: {<workflow>: {network, read, write, timeout}}  budget: {unpriced: warn | stop}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>
@@ -138,6 +138,7 @@ class _Reader:
             self._text((), data, "node") or "node",
             self._bundles(data.get("bundles")),
             self._unpriced(data.get("budget")),
+            self._variables(("notSecrets",), data.get("notSecrets")),
         )
 
     def dangling(self, config: Config) -> None:

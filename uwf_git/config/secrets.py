@@ -1,26 +1,28 @@
 """Secrets, and taking them out of what is about to be hashed.
 
-What is in a node can't be taken back once it is pushed, so secrets are replaced before hashing.
+What is in a node can't be taken back once it is pushed. So what an agent or a person says has its secrets replaced
+before it is hashed, and what is kept as it is, a definition or a node put by hand, is refused. Whatever enters a store
+passes `Redactor`; see `NodeStore.gate`.
 
-Known by value are those in the storage root's `.env`, and of the variables that `apiKeyEnv` and the list
-`secrets` of the configuration name. Such a value is also found where it stands escaped in JSON, quoted in a
-URL, or in base64, alone or within something longer (an Authorization header).
+Known by value are those in the storage root's `.env`, of the variables that `apiKeyEnv` and the list `secrets` of the
+configuration name, and of those in the environment whose names say that they hold one. Such a value is also found where
+it stands escaped in JSON, quoted in a URL, or in base64, alone or within something longer (an Authorization header);
+and where lines were broken anew: indented as in YAML, with another end of the line, wrapped. Of one with several lines,
+each that looks random is a secret by itself.
 
-Other secrets are recognised by their look: the tokens that services issue, keys in PEM, credentials in
-headers and URLs. Each shape has marks, one of which stands in every token of it. Only where a mark stands is
-the shape's expression tried, so most texts cost a few searches for constants. No expression reads a part of
-a text twice: runs are taken possessively, and none begins within a run of another try. What merely looks
-random is no secret: hashes, ids of nodes and commits, UUIDs, images in base64 stay.
+Other secrets are recognised by their look; see `tokens`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.config.tokens import is_random, without_tokens
 from uwf_git.errors import Invalid
 
 if TYPE_CHECKING:
@@ -28,45 +30,92 @@ if TYPE_CHECKING:
 
 SHORTEST = 8  # characters; anything shorter would be found everywhere
 _SHORTEST_ENCODED = 12
+_SHORTEST_BROKEN = 12  # characters of what is also found over several lines
 DOTENV_LIMIT = 64 * 1024  # bytes; all of it goes into an environment
 
 _COMMON = frozenset(
-    ("changeme", "development", "localhost", "password", "postgres", "production", "undefined")
+    ("changeme", "development", "localhost", "password", "postgres", "production", "redacted", "undefined")
 )
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@?#]*", re.IGNORECASE)
 
+# What the last words of a variable's name say: that its value is a secret, or that it is one if it looks random.
+_SECRET_NAME = re.compile(
+    r"(?:TOKEN|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|(?:^|_)(?:PASS|PWD|PAT)"
+    r"|(?:API|ACCESS|SECRET|PRIVATE|MASTER|SIGNING|ENCRYPTION|ACCOUNT|SERVICE)_?KEY|SECRET_KEY_BASE)$"
+)
+_MAYBE_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|AUTH|AUTH_CONFIG|COOKIE)$")
+_QUALIFIER = re.compile(
+    r"(?:_(?:[0-9]+|V[0-9]+|PROD|PRODUCTION|DEV|STAGING|TEST|LIVE|OLD|NEW|BACKUP|B64|BASE64))+$"
+)
+_NO_SECRETS = ("PWD", "OLDPWD")  # where one is and was
+_GIT_SETTING = "GIT_CONFIG_"  # in which a key is the name of a setting
+
+_LEAST_NUMBER = 10**11
+_LONGEST_HEADER = 40  # characters
+_HEADER = re.compile(r"authorization|api-key|private-token|aws[_-]?secret", re.IGNORECASE)
+_REMEMBERED, _MOST_REMEMBERED = 64 * 1024, 64  # characters, texts
+_PLACE = re.compile(r"\[redacted:([^\]\n]*)\]")
+
+# What stands between two characters of a secret where a line was broken: the end of the line, which may be escaped or
+# written as in JSON, and what the next one is indented by. White space within a secret may have become any other.
+_BREAKS = re.compile(r"[\r\n]|\\[rn]")
+_BREAK = r"(?:[ \t\\]*(?:[\r\n]|\\[rn])(?:\s|\\+[nrt]|\\)*+)?"
+_SPACE = r"(?:\s|\\+[nrt]|\\)++"
+_PARTS = re.compile(r"\s+|\S")
+
 
 class Secrets(dict[str, str]):
-    """Secret values by variable name. `overridden` are those of `.env` that the real environment overrides: they
-    are not used, but secret all the same."""
+    """Secret values by variable name. `others` are not used, but secret all the same: those of `.env` that the real
+    environment overrides, and those of the environment that nothing but their names says to be secret. Values of the
+    variables in `harmless` are no secrets, whatever says so."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.overridden: list[tuple[str, str]] = []
+        self.others: list[tuple[str, str]] = []
+        self.harmless: frozenset[str] = frozenset()
 
 
 def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) -> Secrets:
-    """The values of `<root>/.env`, and of every variable that an `apiKeyEnv` or the list `secrets` of the
-    configuration names. The real environment wins over `.env`. Raises Invalid where `.env` can't be read."""
+    """The values of `<root>/.env`, of every variable that an `apiKeyEnv` or the list `secrets` of the configuration
+    names, and of those of the environment that are named like secrets; without those that `notSecrets` names. The real
+    environment wins over `.env`. Raises Invalid where `.env` can't be read."""
     secrets = Secrets()
     for name, value in _read_dotenv(root / ".env").items():
         effective = environ.get(name, "") or value
         secrets[name] = effective
         if effective != value:
-            secrets.overridden.append((name, value))
+            secrets.others.append((name, value))
     if config is not None:
         keys = (provider.api_key_env for provider in config.providers.values())
         for name in (*keys, *config.secrets):
             if name and (held := environ.get(name)):
                 secrets[name] = held
+    named = [
+        (name, value) for name, value in environ.items() if name not in secrets and holds_secret(name, value)
+    ]
+    secrets.others += named
+    if config is not None and config.not_secrets:
+        secrets.harmless = frozenset(config.not_secrets)
     log.debug(
         "2DVK70CB",
         "knows {count} secrets: {names}",
-        count=len(secrets),
-        names=list(secrets),
-        overridden=[name for name, _ in secrets.overridden],
+        count=len(secrets) + len(named),
+        names=[*secrets, *(name for name, _ in named)],
+        overridden=[name for name, _ in secrets.others if name in secrets],
     )
     return secrets
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Whether a variable of the environment is named like one that holds a secret: `DB_PASSWORD`, `API_KEY_2`. A name
+    that says no more than key, as `SORT_KEY`, is believed only where the value looks random."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z0-9]+", "_", name).upper().strip("_")
+    if words in _NO_SECRETS or words.startswith(_GIT_SETTING):
+        return False
+    words = _QUALIFIER.sub("", words)
+    if _SECRET_NAME.search(words):
+        return True
+    return _MAYBE_SECRET_NAME.search(words) is not None and is_random(value)
 
 
 def _read_dotenv(path: Path) -> dict[str, str]:
@@ -99,21 +148,42 @@ def _read_dotenv(path: Path) -> dict[str, str]:
     }
 
 
+class Spot(NamedTuple):
+    """Where a secret stands: the variable of a known one, or the kind of one that was recognised by its look; and the
+    line, from 1."""
+
+    name: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"a secret ({self.name})"
+
+
 class Redactor:
     """Replaces secrets by `[redacted:NAME]`, where NAME is the variable of a known one, or the kind of one
-    that was recognised by its look. Made once, used for everything a step writes."""
+    that was recognised by its look. Made once, used for everything that a process writes."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        names: dict[str, str] = {}
-        overridden = secrets.overridden if isinstance(secrets, Secrets) else []
-        for name, value in [*secrets.items(), *overridden]:
-            if _worth_hiding(value):
-                for form in _forms(value):
-                    names.setdefault(form, name)
-        self._names = names
+        others = secrets.others if isinstance(secrets, Secrets) else []
+        harmless = secrets.harmless if isinstance(secrets, Secrets) else frozenset()
+        values = [(name, value) for name, value in [*secrets.items(), *others] if name not in harmless]
+        places = [_place(name) for name, _ in values]
+        self._names: dict[str, str] = {}
+        self._whole: dict[str, str] = {}
+        for name, value in values:
+            # What stands in a place-holder would be found in what has no secrets any more.
+            if not _worth_hiding(value) or any(value in place for place in places):
+                continue
+            for form in _forms(value):
+                self._names.setdefault(form, name)
+                self._whole.setdefault(form, name)
+            if lines := list(_lines(value)):
+                self._whole.setdefault("".join(lines), name)  # wrapped anew, at any width
+            for line in lines:
+                self._names.setdefault(line, name)
         # Longest first: of two secrets that begin alike the whole of the longer one has to go.
-        ordered = sorted(names, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._ordered = sorted(self._names, key=len, reverse=True)
+        self._clean: set[str] = set()
 
     @property
     def known(self) -> Collection[str]:
@@ -122,32 +192,101 @@ class Redactor:
 
     def __bool__(self) -> bool:
         """Whether any secret is known by its value."""
-        return self._pattern is not None
+        return bool(self._names)
 
     def text(self, text: str) -> tuple[str, int]:
         """The text without secrets, and how many were replaced."""
+        if text in self._clean or len(text) < SHORTEST:
+            return text, 0
         known = 0
-        if self._pattern is not None:
-            text, known = self._pattern.subn(lambda found: f"[redacted:{self._names[found[0]]}]", text)
+        if self._names:
+            for form in self._broken_in(text):
+                text, found = self._pattern_of(form).subn(_place(self._whole[form]), text)
+                known += found
+            if there := [form for form in self._ordered if form in text]:
+                pattern = re.compile("|".join(map(re.escape, there)))
+                text, found = pattern.subn(lambda each: _place(self._names[each[0]]), text)
+                known += found
         text, recognised = without_tokens(text)
+        self._remember(text)
         return text, known + recognised
 
+    def _remember(self, text: str) -> None:
+        """What was cleaned is looked at again before it is hashed."""
+        if len(text) <= _REMEMBERED:
+            if len(self._clean) >= _MOST_REMEMBERED:
+                self._clean.clear()
+            self._clean.add(text)
+
+    @cached_property
+    def _squeezed(self) -> list[tuple[bytes, str]]:
+        """The secrets that are also looked for over several lines, without what stands between those."""
+        found = [(_squeezed(form), form) for form in sorted(self._whole, key=len, reverse=True)]
+        return [(core, form) for core, form in found if len(core) >= _SHORTEST_BROKEN and not form.isalpha()]
+
+    def _broken_in(self, text: str) -> list[str]:
+        """The secrets that may stand in a text over several lines."""
+        if not self._squeezed or not _BREAKS.search(text):
+            return []
+        squeezed = _squeezed(text)
+        return [form for core, form in self._squeezed if core in squeezed]
+
+    def _pattern_of(self, form: str) -> re.Pattern[str]:
+        return re.compile(_BREAK.join(_wherever(part) for part in _PARTS.findall(form)))  # which caches it
+
     def value(self, value: Any) -> tuple[Any, int]:
-        """A JSON value without secrets in its texts and keys, and how many were replaced."""
+        """A JSON value without secrets in its texts and keys, and how many were replaced. A number that is one
+        becomes a text."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
             result: dict[str, Any] = {}
             count = 0
             for key, item in value.items():
-                (name, in_key), (clean, inside) = self.text(key), self.value(item)
+                (name, in_key), (clean, inside) = self.text(key), self._under(key, item)
                 result[name] = clean
                 count += in_key + inside
             return result, count
         if isinstance(value, list | tuple):
             pairs = [self.value(item) for item in value]
             return [clean for clean, _ in pairs], sum(count for _, count in pairs)
+        if isinstance(value, int) and self._names and abs(value) >= _LEAST_NUMBER:
+            text, count = self.text(str(value))
+            return (text, count) if count else (value, 0)
         return value, 0
+
+    def _under(self, key: str, value: Any) -> tuple[Any, int]:
+        """A value under a key, which may be the name of a header that says what stands in it."""
+        clean, count = self.value(value)
+        if isinstance(clean, str) and (head := _head(key)):
+            with_key, found = self.text(head + clean)
+            if found and with_key.startswith(head):
+                return with_key.removeprefix(head), count + found
+        return clean, count
+
+    def first(self, content: Any) -> Spot | None:
+        """The first secret in a text, a JSON value or the bytes of a file; None where there is none."""
+        if isinstance(content, bytes):
+            text = content.decode("utf-8", "replace")
+            # As it stands in UTF-16, too.
+            return self.first(text) or (self.first(text.replace("\0", "")) if "\0" in text else None)
+        if not isinstance(content, str):
+            return next((spot for each in _texts(content) if (spot := self.first(each))), None)
+        clean, count = self.text(content)
+        if not count:
+            return None
+        pairs = zip(clean, content, strict=False)
+        begin = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
+        place = _PLACE.search(clean, max(clean.rfind("[redacted:", 0, begin + 1), 0))
+        return Spot(place[1] if place else "", content.count("\n", 0, begin) + 1)
+
+    def refuse(self, content: Any, where: str, kept: str) -> None:
+        """Raises Invalid for what holds a secret and can't be changed. `where` is what the message begins with: the
+        path of a file, whose content are bytes and whose line is told, or words such as "the payload"; `kept` is what
+        it becomes."""
+        if spot := self.first(content):
+            line = f":{spot.line}:" if isinstance(content, bytes) else ""
+            raise Invalid(f"{where}{line} holds {spot}, and {kept} is stored as it is", "take it out")
 
 
 def told(redactions: Iterable[tuple[str, int]]) -> str:
@@ -198,143 +337,49 @@ def _forms(value: str) -> Iterator[str]:
             yield core.replace("+", "-").replace("/", "_")
 
 
-_W = "[A-Za-z0-9_-]"
-# Nothing of a token before it, unless that is the end of an escaped line in JSON; and nothing after it.
-_ALONE = rf"(?:(?<!{_W})|(?<=\\[nrt]))"
-_END = rf"(?!{_W})"
-# Between a name and its value, in a header, JSON or code, escaped or not.
-_IS = r"[\\\"'\s]{0,6}[:=][\\\"'\s]{0,6}"
-_B64 = "[A-Za-z0-9._~+/-]"
-_AZ = "[A-Za-z0-9_~.-]"
+def _lines(value: str) -> Iterator[str]:
+    """The lines of a value of several that give it away by themselves, such as those of a key."""
+    if "\n" in value:
+        for line in value.splitlines():
+            if any(map(is_random, re.findall(r"[A-Za-z0-9+/=_-]{24,}", line))):
+                yield line.strip()
 
 
-class Shape(NamedTuple):
-    """A kind of secret. `pattern` is tried `back` characters before each of the marks. If it has a group, what
-    group 1 matches stays in the text. `judge` says whether the rest is worth hiding."""
-
-    name: str
-    marks: tuple[str, ...]
-    pattern: str
-    judge: Callable[[str], bool] | None = None
-    back: int = 0
+def _place(name: str) -> str:
+    return f"[redacted:{name}]"
 
 
-def _is_random(text: str) -> bool:
-    """Whether a text is more than a place-holder, such as your-token or YOUR_API_KEY."""
-    mixed = text not in (text.lower(), text.upper())
-    return any(map(str.isdigit, text)) or (mixed and len(text) >= 16) or text.endswith("=")
+def _wherever(part: str) -> str:
+    """A character of a secret as it may stand in a text; `part` is one, or a run of white space."""
+    if part.isspace():
+        return _SPACE
+    return r"\\+" if part == "\\" else (r"\\*" if part in "\"'/" else "") + re.escape(part)
 
 
-_PLACE_HOLDERS = ("password", "passwd", "secret", "token", "username", "example", "changeme", "your-password")
+def _squeezed(text: str) -> bytes:
+    """A text without white space, the ends of lines as JSON writes them, and backslashes: the same for all the ways to
+    break lines."""
+    data = re.sub(rb"\\+[nrt]", b"", text.encode("utf-8", "surrogatepass"))
+    return data.translate(None, b" \t\r\n\v\f\\")
 
 
-def _is_password(text: str) -> bool:
-    return text.lower() not in _PLACE_HOLDERS and len(set(text)) > 2
+def _texts(value: Any) -> Iterator[str]:
+    """The texts of a JSON value in which there may be secrets."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)
+            if isinstance(item, str) and (head := _head(key)):
+                yield head + item
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, int) and abs(value) >= _LEAST_NUMBER:
+        yield str(value)
 
 
-_PEM_LINES = r"(?:[A-Za-z0-9+/=\s\\:,.]|-(?!----))"
-_PEM_NAME = "(?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-_PEM = (
-    rf"-----BEGIN {_PEM_NAME}(?:{_PEM_LINES}{{64,20000}}+-----END {_PEM_NAME}"
-    # Cut off, as a tool's output may be: the lines that are there.
-    r"|(?:[\s\\]|\\[nr]){0,6}[A-Za-z0-9+/]{40,76}+[A-Za-z0-9+/=\s\\]*+)"
-)
-# A user may be empty, as in redis://:password@host. What follows an @ may also be an image's digest.
-_URL = r"(://[^\s/@:?#\"'<>\\`]{0,200}:)[^\s/@:?#\"'<>\\`${}*]{5,300}+(?=@(?!sha\d))"
-_AWS_MARKS = ("aws_secret", "AWS_SECRET", "awsSecret", "AwsSecret", "aws-secret")
-_AWS = rf"((?i:aws[_-]?secret[_-]?(?:access[_-]?)?key){_IS})[A-Za-z0-9/+]{{40}}(?![A-Za-z0-9/+=])"
-_HEADER = rf"((?i:authorization){_IS}(?i:bearer|basic|token|apikey)\s{{1,4}}){_B64}{{8,}}+=*"
-_BEARER = rf"((?<![A-Za-z0-9])(?i:bearer)\s{{1,4}}){_B64}{{20,}}+=*"
-_KEY_MARKS = ("pi-key", "pi-Key", "PI-Key", "PI-KEY", "rivate-token", "rivate-Token", "RIVATE-TOKEN")
-_KEY = rf"((?i:pi-key|rivate-token){_IS}){_B64}{{16,}}+=*"
-_GITHUB = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
-_GITLAB = ("glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "glagent-")
-_SLACK = ("xoxa-", "xoxb-", "xoxe-", "xoxe.", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-")
-_SLACK_REST = r"[A-Za-z0-9-]{16,}+(?:\.[A-Za-z0-9-]++){0,3}"
-_STRIPE = ("sk_live_", "rk_live_", "sk_test_", "rk_test_")
-_DIGITALOCEAN = ("dop_v1_", "doo_v1_", "dor_v1_")
-
-SHAPES = (
-    Shape("private-key", ("-----BEGIN ",), _PEM),
-    Shape("github-token", _GITHUB, rf"{_ALONE}gh._[A-Za-z0-9]{{36,}}+"),
-    Shape("github-token", ("github_pat_",), rf"{_ALONE}github_pat_[A-Za-z0-9_]{{22,}}+"),
-    Shape("gitlab-token", _GITLAB, rf"{_ALONE}gl[a-z]+-{_W}{{20,}}+(?:\.[a-z0-9]{{2,20}}){{0,3}}"),
-    Shape("aws-access-key", ("AKIA", "ASIA"), rf"{_ALONE}A[KS]IA[A-Z2-7]{{16}}{_END}"),
-    Shape("aws-secret-key", _AWS_MARKS, _AWS),
-    Shape("anthropic-key", ("sk-ant-",), rf"{_ALONE}sk-ant-{_W}{{20,}}+"),
-    Shape("openai-key", ("sk-proj-", "sk-svcacct-", "sk-admin-"), rf"{_ALONE}sk-[a-z]+-{_W}{{20,}}+"),
-    Shape("openrouter-key", ("sk-or-",), rf"{_ALONE}sk-or-(?:v\d-)?[0-9a-f]{{32,}}+"),
-    Shape("openai-key", ("sk-",), rf"{_ALONE}sk-[A-Za-z0-9]{{32,}}+{_END}", _is_random),
-    Shape("google-key", ("AIza",), rf"{_ALONE}AIza{_W}{{35}}{_END}"),
-    Shape("google-secret", ("GOCSPX-",), rf"{_ALONE}GOCSPX-{_W}{{24,}}+"),
-    Shape("google-token", ("ya29.",), rf"{_ALONE}ya29\.{_W}{{20,}}+"),
-    Shape("slack-token", _SLACK, rf"{_ALONE}x[a-z]+[.-]{_SLACK_REST}", _is_random),
-    Shape("slack-webhook", ("hooks.slack.com/",), r"(hooks\.slack\.com/[a-z]+/)[A-Za-z0-9_/+-]{20,}+"),
-    Shape("stripe-key", _STRIPE, rf"{_ALONE}.k_(?:live|test)_[A-Za-z0-9]{{16,}}+"),
-    Shape("stripe-secret", ("whsec_",), rf"{_ALONE}whsec_[A-Za-z0-9+/]{{24,}}+=*"),
-    Shape("npm-token", ("npm_",), rf"{_ALONE}npm_[A-Za-z0-9]{{36}}{_END}"),
-    Shape("pypi-token", ("pypi-AgE",), rf"{_ALONE}pypi-AgE{_W}{{50,}}+"),
-    Shape("huggingface-token", ("hf_",), rf"{_ALONE}hf_[A-Za-z0-9]{{30,60}}+{_END}"),
-    Shape("groq-key", ("gsk_",), rf"{_ALONE}gsk_[A-Za-z0-9]{{40,}}+"),
-    Shape("xai-key", ("xai-",), rf"{_ALONE}xai-[A-Za-z0-9]{{60,}}+"),
-    Shape("perplexity-key", ("pplx-",), rf"{_ALONE}pplx-[A-Za-z0-9]{{40,}}+"),
-    Shape("replicate-token", ("r8_",), rf"{_ALONE}r8_[A-Za-z0-9]{{37,40}}+{_END}"),
-    Shape("docker-token", ("dckr_",), rf"{_ALONE}dckr_(?:pat|oat)_{_W}{{20,}}+"),
-    Shape("digitalocean-token", _DIGITALOCEAN, rf"{_ALONE}do._v1_[a-f0-9]{{64}}{_END}"),
-    Shape("sendgrid-key", ("SG.",), rf"{_ALONE}SG\.{_W}{{20,24}}+\.{_W}{{39,50}}+"),
-    Shape("vault-token", ("hvs.", "hvb."), rf"{_ALONE}hv.\.{_W}{{24,}}+"),
-    Shape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}"),
-    Shape("azure-key", ("AccountKey=", "AccessKey="), r"(Acc[a-z]+Key=)[A-Za-z0-9+/]{40,100}+={0,2}"),
-    Shape("azure-signature", ("?sig=", "&sig=", ";sig="), r"(.sig=)[A-Za-z0-9%+/]{40,80}(?:%3D|=)"),
-    Shape(
-        "azure-secret",
-        ("Q~",),
-        rf"(?:(?<!{_AZ})|(?<=\\[nrt])){_AZ}{{3}}\dQ~{_AZ}{{30,33}}[A-Za-z0-9_~-]{_END}",
-        back=4,
-    ),
-    Shape("jwt", ("eyJ",), rf"{_ALONE}eyJ{_W}{{10,}}+(?:\.{_W}{{10,}}+){{2}}(?:\.{_W}++){{0,2}}"),
-    Shape("url-password", ("://",), _URL, _is_password),
-    Shape("authorization", ("uthorization", "UTHORIZATION"), _HEADER, _is_random, back=1),
-    Shape("authorization", ("earer ", "EARER "), _BEARER, _is_random, back=1),
-    Shape("api-key", _KEY_MARKS, _KEY, _is_random),
-)
-
-
-_SHORTEST = 8  # characters that a token has
-
-
-def without_tokens(text: str) -> tuple[str, int]:
-    """The text with each token replaced by `[redacted:<name of its shape>]`, and how many there were."""
-    count = 0
-    if len(text) < _SHORTEST:
-        return text, 0
-    for shape in SHAPES:
-        for mark in shape.marks:
-            if mark in text:
-                text, found = _without(text, shape, mark)
-                count += found
-    return text, count
-
-
-def _without(text: str, shape: Shape, mark: str) -> tuple[str, int]:
-    parts: list[str] = []
-    done = 0
-    for start, end in _found(text, shape, mark):
-        parts += (text[done:start], f"[redacted:{shape.name}]")
-        done = end
-    return "".join((*parts, text[done:])) if parts else text, len(parts) // 2
-
-
-def _found(text: str, shape: Shape, mark: str) -> Iterator[tuple[int, int]]:
-    """Where the tokens of a shape begin and end, in order."""
-    pattern = re.compile(shape.pattern)  # which caches it
-    done = 0
-    at = text.find(mark)
-    while at >= 0:
-        found = pattern.match(text, at - shape.back) if at - shape.back >= done else None
-        if found is not None:
-            start = found.end(1) if pattern.groups else found.start()
-            if shape.judge is None or shape.judge(text[start : found.end()]):
-                yield start, found.end()
-            done = found.end()
-        at = text.find(mark, max(at + len(mark), done))
+def _head(key: str) -> str:
+    """What a key says of the text under it, as the line of a header would; "" where it is no name of one."""
+    return f"{key}: " if len(key) <= _LONGEST_HEADER and _HEADER.search(key) else ""

@@ -28,7 +28,17 @@ TEXTS = ("defaultAgent", "defaultModel", "node")
 FLAT = ("modelOverrides", "forges")
 STRUCTURED = {"agents": "tools", "models": "price"}
 """A field of these sections that holds a mapping of its own."""
-NESTED = ("tools", "budgets", "budget", "agentClis", "mcpServers", "secrets", "hooks", "bundles")
+NESTED = (
+    "tools",
+    "budgets",
+    "budget",
+    "agentClis",
+    "mcpServers",
+    "secrets",
+    "notSecrets",
+    "hooks",
+    "bundles",
+)
 UNPRICED = ("warn", "stop")
 """What `budget.unpriced` can say: what becomes of a thread with a limit in money whose cost nobody knows."""
 FORGES = ("github", "gitlab", "gitea", "forgejo", "bitbucket", "sourcehut")
@@ -115,10 +125,11 @@ class Grants(NamedTuple):
 
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
-    threads by workflow, "" for all of them; `secrets` are variables whose values are never stored. `broken_clis`
-    says what is wrong with rows of `agent_clis`, which only stops the steps that use them. `node` is the program that
-    bundles in JavaScript run in: its name or path; `bundles` are what the code of workflows is granted, by their
-    names. `stops_unpriced`: a thread with a limit in money waits where nobody knows what it costs."""
+    threads by workflow, "" for all of them; `secrets` are variables whose values are never stored, `not_secrets` those
+    whose values may be. `broken_clis` says what is wrong with rows of `agent_clis`, which only stops the steps that use
+    them. `node` is the program that bundles in JavaScript run in: its name or path; `bundles` are what the code of
+    workflows is granted, by their names. `stops_unpriced`: a thread with a limit in money waits where nobody knows what
+    it costs."""
 
     providers: Mapping[str, Provider]
     models: Mapping[str, Model]
@@ -139,6 +150,7 @@ class Config(NamedTuple):
     node: str = "node"
     bundles: Mapping[str, Grants] = {}
     stops_unpriced: bool = False
+    not_secrets: tuple[str, ...] = ()
 
     @property
     def prices(self) -> dict[str, Price]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-from uwf_git.config.secrets import SHAPES, Redactor
+from uwf_git.config.secrets import Redactor
+from uwf_git.config.tokens import SHAPES
 
 _FEW = 4  # characters that a secret begins with
 _LONGEST_HELD = 20_000  # characters; a private key is shorter

@@ -154,6 +154,20 @@ def read_archive(data: bytes, name: str) -> Package:
     return Package(name, files, data)
 
 
+def hidden_files(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """What a package's ZIP, which has been read, holds besides the package: a file's path and content. What is damaged
+    or not packed in a way that packages are comes as it stands there."""
+    import zipfile
+
+    archive = zipfile.ZipFile(io.BytesIO(data), metadata_encoding="utf-8")
+    for entry in archive.infolist():
+        path = entry.orig_filename
+        if _is_hidden(path) and not path.endswith("/"):
+            content = _unpacked(data, entry)
+            begin = entry.header_offset
+            yield path, data[begin : begin + entry.compress_size] if content is None else content
+
+
 def from_files(name: str, files: Mapping[str, bytes], archive: bytes | None = None) -> Package:
     """The package of files that were kept. Raises InvalidPackage for names and sizes that no package has."""
     _raise(name, [*check_names(files), *_too_large({path: len(data) for path, data in files.items()})])

@@ -12,7 +12,7 @@ A thread begins on a version of one of its workflows, as every thread does. That
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.crews.menu import document_of
@@ -54,6 +54,7 @@ class Crews(Versions[Definition]):
     """The crews of one store."""
 
     kind = "crew"
+    kept = "a package"
     prefix = layout.CREWS
 
     def name_of(self, definition: Definition) -> str:
@@ -84,7 +85,17 @@ class Crews(Versions[Definition]):
         root = self._repository.root(Oid(hex=version.commit))
         return self._repository.file(root, layout.PACKAGE.rstrip("/"))
 
-    def tree(self, definition: Definition) -> Oid:
+    def sources(self, definition: Definition) -> Iterator[tuple[str, str, bytes]]:
+        from uwf_git.crews.package import hidden_files
+
+        package = definition.package
+        for path, data in package.files.items():
+            yield path, path, data
+        if package.archive is not None:
+            for path, data in hidden_files(package.archive):
+                yield path, path, data
+
+    def _tree(self, definition: Definition) -> Oid:
         from uwf_git.crews.page import readme
 
         package, compiled = definition

@@ -85,6 +85,7 @@ def pause(instance: Instance, thread: ThreadId, reason: str = "", now: bool = Fa
     repository = instance.store.repository
     head = instance.threads.active_head(thread)
     if not is_paused(instance, thread):
+        instance.store.gate(reason, "the reason", "a tag")
         text = f"paused: {one_line(reason, layout.LONGEST_REASON)}\n" if reason.strip() else "paused\n"
         tag = repository.write_tag(layout.tag_name(thread), head.commit, text)
         with contextlib.suppress(HeadMoved):  # somebody paused it meanwhile

@@ -124,6 +124,7 @@ def propose(instance: Instance, versions: Versions[Defined], definition: Defined
     `refs/uwf/proposals/<branch>`, and no other ref. Raises Invalid for a bad name, and where the proposal
     is about something else."""
     branch = proposal_name(branch)
+    instance.store.gate(branch, "the name of the branch", "a ref")
     repository, kind = instance.store.repository, versions.kind
     name, node = versions.name_of(definition), versions.node_of(definition)
     ref = layout.PROPOSALS + branch

@@ -75,7 +75,7 @@ def publish_thread(
     """Pushes a thread's head to `refs/heads/uwf/threads/<ULID>`, or the branch `name`, and its base beside
     it. Raises HeadMoved where the branch holds other commits, RemoteFailed, Invalid for a bad name."""
     head = instance.threads.head(thread)
-    branch, base_branch = _names(THREAD_BRANCHES + thread, BASES + thread, name)
+    branch, base_branch = _names(instance, THREAD_BRANCHES + thread, BASES + thread, name)
     another = f"uwf publish thread {thread} --as BRANCH --remote {remote.name}"
     base = base_of(instance, thread)
     return publish_branch(instance, git, remote, branch, head.commit, base_branch, base, another)
@@ -87,7 +87,7 @@ def publish_version(
     """Pushes the newest version of the workflow or crew `what` to `refs/heads/uwf/workflows/<what>`, or crews/, or the
     branch `name`, with the version before as its base. Raises as publish_thread does."""
     commit = Oid(hex=versions.current(what).commit)
-    branch, base_branch = _names(*_branches_of(versions.kind, what), name)
+    branch, base_branch = _names(instance, *_branches_of(versions.kind, what), name)
     parents = instance.store.repository.commit(commit).parents
     another = f"uwf publish {versions.kind} {what} --as BRANCH --remote {remote.name}"
     base = parents[0] if parents else None
@@ -237,11 +237,12 @@ def branch_name(text: str) -> str:
     return name
 
 
-def _names(branch: str, base: str, name: str) -> tuple[str, str]:
+def _names(instance: Instance, branch: str, base: str, name: str) -> tuple[str, str]:
     """The full names of a branch and its base; `name` is one that the user chose."""
     if not name:
         return branch, base
     chosen = branch_name(name)
+    instance.store.gate(chosen, "the name of the branch", "a ref")
     if (HEADS + chosen).startswith(BASES):
         raise Usage(
             f"branches below {short(BASES)} are what others are compared with", "give another: --as BRANCH"

@@ -54,12 +54,25 @@ RECENT_COUNT = 256
 RECENT_SIZE = 16 * 1024
 
 
+Gate = Callable[[Any, str, str], None]
+"""Raises Invalid for what must not get into a store: a text, a JSON value or the bytes of a file, what to call it, and
+what it would become."""
+
+# What a step and an attempt repeat of their workflow, which has passed the gate.
+_REPEATED = ("role",)
+
+
 class NodeStore:
-    """The nodes of one repository. Touches no ref."""
+    """The nodes of one repository. Touches no ref.
+
+    `gate` is the one place that all passes which gets into the store from outside: the payloads of nodes, the files
+    that definitions are kept with, the reasons that tags give. Pages, messages, trees and the authors of steps follow
+    from these alone, which `verify` checks. What is taken over from another store comes as it is."""
 
     def __init__(self, repository: Repository, index: Index) -> None:
         self.repository = repository
         self.index = index
+        self.gate: Gate = _open_to_all
         self._schemas: dict[Hash, Schema] = {}
         self._recent: dict[Hash, Node] = {}
         self._blobs: dict[Hash, Oid] = {}
@@ -221,6 +234,7 @@ class NodeStore:
             self.check(content.type, content.payload, references)
         elif found := check_schema(content.payload):
             raise Invalid(f"node {node} is its own type and no JSON Schema: {found[0]}")
+        self._pass(node, content)
         self._write(node, content)
 
     def check(self, type_hash: Hash, value: Any, references: Sequence[Hash] | None = None) -> None:
@@ -249,6 +263,12 @@ class NodeStore:
         # What describes itself is a meta-schema, and what it describes are schemas: that of json-cas says less.
         is_meta = type_hash == META or self.get(type_hash).type == type_hash
         return check_schema(value) if is_meta else schema.problems(value)
+
+    def _pass(self, node: Hash, content: Node) -> None:
+        payload = content.payload
+        if is_kind(content.type, "step") or is_kind(content.type, "attempt"):
+            payload = {name: value for name, value in payload.items() if name not in _REPEATED}
+        self.gate(payload, f"node {node}", "a node")
 
     def _write(self, node: Hash, content: Node) -> Oid:
         data = to_blob(content)
@@ -279,6 +299,7 @@ class NodeStore:
     def _refuse_collision(self, node: Hash, blob: Oid, type_hash: Hash, value: Any) -> None:
         there = _trusted(self.repository.blob(blob), node)
         if there.type != type_hash or cbor.encode(cbor.normalise(there.payload)) != cbor.encode(value):
+            self._pass(node, Node(type_hash, value, 0))
             mine = self.repository.write_blob(to_blob(Node(type_hash, value, now())))
             raise HashCollision(
                 f"node {node} has two contents: blob {blob} is kept, blob {mine} refused",
@@ -299,6 +320,10 @@ class NodeStore:
             self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
         else:
             self.index.add_nodes([(node, content.type, blob.raw)])
+
+
+def _open_to_all(_content: Any, _where: str, _kept: str) -> None:
+    """The gate of a store of which nobody knows the secrets."""
 
 
 def references_by_kind(node: Node) -> list[Hash] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from uwf_git.errors import UwfError
 from uwf_git.git.repository import PRIVATE
@@ -18,6 +18,7 @@ from uwf_git.store.locks import Locks
 from uwf_git.store.private import Folders, Runs, Sessions, Trusted
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Threads
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
@@ -66,6 +67,7 @@ class Instance:
         self.location = location
         self.environ = os.environ if environ is None else environ
         self.store = Store.open(location.git_dir)
+        self.store.gate = self._refuse_secrets
         private = self.store.repository.private
         self.threads = Threads(self.store)
         self.locks = Locks(private)
@@ -175,6 +177,30 @@ class Instance:
 
         return Redactor(self.secrets)
 
+    def _refuse_secrets(self, content: Any, where: str, kept: str) -> None:
+        self.redactor.refuse(content, where, kept)
+
+    def without_secrets(self, text: str, what: str) -> str:
+        """What somebody has said, without the secrets in it, of which they are told. `what` it is: "the prompt"."""
+        clean, count = self.redactor.text(text)
+        if count:
+            self.warn(f"took {counted(count, 'secret')} out of {what}")
+        return clean
+
+
+def redactor_at(location: Location) -> Redactor:
+    """Replaces the secrets that are known at a location, as far as they can be read there."""
+    from uwf_git.config.read import load_config
+    from uwf_git.config.secrets import Redactor, load_secrets
+
+    config = None
+    secrets: Mapping[str, str] = {}
+    with suppress(UwfError):  # whoever needs it says what is wrong with it
+        config = load_config(location.root)
+    with suppress(UwfError):
+        secrets = load_secrets(location.root, config, os.environ)
+    return Redactor(secrets)
+
 
 def wanted_log(environ: Mapping[str, str], warn: Callable[[str], None] = lambda text: None) -> int | None:
     """The level of the log that UWF_LOG asks for; None for no log. `warn` is told of what is no level."""
@@ -205,15 +231,7 @@ def begin_log(
     warn: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Begins the log of this process, without the secrets that are known at this moment; see `open_log`."""
-    from uwf_git.config.read import load_config
-    from uwf_git.config.secrets import Redactor, load_secrets
     from uwf_git.log_files import open_log
 
-    config = None
-    secrets: Mapping[str, str] = {}
-    with suppress(UwfError):  # whoever needs it says what is wrong with it
-        config = load_config(location.root)
-    with suppress(UwfError):
-        secrets = load_secrets(location.root, config, os.environ)
-    redactor = Redactor(secrets)
+    redactor = redactor_at(location)
     open_log(level, log_folder(location), lambda value: redactor.value(value)[0], show, warn)

@@ -458,6 +458,7 @@ class Threads(Histories):
         paused. `status` is completed or killed. Ending an ended thread changes nothing."""
         if head.archive:
             return head
+        self._store.gate(reason, "the reason", "a tag")
         text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
         tag = self._repository.write_tag(layout.tag_name(head.thread), head.commit, text)
         row = self._store.take_in_tag(tag)

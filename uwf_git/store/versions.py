@@ -125,9 +125,10 @@ Defined = TypeVar("Defined")
 
 
 class Versions(ABC, Generic[Defined]):
-    """What a store has of one `kind` under names; `prefix` is where their refs are."""
+    """What a store has of one `kind` under names; `prefix` is where their refs are, `kept` what is kept as it is."""
 
     kind: ClassVar[str]
+    kept: ClassVar[str]
     prefix: ClassVar[str]
 
     def __init__(self, store: Store) -> None:
@@ -148,8 +149,25 @@ class Versions(ABC, Generic[Defined]):
         and the page of the `uwf` that registered it."""
 
     @abstractmethod
+    def sources(self, definition: Defined) -> Iterator[tuple[str, str, bytes]]:
+        """The files that a version keeps as they are: the path that their author knows, the one that is kept, and the
+        content."""
+
+    @abstractmethod
+    def _tree(self, definition: Defined) -> Oid:
+        """The tree of a version, with its nodes put."""
+
     def tree(self, definition: Defined) -> Oid:
-        """The tree of a version, with its nodes put. It follows from the definition alone."""
+        """The tree of a version, with its nodes put. It follows from the definition alone. Raises Invalid where the
+        store's gate refuses one of its files."""
+        self.let_in(definition)
+        return self._tree(definition)
+
+    def let_in(self, definition: Defined) -> None:
+        """Raises Invalid where the store's gate refuses one of a definition's files."""
+        for path, name, data in self.sources(definition):
+            self._store.gate(name, "the name of a file", self.kept)
+            self._store.gate(data, path, self.kept)
 
     @abstractmethod
     def message(self, name: str, node: Hash) -> str:
@@ -314,6 +332,7 @@ class Registry(Versions["Compiled"]):
     """The workflows of one store, at `refs/uwf/workflows/<name>`."""
 
     kind = "workflow"
+    kept = "a workflow"
     prefix = layout.WORKFLOWS
 
     def name_of(self, definition: Compiled) -> str:
@@ -392,7 +411,13 @@ class Registry(Versions["Compiled"]):
     def _definition_file(self, commit: Oid) -> str:
         return self.workflow(self._version(commit).hash).file
 
-    def tree(self, definition: Compiled) -> Oid:
+    def sources(self, definition: Compiled) -> Iterator[tuple[str, str, bytes]]:
+        source = definition.source
+        yield source.path, definition.workflow.file, source.text
+        for path, data in source.includes.items():
+            yield path, path, data
+
+    def _tree(self, definition: Compiled) -> Oid:
         with self._store.index.transaction():
             put_definition(self._store, definition.payload, definition.schemas)
         files = version_files(self._store, definition.workflow, definition.hash, definition.schemas)

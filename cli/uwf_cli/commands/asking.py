@@ -150,7 +150,7 @@ def pause(invocation: Invocation, chosen: Chosen, now: bool, message: str) -> No
     from uwf_git.engine.pause import pause as keep
 
     instance = invocation.instance
-    why = instance.redactor.text(message)[0]
+    why = instance.without_secrets(message, "the reason")
 
     def do(thread: ThreadId) -> dict[str, Any]:
         before = is_paused(instance, thread)

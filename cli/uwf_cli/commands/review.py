@@ -260,12 +260,11 @@ def propose(invocation: Invocation, file: Path, branch: str, remote: str | None)
 
     Without --remote nothing leaves this machine. Proposing again under the same name adds a version.
     """
-    from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
+    from uwf_cli.resolve import compile_file, warnings_of
     from uwf_git.sharing.proposals import propose as make
 
     compiled = compile_file(invocation, file)
     instance = invocation.instance_for_writing()
-    refuse_secrets(instance, compiled)
     chosen = instance.remotes.get(remote) if remote else None
     proposal = make(instance, instance.registry, compiled, branch)
     value = {**proposal.to_json(), **bundle_of(compiled.workflow, instance), **warnings_of(compiled)}

@@ -167,9 +167,7 @@ def begin(
         elif not is_trusted(instance, found.workflow):
             invocation.note(f"before it is stepped here: uwf workflow trust {found.workflow.name}")
     speaker = _speaker(found, persona)
-    task, secrets = instance.redactor.text(task)
-    if secrets:
-        invocation.warn(f"took {secrets} secret{'s' * (secrets > 1)} out of the prompt")
+    task = instance.without_secrets(task, "the prompt")
     if len(task.encode("utf-8", "replace")) > resolve.ADVISED:
         invocation.warn("the prompt is larger than 1 MiB, which is more than forges like in one file")
     version = resolve.version_of(instance, found)
@@ -339,7 +337,7 @@ def kill(invocation: Invocation, chosen: Chosen, reason: str, yes: bool) -> None
     from uwf_git.engine.step import kill as end
 
     instance = invocation.instance
-    why = instance.redactor.text(reason)[0]
+    why = instance.without_secrets(reason, "the reason")
 
     def do(thread: ThreadId) -> dict[str, Any]:
         return {"thread": end(instance, thread, why).thread, "archived": True}

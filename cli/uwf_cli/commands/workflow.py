@@ -41,12 +41,11 @@ def put(invocation: Invocation, file: Path, name: str | None) -> None:
     What validate warns of is told; errors are refused. A bundle is evaluated for its descriptor, and trusted on this
     machine from then on.
     """
-    from uwf_cli.resolve import compile_file, refuse_secrets, warnings_of
+    from uwf_cli.resolve import compile_file, warnings_of
     from uwf_git.bundles.trust import trust
 
     compiled = compile_file(invocation, file, name)
     instance = invocation.instance_for_writing()
-    refuse_secrets(instance, compiled)
     version = instance.registry.put(compiled)
     trust(instance, compiled.workflow)
     value = {**_version(version), **bundle_of(compiled.workflow, instance, version.commit)}

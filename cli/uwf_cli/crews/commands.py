@@ -21,7 +21,6 @@ from uwf_git.values.types import BMAD, OWN
 
 if TYPE_CHECKING:
     from uwf_git.crews.registry import Crews, Definition
-    from uwf_git.store.opened import Instance
     from uwf_git.store.versions import Version
     from uwf_git.values.ids import Hash
     from uwf_git.values.personas import Crew
@@ -49,13 +48,12 @@ def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
     if dry_run:
         before = _current(invocation, crew.name)
         if invocation.location.git_dir.exists():
-            _refuse_secrets(invocation.instance, definition)
+            Crews(invocation.instance.store).let_in(definition)
         changed = before is None or not Crews(invocation.instance.store).holds(_oid(before), definition)
         kept = before if not changed else None
         value = {**_told(crew, node, kept.commit if kept else None), "changed": changed, "dryRun": True}
     else:
         instance = invocation.instance_for_writing()
-        _refuse_secrets(instance, definition)
         before = _current(invocation, crew.name)
         version = Crews(instance.store).put(definition)
         changed = before is None or before.commit != version.commit
@@ -286,7 +284,6 @@ def propose(invocation: Invocation, package: Path, branch: str, remote: str | No
 
     definition = _read(invocation, package)
     instance = invocation.instance_for_writing()
-    _refuse_secrets(instance, definition)
     chosen = instance.remotes.get(remote) if remote else None
     proposal = make(instance, Crews(instance.store), definition, branch)
     version = _version(definition.compiled.crew, proposal.hash, proposal.commit)
@@ -341,12 +338,6 @@ def _read(invocation: Invocation, package: Path) -> Definition:
         hint = f" — {each.hint}" if each.hint else ""
         invocation.note(f"{place}: warning: {each.message}{hint}")
     return Definition(read, compiled)
-
-
-def _refuse_secrets(instance: Instance, definition: Definition) -> None:
-    from uwf_cli.resolve import refuse_secrets_in
-
-    refuse_secrets_in(instance, definition.package.files, "package")
 
 
 def _current(invocation: Invocation, name: str) -> Version | None:
