@@ -133,6 +133,13 @@ class RemoteFailed(UwfError):
     exit_status = 8
 
 
+class OutputFailed(UwfError):
+    """The command has done its work, and can't print what came of it."""
+
+    code = "output_failed"
+    exit_status = 9
+
+
 class NotSupportedClassicWorkflow(Invalid):
     """A menu names a workflow or a script of the classic form, which is YAML or XML."""
 

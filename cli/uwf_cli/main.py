@@ -1,14 +1,16 @@
 """The process: what is fast without the rest, signals, the exit status.
 
 0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human
-6 agent failed · 7 store damaged · 8 remote · 130 interrupted · 141 nobody reads · 143 terminated
+6 agent failed · 7 store damaged · 8 remote · 9 done, and not printed · 130 interrupted · 141 nobody reads
+143 terminated
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,15 +29,48 @@ class Terminated(KeyboardInterrupt):
         self.number = number
 
 
+class _Output(io.FileIO):
+    """Standard output. What it can't take, on a full disk, is no failure of what the command did."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except (BrokenPipeError, BlockingIOError):
+            raise
+        except OSError as error:
+            from uwf_git.errors import OutputFailed
+
+            raise OutputFailed(
+                f"can't print the result: {error.strerror}",
+                "what the command did until then is done: look with uwf thread show or uwf thread list",
+            ) from None
+
+
+class _Remarks(io.FileIO):
+    """Standard error. What it can't take is left out: no step fails because nobody can be told how it goes."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except (BrokenPipeError, BlockingIOError):
+            raise
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def main() -> None:
     """The `uwf` command. Exits."""
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):
         from uwf_git import __version__
 
-        if sys.stdout is not None:  # it was closed
-            sys.stdout.write(f"uwf {__version__}\n")
-        sys.exit(0)
+        try:
+            if sys.stdout is not None:  # it was closed
+                sys.stdout.write(f"uwf {__version__}\n")
+                sys.stdout.flush()
+            sys.exit(0)
+        except OSError:
+            pass  # what follows says why
     sys.exit(_run(arguments))
 
 
@@ -65,11 +100,12 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
         return _interrupted(invocation, "interrupted", INTERRUPTED, arguments)
     except Exception as error:
         from uwf_cli.failures import failed
+        from uwf_git.errors import OutputFailed
 
         status = failed(invocation, error, arguments)
         try:
             sys.stdout.flush()
-        except OSError:  # a full disk: said already
+        except (OSError, OutputFailed):  # said already
             _forget_output()
         return status
 
@@ -128,9 +164,17 @@ def _prepare() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and that has to last
             signal.signal(number, end)
-    for stream in (sys.stdout, sys.stderr):
-        encoding = None if stream.isatty() else "utf-8"
-        stream.reconfigure(encoding=encoding, errors="backslashreplace")  # type: ignore[union-attr]
+    sys.stdout, sys.stderr = _reopened(sys.stdout, _Output), _reopened(sys.stderr, _Remarks)
+
+
+def _reopened(stream: TextIO, kind: type[io.FileIO]) -> TextIO:
+    """A standard stream of that kind, which prints all texts there are, a line at a time on a terminal and on standard
+    error."""
+    is_terminal = stream.isatty()
+    encoding = stream.encoding if is_terminal else "utf-8"
+    raw = io.BufferedWriter(kind(stream.fileno(), "w", closefd=False))
+    at_once = bool(getattr(stream, "line_buffering", True))
+    return io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=at_once)
 
 
 if __name__ == "__main__":

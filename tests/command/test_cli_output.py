@@ -186,6 +186,27 @@ def test_a_reader_who_leaves_early_is_no_error(uwf: Uwf, instance: Instance) -> 
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_a_step_whose_result_cannot_be_printed_is_recorded_and_has_a_status_of_its_own(uwf: Uwf) -> None:
+    thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
+
+    def run(shell: str) -> tuple[int, list[str]]:
+        called = f"{sys.executable} -m uwf_cli.main {shell}"
+        done = subprocess.run(["sh", "-c", called], capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr.splitlines()
+
+    status, said = run(f"thread step {thread} --agent uwf-rehearse >/dev/full")
+    assert status == 9 and len(said) == 1
+    error = json.loads(said[0])["error"]
+    assert error["code"] == "output_failed" and "No space left" in error["message"]
+    assert len(uwf("thread", "steps", thread).json) == 1
+    assert run("--version >/dev/full")[0] == run("thread list >/dev/full")[0] == 9
+    # Nobody can be told anything: the step is made all the same, and a failure keeps its status.
+    status, _ = run(f"thread step {thread} --agent \"sh -c 'echo working >&2; exit 3'\" 2>/dev/full")
+    assert status == 6
+    assert run(f"thread step {thread} --agent uwf-rehearse 2>/dev/full")[0] == 0
+    assert len(uwf("thread", "steps", thread).json) == 2
+
+
 def test_help_begins_with_examples_everywhere(uwf: Uwf) -> None:
     """Of every command; the process itself is asked for a few."""
     from uwf_cli.tree import uwf as tree

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -48,3 +49,17 @@ def obeying_modes() -> list[str]:
     if not shutil.which("setpriv"):
         pytest.skip("root needs setpriv (Debian package util-linux) to be refused anything")
     return ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all"]
+
+
+def _small_disk_works() -> bool:
+    mount = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"]
+    return (
+        bool(shutil.which("unshare"))
+        and not subprocess.run(mount, capture_output=True, check=False).returncode
+    )
+
+
+on_a_small_disk = pytest.mark.skipif(
+    not _small_disk_works(), reason="needs user namespaces and unshare (Debian package util-linux)"
+)
+"""For tests that mount one in a namespace of their own."""

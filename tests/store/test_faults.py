@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from bundle_files import DEBATE
 from cli_samples import ONE
 from commands import UWF, git
 from conftest import EXAMPLES, Uwf
-from faults import obeying_modes
+from faults import obeying_modes, on_a_small_disk
 
 from uwf_git.git.database import unwritable
 
@@ -40,23 +39,6 @@ def test_a_read_only_store_is_read_and_a_write_refused(uwf: Uwf, root: Path, thr
     assert thread.encode() in shown.stdout and thread.encode() in listed.stdout
     assert step.returncode == 1 and "store_unwritable" in step.stderr and "Traceback" not in step.stderr
     assert uwf("thread", "step", thread).json["done"]
-
-
-def small_disk_works() -> bool:
-    return (
-        subprocess.run(
-            ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"],
-            capture_output=True,
-            check=False,
-        ).returncode
-        == 0
-    )
-
-
-on_a_small_disk = pytest.mark.skipif(
-    not shutil.which("unshare") or not small_disk_works(),
-    reason="needs user namespaces and unshare (Debian package util-linux)",
-)
 
 
 @on_a_small_disk

@@ -297,6 +297,14 @@ class _Run:
 
     def do(self, agent: str | None, cwd: Path | None, lock: int) -> Position:
         """Runs the agent, checks and commits what it made; keeps it as an attempt where that fails."""
+        try:
+            return self._done(agent, cwd, lock)
+        except StoreUnwritable as error:
+            if (report := self._report()) is not None:
+                error.hint = f"{error.hint}, then step again: what {report.agent} answered is kept"
+            raise
+
+    def _done(self, agent: str | None, cwd: Path | None, lock: int) -> Position:
         instance = self._instance
         made = self._left_behind() or self._ask(agent, cwd, lock)
         try:

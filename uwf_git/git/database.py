@@ -7,8 +7,10 @@ loop waits for more input), and a store must survive that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import shutil
 import stat
 import zlib
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from uwf_git.git.writers import Writers
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
 _TRIED = 1 << 16  # bytes
+_LITTLE = 1 << 20  # bytes; what doesn't fit there may have failed for want of room
 _SLACK = 128  # bytes that zlib and an object's header may add
 
 
@@ -220,7 +223,7 @@ def damaged(name: str, reason: str) -> StoreDamaged:
 def unwritable(path: Path, error: Exception) -> StoreUnwritable:
     """The error of a write that failed."""
     reason = (getattr(error, "strerror", None) or str(error)).strip().rstrip(":")
-    if reason in ("", "no error"):
+    if reason in ("", "no error") or reason.startswith("object not found"):  # of a look that came before
         reason = _refusal(path) or "libgit2 gives no reason"
     return StoreUnwritable(f"can't write to {path}: {reason}", "check permissions and free space")
 
@@ -232,6 +235,7 @@ def _refusal(path: Path) -> str | None:
     try:
         with tempfile.TemporaryFile(dir=path) as tried:
             tried.write(bytes(_TRIED))
+        is_full = shutil.disk_usage(path).free < _LITTLE
     except OSError as error:
         return error.strerror or str(error)
-    return None
+    return os.strerror(errno.ENOSPC) if is_full else None

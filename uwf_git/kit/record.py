@@ -95,12 +95,7 @@ class Recorder:
                 {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
             )
             self._instance.runs.report(self._thread, report)
-        try:
-            self.store()
-        except StoreUnwritable as error:
-            if self._thread:
-                error.hint = f"{error.hint}, then step again: what {self._agent} answered is kept"
-            raise
+        self.store()
 
     def record(self, turn: TurnRecord) -> None:
         """Stores a turn now, and names it in the private folder for those who watch the step. Where the disk fails, it

@@ -1,0 +1,123 @@
+"""An agent is asked once: what it answered is on the disk before it is stored, and the next step takes it over."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_samples import ONE
+from commands import UWF
+from conftest import Uwf
+from faults import on_a_small_disk
+
+BIN = Path(sys.executable).parent
+_ROW = {"program": "sh", "first": ["{args}"], "prompt": "stdin", "output": "text"}
+
+
+@pytest.fixture
+def thread(uwf: Uwf, hermetic: Path) -> str:
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("workflow", "put", hermetic / "one.yaml")
+    return str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+
+
+@pytest.fixture
+def agent(request: pytest.FixtureRequest, hermetic: Path) -> str:
+    """The command of an agent that notes that it was asked, fills the disk of its store, `/mnt`, and answers then. The
+    answer fits into the space that is kept free for it, and what it becomes in the store doesn't fit into the rest."""
+    script = hermetic / "agent.sh"
+    size = 66_000 if request.param == "a CLI" else 110_000  # its turn has the answer too
+    script.write_text(
+        f"echo asked >>{hermetic}/asked\n"
+        "dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null\n"
+        "printf -- '---\\nn: 7\\n---\\nDone, and paid for.\\n'\n"
+        f"head -c {size} /dev/urandom | base64\n"
+    )
+    return {
+        "in this process": f"uwf-exec -- sh {script}",
+        "as a process": f"{BIN}/uwf-exec -- sh {script}",
+        "a CLI": f"uwf-cli shell {script}",
+    }[request.param]
+
+
+@on_a_small_disk
+@pytest.mark.parametrize("agent", ["in this process", "as a process", "a CLI"], indirect=True)
+def test_what_an_agent_answers_on_a_full_disk_is_taken_over_by_the_next_step(
+    root: Path, thread: str, hermetic: Path, agent: str
+) -> None:
+    (root / "config.yaml").write_text(json.dumps({"agentClis": {"shell": _ROW}}))
+    uwf = " ".join(UWF) + " --root /mnt"
+    program = f"""
+mount -t tmpfs -o size=8m none /mnt && cp -a {root}/. /mnt/ || exit 99
+{uwf} thread step {thread} --agent '{agent}'; echo "exit $?"
+dd if=/dev/zero of=/mnt/more bs=1k 2>/dev/null
+{uwf} thread step {thread} --agent '{agent}'; echo "exit $?"
+{uwf} verify | tr -d ' \\n'; echo
+rm /mnt/ballast /mnt/more
+{uwf} thread step {thread} --agent false >/dev/null; echo "exit $?"
+{uwf} thread read {thread} | grep paid
+{uwf} thread attempts {thread}
+"""
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    statuses = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
+    assert statuses == ["exit 1", "exit 1", "exit 0"], done.stdout + done.stderr
+    first, second = [json.loads(line)["error"] for line in done.stderr.splitlines() if line.startswith("{")]
+    for error in (first, second):
+        assert error["code"] == "store_unwritable" and "No space left" in error["message"]
+    assert "what" in first["hint"] and "is kept" in first["hint"], first
+    assert '"findings":[]' in done.stdout
+    assert "Done, and paid for." in done.stdout and done.stdout.rstrip().endswith("[]"), done.stdout
+    assert (hermetic / "asked").read_text() == "asked\n"
+
+
+def test_no_agent_is_asked_whose_answer_could_not_be_kept(root: Path, thread: str, hermetic: Path) -> None:
+    uwf = " ".join(UWF) + " --root /mnt"
+    program = f"""
+mount -t tmpfs -o size=8m none /mnt && cp -a {root}/. /mnt/ || exit 99
+dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null; truncate -s -128k /mnt/ballast
+{uwf} thread step {thread} --agent 'uwf-exec -- touch {hermetic}/asked'; echo "exit $?"
+"""
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert "exit 1" in done.stdout and "no agent is asked" in done.stderr, done.stderr
+    assert not (hermetic / "asked").exists()
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.parametrize("answer", ["n: 7", "m: 7"], ids=["a valid one", "a wrong one"])
+def test_an_answer_outlives_a_kill_the_moment_after_it_was_kept(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path, answer: str
+) -> None:
+    command = (
+        f"uwf-exec -- sh -c 'echo asked >>{hermetic}/asked; printf -- \"---\\n{answer}\\n---\\nPaid.\\n\"'"
+    )
+    runs = root / "store.git/uwf/runs"
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(runs), "-e", "inject=fsync:signal=KILL"]
+    killed = subprocess.run(
+        [*strace, *UWF, "thread", "step", thread, "--agent", command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert killed.returncode == -9, killed.stderr
+    assert (runs / f"{thread}.result").exists() and uwf("thread", "steps", thread).json == []
+    # The index goes too, so that nothing of the answer is known to anybody but its report.
+    for file in (root / "store.git/uwf").glob("index.db*"):
+        file.unlink()
+    if answer == "n: 7":
+        assert uwf("thread", "step", thread, "--agent", "false").json["done"]
+        assert "Paid." in uwf("thread", "read", thread).out
+        assert (hermetic / "asked").read_text() == "asked\n"
+    else:
+        uwf("thread", "step", thread, "--agent", "false", check=6)
+        kept = uwf("thread", "attempts", thread).json
+        assert [each["agent"] for each in kept] == ["uwf-exec", "false"]
+        assert "Paid." in uwf("cas", "get", kept[0]["detail"]).out
+    assert uwf("verify").json["findings"] == []
