@@ -2,6 +2,7 @@
 #
 #   make demo          three runs to their end, nothing configured, no network besides pip
 #   make test          the whole test suite
+#   make faults        every crash and failing call there is, and a table of what came of them; takes an hour or more
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
@@ -20,7 +21,7 @@ PYTEST_ARGS ?=
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test soak agent-programs test-agents lint bench bench-smoke venv clean
+.PHONY: demo test faults soak agent-programs test-agents lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -30,6 +31,9 @@ test: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl
+
+faults: $(VENV)/.installed-dev
+	@UWF_TEST_FAULTS=all $(VENV)/bin/python -m pytest tests/faults $(PYTEST_ARGS)
 
 agent-programs: | $(VENV)/bin/python
 	@$(VENV)/bin/python tests/doubles/agent_programs.py fast

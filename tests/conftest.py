@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from cli_samples import PAIR, write
+from fault_report import pytest_terminal_summary as pytest_terminal_summary
 from model_server import ModelServer, serving
 from warm import WarmUwf
 

@@ -92,10 +92,10 @@ def unsynced_installs(command: list[str], store: Path, log: Path) -> list[str]:
     ]
     done = subprocess.run(traced, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return list(_violations(_whole_lines(log.read_text(errors="replace")), store))
+    return list(_violations(whole_lines(log.read_text(errors="replace")), store))
 
 
-def _whole_lines(text: str) -> Iterator[str]:
+def whole_lines(text: str) -> Iterator[str]:
     """The calls in the order in which they ended: strace breaks one in two where another process is in between."""
     begun: dict[str, str] = {}
     for line in text.splitlines():

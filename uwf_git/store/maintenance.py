@@ -7,6 +7,7 @@ index forgets, and what it leaves behind when it is killed can be found and remo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -55,6 +56,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     from uwf_git.git.program import Git, telling_line
 
     git = Git(store.repository.path)
+    _tidy_refs(store.repository.path)
     how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
     done = git.run("gc", "--quiet", *how, check=False)
     if "gc is already running" in done.err:
@@ -63,6 +65,14 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
         raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor --fix")
     git.run("pack-refs", "--all", check=False)
     forget_deleted(store)
+
+
+def _tidy_refs(git_dir: Path) -> None:
+    """Removes the `packed-refs.new` of a git that was killed, over which every git after it fails: while one is at work
+    on that file, there is a lock beside it."""
+    if not (git_dir / "packed-refs.lock").exists():
+        with contextlib.suppress(OSError):
+            (git_dir / "packed-refs.new").unlink(missing_ok=True)
 
 
 def forget_deleted(store: Store) -> int:

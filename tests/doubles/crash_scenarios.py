@@ -1,0 +1,254 @@
+"""What is crashed: commands that change a store, what is there when they begin, and what has to be so after a crash."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cli_samples import ONE, PAIR
+from commands import git
+from conftest import Result, Uwf
+
+
+class World(NamedTuple):
+    """A folder with all that a command may change: stores, remotes, and the notes of its agent. `thread` is what the
+    command is about."""
+
+    folder: Path
+    uwf: Uwf
+    thread: str = ""
+
+    def run(self, *arguments: str | Path, root: str = "root", check: int | None = 0) -> Result:
+        return self.uwf("--root", self.folder / root, *arguments, check=check)
+
+    def refs(self) -> dict[str, str]:
+        """Every ref of every repository, by the repository's name and its own; behind `^{}` the commit of a tag."""
+        found = {}
+        for git_dir in self.repositories():
+            shown = git(
+                "--git-dir", git_dir, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)"
+            )
+            for line in shown.splitlines():
+                name, oid, *target = line.split()
+                found[f"{git_dir.parent.name}/{git_dir.name} {name}"] = oid
+                if target:
+                    found[f"{git_dir.parent.name}/{git_dir.name} {name}^{{}}"] = target[0]
+        return found
+
+    def repositories(self) -> list[Path]:
+        return sorted(self.folder.glob("**/*.git"))
+
+    def asked(self) -> int:
+        """How often an agent was asked."""
+        notes = self.folder / "asked"
+        return len(notes.read_text().splitlines()) if notes.exists() else 0
+
+
+class Scenario(NamedTuple):
+    """`prepare` makes the world and returns the thread; `command` are the arguments that are crashed, in the store
+    `root`; `finished` carries on after a crash, as a user would, and raises AssertionError where that doesn't do the
+    job."""
+
+    name: str
+    prepare: Callable[[World], str]
+    command: Callable[[World], list[str]]
+    finished: Callable[[World], None]
+    root: str = "root"
+
+
+def _put(world: World) -> str:
+    (world.folder / "one.yaml").write_text(ONE)
+    (world.folder / "pair.yaml").write_text(PAIR)
+    for name, fields in (("answers", "n: 7"), ("asks", "status: needs_input\nquestion: Which colour?")):
+        script = f"echo asked >>{world.folder}/asked\ncat <<'END'\n---\n{fields}\n---\nDone.\nEND\n"
+        (world.folder / f"{name}.sh").write_text(script)
+    world.run("workflow", "put", world.folder / "one.yaml")
+    return ""
+
+
+def _started(world: World) -> str:
+    _put(world)
+    return str(world.run("thread", "start", "one", "-p", "Do it").json["thread"])
+
+
+def _asking(world: World) -> str:
+    thread = _started(world)
+    world.run("thread", "step", thread, "--agent", f"uwf-exec -- sh {world.folder}/asks.sh")
+    return thread
+
+
+def _stepped(world: World) -> str:
+    thread = _started(world)
+    world.run("thread", "step", thread)
+    return thread
+
+
+def _shared(world: World) -> str:
+    thread = _stepped(world)
+    git("init", "-q", "--bare", world.folder / "remote.git")
+    git(
+        "--git-dir", world.folder / "remote.git", "config", "core.fsync", "all"
+    )  # what it syncs is its own affair
+    world.run("remote", "add", "origin", world.folder / "remote.git")
+    return thread
+
+
+def _pushed(world: World) -> str:
+    thread = _shared(world)
+    world.run("push", "origin")
+    world.run("init", root="other")
+    world.run("remote", "add", "origin", world.folder / "remote.git", root="other")
+    return thread
+
+
+def _status(world: World, root: str = "root") -> str:
+    return str(world.run("thread", "show", world.thread, root=root).json["status"])
+
+
+def _agent(world: World, program: str) -> str:
+    return f"{program} -- sh {world.folder}/answers.sh"
+
+
+def _stepping(program: str) -> Callable[[World], list[str]]:
+    return lambda world: ["thread", "step", world.thread, "--agent", _agent(world, program)]
+
+
+def _step_done(world: World) -> None:
+    runs = world.folder / "root/store.git/uwf/runs"
+    is_kept = (runs / f"{world.thread}.result").exists()
+    before = world.asked()
+    done = world.run("thread", "step", world.thread, "--agent", _agent(world, "uwf-exec"), check=None)
+    assert done.code == 0 or "is completed" in done.err, done.err
+    assert _status(world) == "completed"
+    assert len(world.run("thread", "steps", world.thread).json) == 1
+    assert not is_kept or world.asked() == before, "the agent was asked again, though its answer was kept"
+
+
+def _started_done(world: World) -> None:
+    before = world.run("thread", "list").json
+    assert len(before) in (1, 2)
+    world.run("thread", "start", "one", "-p", "Another")
+    assert len(world.run("thread", "list").json) == len(before) + 1
+
+
+def _answered(world: World) -> None:
+    world.run("thread", "answer", world.thread, "-m", "red", check=None)
+    assert _status(world) == "idle"
+    assert len(world.run("thread", "steps", world.thread).json) == 2
+
+
+def _killed(world: World) -> None:
+    world.run("thread", "kill", world.thread, check=None)
+    assert _status(world) == "killed"
+    assert world.run("thread", "list").json == []
+
+
+def _forked(world: World) -> None:
+    before = len(world.run("thread", "list", "--all").json)
+    fork = world.run("thread", "fork", world.thread).json["thread"]
+    assert len(world.run("thread", "list", "--all").json) == before + 1
+    world.run("thread", "show", fork)
+
+
+def _pushed_done(world: World) -> None:
+    world.run("push", "origin")
+    shared = {name.split()[1]: oid for name, oid in world.refs().items() if "/remote.git " in name}
+    mine = {name.split()[1]: oid for name, oid in world.refs().items() if "/store.git " in name}
+    thread = next(name for name in mine if name.endswith(world.thread) and "/remotes/" not in name)
+    assert shared[thread] == mine[thread]
+
+
+def _pulled(world: World) -> None:
+    world.run("pull", root="other")
+    assert _status(world, "other") == "completed"
+    assert [each["name"] for each in world.run("workflow", "list", root="other").json] == ["one"]
+
+
+def _put_done(world: World) -> None:
+    put = world.run("workflow", "put", world.folder / "pair.yaml").json
+    history = world.run("workflow", "history", "pair").json
+    assert [each["hash"] for each in history] == [put["hash"]]
+
+
+def _packed(world: World) -> None:
+    world.run("gc")
+    assert _status(world) == "completed"
+
+
+def _indexed(world: World) -> None:
+    world.run("cas", "reindex")
+    assert _status(world) == "completed"
+
+
+def _always(*arguments: str) -> Callable[[World], list[str]]:
+    return lambda world: [each.format(thread=world.thread, folder=world.folder) for each in arguments]
+
+
+SCENARIOS = {
+    each.name: each
+    for each in (
+        Scenario("thread start", _started, _always("thread", "start", "one", "-p", "Another"), _started_done),
+        Scenario("thread step", _started, _stepping("uwf-exec"), _step_done),
+        Scenario(
+            "thread step, agent as a process",
+            _started,
+            _stepping(str(Path(sys.executable).parent / "uwf-exec")),
+            _step_done,
+        ),
+        Scenario("thread answer", _asking, _always("thread", "answer", "{thread}", "-m", "red"), _answered),
+        Scenario("thread kill", _started, _always("thread", "kill", "{thread}"), _killed),
+        Scenario("thread fork", _stepped, _always("thread", "fork", "{thread}"), _forked),
+        Scenario("push", _shared, _always("push", "origin"), _pushed_done),
+        Scenario("pull", _pushed, _always("pull"), _pulled, "other"),
+        Scenario("workflow put", _started, _always("workflow", "put", "{folder}/pair.yaml"), _put_done),
+        Scenario("gc", _stepped, _always("gc"), _packed),
+        Scenario("cas reindex", _stepped, _always("cas", "reindex"), _indexed),
+    )
+}
+
+
+def made(scenario: Scenario, folder: Path, uwf: Uwf) -> World:
+    """The world of a scenario, from nothing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    world = World(folder, uwf)
+    return world._replace(thread=scenario.prepare(world))
+
+
+def wrong_with(world: World, scenario: Scenario, before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What is not as it should be where the command was stopped: `before` and `after` are the refs that there were and
+    would have been."""
+    found: list[str] = []
+
+    def expect(is_so: Any, what: str) -> None:
+        if not is_so:
+            found.append(what)
+
+    for git_dir in world.repositories():
+        fsck = ["git", "--git-dir", str(git_dir), "fsck", "--strict", "--no-dangling", "--no-progress"]
+        told = subprocess.run(fsck, capture_output=True, text=True, check=False)
+        expect(told.returncode == 0, f"git fsck of {git_dir.name}: {(told.stdout + told.stderr)[-300:]}")
+    try:
+        now = world.refs()
+        tagged = {commit for name, commit in after.items() if name.endswith("^{}")}
+        for name in {*before, *after, *now}:
+            known = {before.get(name), after.get(name)}
+            if before.get(name) and not after.get(name):
+                known |= tagged  # a thread is stepped before it is archived
+            expect(now.get(name) in known, f"{name} is at {now.get(name)}, neither old nor new: {known}")
+        checked = world.run("verify", root=scenario.root, check=None)
+        expect(
+            checked.code == 0 and not checked.json["findings"],
+            f"verify: {(checked.out + checked.err)[-300:]}",
+        )
+        for git_dir in world.repositories():
+            for lock in [*git_dir.glob("*.lock"), *git_dir.glob("refs/**/*.lock")]:
+                lock.unlink()
+        scenario.finished(world)
+    except (AssertionError, StopIteration, KeyError) as error:
+        found.append(f"{type(error).__name__}: {str(error)[:600]}")
+    return found
