@@ -24,6 +24,8 @@ from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
     from uwf_git.engine.progress import Progress
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import ThreadId
 
 _TICK = 0.15  # seconds
 _UP, _ERASE_LINE, _ERASE_BELOW = "\x1b[A", "\x1b[K", "\x1b[J"
@@ -100,6 +102,20 @@ class Lines:
         if self._shown:
             out, self._shown = _back_over(self._shown) + _ERASE_BELOW, ()
             _write(out)
+
+
+def of_step(instance: Instance, thread: ThreadId) -> Lines:
+    """The line of the step that is being made of a thread from now on, or by whoever holds it."""
+    from uwf_git.engine.progress import Watch
+
+    watch, began = Watch(instance), time.time()
+
+    def compose() -> list[str]:
+        step = watch.step(thread)
+        # What a killed engine has left behind isn't going on.
+        return [step_line(step)] if step and (step.since >= began or instance.locks.is_held(thread)) else []
+
+    return Lines(compose)
 
 
 def step_line(step: Progress) -> str:

@@ -121,7 +121,7 @@ FAILURES = {
         "mycli exited with 1: on fire, attempt 2",
         "attempts",
     ),
-    "dies": ("os.kill(os.getpid(), 9)", "mycli was ended by signal 9 and said nothing", "attempts"),
+    "dies": ("os.kill(os.getpid(), 9)", "mycli was ended by signal 9 and didn't say why", "attempts"),
     "isn't logged in": (
         'print("Oh: please log in first", file=sys.stderr); sys.exit(1)',
         "mycli is not logged in, or its key is refused: Oh: please log in first",

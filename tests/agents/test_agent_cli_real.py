@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import agent_programs
 import pytest
+from conftest import REPOSITORY
 from loop_thread import AGAIN, DONE, TASK, detail, start_loop
-from model_script import Asked, Call, Fail, Say, Turn
+from model_script import Asked, Call, Fail, Hang, Say, Turn
 from model_server import ModelServer, serving
 
-from uwf_git.engine.step import Outcome
+from uwf_git.engine.step import Outcome, step
 from uwf_git.errors import AgentFailed
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import Usage
@@ -219,3 +228,142 @@ def test_what_the_service_refuses_is_one_line_with_the_clis_own_words(
     assert message.startswith(CLIENTS[name].program) and words in message and "\n" not in message
     assert str(status) in message
     assert caught.value.hint
+
+
+TROUBLE = [  # with the retries that each has of its own, which take minutes
+    (
+        "claude",
+        401,
+        "is not logged in, or its key is refused: authentication_failed (HTTP 401), attempt 2 of 10",
+    ),
+    ("claude", 429, "and was still trying: rate_limit (HTTP 429), attempt "),
+    ("claude", 500, "and was still trying: server_error (HTTP 500), attempt "),
+    ("claude", None, "and was still trying: the API can't be reached or breaks off (unknown), attempt "),
+    ("codex", 401, "is not logged in, or its key is refused: Reconnecting... 2/5 (unexpected status 401"),
+    ("codex", 500, "and was still trying: Reconnecting... 1/5 (We’re currently experiencing high demand"),
+    ("codex", None, "and was still trying: Reconnecting... waiting for network (Connection failed"),
+    (
+        "gemini",
+        401,
+        "is not logged in, or its key is refused: API Error: the service says no (401 UNAUTHENTICATED)",
+    ),
+    ("gemini", 429, "failed with status 429. Retrying with backoff... _ApiError: the service says no (429 "),
+    ("gemini", 500, "failed with status 500. Retrying with backoff... _ApiError: the service says no (500 "),
+    ("gemini", None, "failed. Retrying with backoff... Error: exception TypeError: fetch failed"),
+    ("opencode", 429, "and was still trying: AI_APICallError: the service says no"),
+    ("opencode", None, "and was still trying: AI_APICallError: Cannot connect to API"),
+]
+OFTEN = (("claude", 401), ("claude", None), ("codex", 401), ("codex", None))
+SECONDS = {"claude": 5, "codex": 6, "gemini": 9, "opencode": 25}
+
+
+@pytest.mark.parametrize(("name", "status", "words"), TROUBLE)
+def test_a_cli_that_tries_again_and_again_is_told_with_what_it_has_trouble_with(
+    name: str,
+    status: int | None,
+    words: str,
+    instance: Instance,
+    server: ModelServer,
+    home: Path,
+    config: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if (name, status) not in OFTEN and not agent_programs.SLOW_WANTED:
+        pytest.skip("the slow tier tries the others")
+    client = CLIENTS[name]
+    command, *args = client.agent.split()
+    config(f"agents: {{hurried: {{command: {command}, args: {args}, timeout: {SECONDS[name]}s}}}}\n")
+    begin(client, instance, server, home, monkeypatch)
+    _with_its_own_retries(server.url if status is None else "", home, monkeypatch)
+    server.play(lambda _: Fail(status or 500, "the service says no"))
+    (thread,) = instance.threads.ids()
+    with pytest.raises(AgentFailed) as caught:
+        step(instance, thread, "hurried", Path.cwd())
+    assert words in caught.value.message and "\n" not in caught.value.message
+    (attempt,) = instance.attempts.all(thread)
+    assert (attempt.stdout or attempt.stderr) and attempt.detail
+    kept = instance.store.detail(attempt.detail)
+    assert kept.session or name == "opencode"
+    if status == 401:
+        assert len(server.asked) <= 3
+    else:
+        assert caught.value.message.startswith(f"{client.program} ran out of time")
+        assert all(note.startswith(f"{client.program}: ") for note in kept.notes) and kept.notes
+
+
+def _with_its_own_retries(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes out what keeps a program from trying again for long; one that is told this URL finds nobody there."""
+    monkeypatch.delenv("CLAUDE_CODE_MAX_RETRIES", raising=False)
+    for file in (path for path in home.rglob("*") if path.suffix in (".toml", ".json")):
+        lines = [line for line in file.read_text().splitlines() if "_retries" not in line]
+        file.write_text("\n".join(lines).replace(url or "\0", NOBODY))
+    for name, value in os.environ.items():
+        if url and url in value and "PROXY" not in name.upper():
+            monkeypatch.setenv(name, value.replace(url, NOBODY))
+
+
+NOBODY = "http://127.0.0.1:9"
+
+
+RECIPES = dict(
+    re.findall(
+        r"(?ms)^```sh recipe=(\w+)\n(.*?)^```$", (REPOSITORY / "docs/agents.md").read_text(encoding="utf-8")
+    )
+)
+
+
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "cursor"])
+def test_the_recipe_for_a_gateway_of_ones_own_is_all_that_it_takes(
+    name: str, server: ModelServer, home: Path, hermetic: Path, tmp_path: Path
+) -> None:
+    if not agent_programs.SLOW_WANTED:
+        pytest.skip("the slow tier runs the recipes")
+    agent_programs.program(CLIENTS[name].program)
+    recipe = RECIPES[name].replace("https://models.example.com", server.url)
+    recipe = recipe.replace("the-key", agent_programs.KEY)
+    server.play(lambda _: Say("---\nnumber: seven\n---\n"))
+    env = {**os.environ, **agent_programs.surroundings(server, home)}
+    env["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), env["PATH"]))
+    done = subprocess.run(
+        ["sh", "-eu"], input=recipe, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    value = json.loads(done.stdout[done.stdout.rindex("\n{") :])
+    assert value["ready"] and value["agent"] == "there"
+    assert {asked.model for asked in server.asked} == {"the-model"}
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
+def test_a_cli_that_is_killed_is_told_in_one_line_and_what_it_had_spent_counts(
+    name: str, instance: Instance, server: ModelServer, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = CLIENTS[name]
+    work = begin(client, instance, server, home, monkeypatch)
+    Path("note.txt").write_text("old\n")
+    assert client.edit is not None
+    server.play([client.edit(Path.cwd()), Hang(60)])
+    mark = f"HOME={home}\0".encode()
+
+    def kill() -> None:
+        while len(server.asked) < 2:
+            if over.wait(0.05):
+                return
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (folder / "environ").read_bytes():
+                    os.kill(int(folder.name), signal.SIGKILL)
+
+    over = threading.Event()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(AgentFailed) as caught:
+            work()
+    finally:
+        over.set()
+        killer.join()
+    assert caught.value.message == f"{client.program} was ended by signal 9 and didn't say why"
+    (attempt,) = instance.attempts.all(*instance.threads.ids())
+    kept = instance.store.detail(attempt.detail)
+    assert kept.usage is not None and kept.usage.input == server.asked[0].usage.input
+    assert kept.model == client.model

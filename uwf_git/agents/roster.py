@@ -10,8 +10,9 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,8 @@ from uwf_git.values.kinds import REHEARSE
 
 if TYPE_CHECKING:
     from uwf_git.config.agent_cli import Row
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import ThreadId
 
 ANSWER = "seven"
 _QUESTION = "What is three and four? Write the number as an English word into the field."
@@ -196,10 +199,17 @@ def _of_row(name: str, row: Row, by: str) -> Member:
     return member
 
 
-def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Path | None = None) -> Checked:
+def check(
+    root: Path,
+    config: Config,
+    name: str,
+    timeout: float | None,
+    cwd: Path | None = None,
+    watched: Callable[[Instance, ThreadId], AbstractContextManager[object]] | None = None,
+) -> Checked:
     """Has an agent, by its name or command, do a step whose answer is one word, in `cwd` or an empty folder.
-    `timeout`, in seconds, goes before the agent's own; without either it is two minutes. Raises Usage, Invalid for
-    what names no agent."""
+    `timeout`, in seconds, goes before the agent's own; without either it is two minutes. The step is made within what
+    `watched` gives for it. Raises Usage, Invalid for what names no agent."""
     from uwf_git.engine.step import step
     from uwf_git.git.repository import Oid
     from uwf_git.store.location import Location, init
@@ -223,7 +233,8 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
         thread = there.threads.start(Oid(hex=version.commit), version.hash, _QUESTION)
         began = time.monotonic()
         try:
-            step(there, thread, agent=name, cwd=cwd or work)
+            with watched(there, thread) if watched else nullcontext():
+                step(there, thread, agent=name, cwd=cwd or work)
         except UwfError as error:
             took = time.monotonic() - began
             return Checked(agent.alias, took, None, None, error.message, _hint(error, took, limited))
@@ -242,5 +253,7 @@ def check(root: Path, config: Config, name: str, timeout: float | None, cwd: Pat
 def _hint(error: UwfError, took: float, agent: AgentConfig) -> str:
     """What to do next. The thread that it failed in is gone by now."""
     if agent.timeout is not None and took >= agent.timeout:
-        return "give it longer with --timeout"
+        from uwf_git.engine.budget import duration
+
+        return f"it was given {duration(agent.timeout)}, and may try for longer by itself: give it that with --timeout"
     return "" if "uwf thread" in error.hint or "is kept" in error.hint else error.hint

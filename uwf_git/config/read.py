@@ -239,7 +239,7 @@ class _Reader:
         section = self._mapping(("budget",), value, "budget", ("unpriced",))
         said = section.get("unpriced", UNPRICED[0])
         if said not in UNPRICED:
-            self._refuse(("budget", "unpriced"), f"budget.unpriced is one of {', '.join(UNPRICED)}")
+            self._refuse(("budget", "unpriced"), f"must be one of: {', '.join(UNPRICED)}")
         return bool(said == "stop")
 
     def _budget(self, path: ValuePath, value: Any) -> dict[str, float]:

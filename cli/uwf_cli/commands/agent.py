@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,10 @@ from uwf_cli.completers import complete_agent
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import AgentFailed, Usage
 from uwf_git.values.amounts import parse_duration
+
+if TYPE_CHECKING:
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import ThreadId
 
 
 @command("uwf agent list")
@@ -62,7 +67,8 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
     if timeout is not None and seconds is None:
         raise Usage(f"--timeout {timeout!r} is no duration", "as in 90s, 10m, 1h30m")
     root = invocation.location.root
-    done = ask(root, load_config(root), name, seconds, cwd.absolute() if cwd else None)
+    watched = _live if invocation.format == "text" and terminal.colours() else None
+    done = ask(root, load_config(root), name, seconds, cwd.absolute() if cwd else None, watched)
     if done.problem:
         raise AgentFailed(done.problem, done.hint)
     value = {
@@ -73,6 +79,12 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
         "usage": done.usage,
     }
     invocation.emit(value, _answered)
+
+
+def _live(instance: Instance, thread: ThreadId) -> AbstractContextManager[object]:
+    from uwf_cli.live import of_step
+
+    return of_step(instance, thread)
 
 
 def _answered(value: Any) -> str:

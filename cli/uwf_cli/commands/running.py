@@ -308,17 +308,9 @@ def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) ->
     invocation.going_on = f"nothing is lost, {again} goes on"
     if quiet or invocation.format != "text" or not terminal.colours():
         return None
-    from uwf_cli.live import Lines, step_line
-    from uwf_git.engine.progress import Watch
+    from uwf_cli.live import of_step
 
-    watch, locks, began = Watch(invocation.instance), invocation.instance.locks, time.time()
-
-    def compose() -> list[str]:
-        step = watch.step(thread)
-        # What a killed engine has left behind isn't going on.
-        return [step_line(step)] if step and (step.since >= began or locks.is_held(thread)) else []
-
-    return Lines(compose)
+    return of_step(invocation.instance, thread)
 
 
 @command(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from uwf_git.processes import Finished
 
 _PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
+_BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
 _NOTED = 10  # of what went wrong on the way, the last
 _REFUSALS = 2  # that a key is refused: a token that is renewed after the first one may do
 _SHOWN = 401  # characters of the CLI's words in an error
@@ -184,13 +185,12 @@ class Run:
             )
         if finished.returncode == 0 and not said.errors:
             return self._unanswered(env)
-        how = f"exited with {finished.returncode}"
-        if finished.returncode < 0:
-            how = f"was ended by signal {-finished.returncode}"
+        number = -finished.returncode if finished.returncode < 0 else _BY_SIGNAL.get(finished.returncode, 0)
+        how = f"was ended by signal {number}" if number else f"exited with {finished.returncode}"
         if self._says(self._row.login):
             return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
-        words = self._words()
-        message = f"{program} {how}: {words}" if words else f"{program} {how} and said nothing"
+        words = self._stated() if number else self._words()
+        message = f"{program} {how}: {words}" if words else f"{program} {how} and didn't say why"
         if said.errors:
             message = f"{program} failed: {words}"
         elif (old := self._too_old(env)) is not None:
@@ -234,22 +234,29 @@ class Run:
         text = "\n".join((*self.said.errors, *self.said.complaints, self.printed[1]))
         return bool(pattern and re.search(pattern, text))
 
+    def _stated(self) -> str:
+        """What the program says is wrong where its row looks for that, in one line; "" where it says nothing there."""
+        said = self.said
+        stated = (said.errors, said.complaints, [each.text for each in said.trouble[-1:]])
+        return one_line("; ".join(map(sentence, next(filter(None, stated), ()))), _SHOWN)
+
     def _words(self) -> str:
         """What the program itself says is wrong, in one line."""
         said = self.said
-        for words in (said.errors, said.complaints, [each.text for each in said.trouble[-1:]]):
-            if words:
-                return one_line("; ".join(map(sentence, words)), _SHOWN)
+        if words := self._stated():
+            return words
         lines = [line.strip() for line in self.printed[1].splitlines() if line.strip()]
         if self._row.output == "text" and said.came:
             return one_line(said.came, _SHOWN)
         telling = [line for line in lines if re.search(r"(?i)\berror\b|fail|not |can't|unknown|denied", line)]
-        return one_line(sentence((telling or lines[-1:] or [said.came])[0]), _SHOWN)
+        printed = "" if said.known else said.came
+        return one_line(sentence((telling or lines[-1:] or [printed])[0]), _SHOWN)
 
     def _notes(self) -> list[str]:
         row, said = self._row, self.said
         notes = [f"{row.program} was not allowed: {one_line(what, _SHOWN)}" for what in said.denied]
-        failed = self._finished is None or self._finished.returncode != 0 or bool(said.errors)
+        finished = self._finished
+        failed = finished is None or finished.timed_out or finished.returncode != 0 or bool(said.errors)
         if not failed and said.trouble:
             times = counted(sum(each.times for each in said.trouble), "time")
             return [*notes, f"{row.program} had trouble {times}: {said.trouble[-1].text}", *self._missed()]
