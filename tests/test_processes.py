@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from commands import alive
 
-from uwf_git.processes import MARK, deferred, run_command
+from uwf_git.descendants import MARK
+from uwf_git.processes import deferred, run_command
 
 # It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.
 LEAVING = """

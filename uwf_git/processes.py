@@ -1,9 +1,8 @@
 """Child processes: how a program is started, watched, bounded, and ended with everything that it has started.
 
 Agents, the commands of their tools and the servers of their tools lead a session and a process group of their own, and
-a step is over when they are: what they leave running is ended too. What has left the group, as daemons do and
-wrappers with the program that they wrap, is known by a mark in its environment, which it inherits. What drops the mark
-as well is not found, and where the system has no /proc, the group alone is known.
+a step is over when they are: what they leave running is ended too, see `descendants`. What they may use is bounded by
+`limits`.
 
 `run_command` runs a program to its end. `Pipes` watches one from an event loop, for those that are talked to.
 """
@@ -13,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import secrets
 import selectors
 import shutil
 import signal
@@ -27,25 +25,25 @@ from types import FrameType, MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
+from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
 
 if TYPE_CHECKING:
     import asyncio
 
-MARK = "UWF_AGENT_MARK"
+    from uwf_git.quota import Exceeded, Quota
+
 KEEP = 256 * 1024
 GRACE = 2.0
 _PIECE = 1 << 16
-_PROC = Path("/proc")
 _POLL = 0.01
 _SLOW_POLL = 0.05
-_ROUNDS = 20  # of looking for what was started while the others were being killed
-_PAUSE = 0.005
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Finished(NamedTuple):
-    """How a command ended. The tails are the last `keep` bytes; `returncode` is negative for a signal."""
+    """How a command ended. The tails are the last `keep` bytes; `returncode` is negative for a signal. `exceeded` is
+    the limit that ended it."""
 
     returncode: int
     stdout_tail: bytes
@@ -53,6 +51,7 @@ class Finished(NamedTuple):
     timed_out: bool
     stdout_size: int = 0
     stderr_size: int = 0
+    exceeded: Exceeded | None = None
 
 
 def run_command(
@@ -67,28 +66,37 @@ def run_command(
     keep: int = KEEP,
     on_stderr: Callable[[bytes], None] | None = None,
     on_stdout: Callable[[bytes], None] | None = None,
+    quota: Quota | None = None,
+    guarded: bool = False,
 ) -> Finished:
     """Runs a command to its end, and ends its descendants. After `timeout` seconds, or when this process is
     interrupted, the command and they get SIGTERM, and two seconds later SIGKILL. `stderr_to` sends stderr to a file,
     so that a command which outlives this process can still log. `on_stdout` and `on_stderr` are handed the output in
-    pieces of at most 64 KB; what they raise ends the command. Raises AgentFailed when the command can't be started."""
+    pieces of at most 64 KB; what they raise ends the command. `quota` is what the command and all that it starts may
+    use; with more they are killed. `guarded`, they are killed where this process is. Raises AgentFailed when the
+    command can't be started."""
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
-    descendants = Descendants(os.environ if env is None else env)
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
+        descendants = Descendants(os.environ if env is None else env, quota)
+        stack.callback(descendants.close)
+        if guarded:
+            descendants.guard()
         written = stack.enter_context(open(stderr_to, "wb+", opener=_for_its_user)) if stderr_to else None
         child: subprocess.Popen[bytes] | None = None
         try:
             with deferred():
                 child = start(
                     argv,
+                    descendants,
                     stdin=_source(stdin, stack),
                     stderr=written.fileno() if written else subprocess.PIPE,
                     cwd=cwd,
-                    env=descendants.env,
                     pass_fds=pass_fds,
                 )
-            timed_out = _watch(child, stdout, stderr, timeout, written)
+            timed_out, exceeded = _watch(child, stdout, stderr, timeout, written, descendants)
+            if exceeded is not None:
+                descendants.kill(child)
         finally:
             if child is not None:
                 descendants.end(child, GRACE)
@@ -106,26 +114,31 @@ def run_command(
         stdout_size=stdout.size,
         stderr_size=stderr.size,
     )
-    return Finished(child.returncode, stdout.end(), stderr.end(), timed_out, stdout.size, stderr.size)
+    return Finished(
+        child.returncode, stdout.end(), stderr.end(), timed_out, stdout.size, stderr.size, exceeded
+    )
 
 
 def start(
     argv: Sequence[str],
+    descendants: Descendants,
     *,
     stdin: int | IO[bytes] = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     cwd: Path | None,
-    env: Mapping[str, str],
     pass_fds: Sequence[int],
 ) -> subprocess.Popen[bytes]:
-    """Starts a command that is looked up on the PATH of `env`, as `spawn` does. Raises AgentFailed where that can't be
-    done."""
-    program = shutil.which(argv[0], path=env.get("PATH"))
-    if program is None:
-        raise AgentFailed(f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path")
+    """Starts a command that is looked up on the PATH of its environment, as `spawn` does, with all that it starts as
+    `descendants`. Raises AgentFailed where that can't be done, and closes these."""
+    env = descendants.env
     try:
-        return spawn(
-            [os.path.abspath(program), *argv[1:]],  # noqa: PTH100
+        program = shutil.which(argv[0], path=env.get("PATH"))
+        if program is None:
+            raise AgentFailed(
+                f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path"
+            )
+        process = spawn(
+            [*descendants.before, os.path.abspath(program), *argv[1:]],  # noqa: PTH100
             stdin=stdin,
             stderr=stderr,
             cwd=cwd,
@@ -133,9 +146,15 @@ def start(
             pass_fds=pass_fds,
         )
     except (OSError, ValueError) as error:
+        descendants.close()
         raise AgentFailed(
             f"command {argv[0]!r} does not start: {error}", "check its file and arguments"
         ) from None
+    except BaseException:
+        descendants.close()
+        raise
+    descendants.started(process)
+    return process
 
 
 def spawn(
@@ -213,101 +232,6 @@ def stop(child: subprocess.Popen[bytes], grace: float) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-
-
-class Descendants:
-    """A process that is to be started with the environment of this object's `env`, and all that it starts in turn."""
-
-    def __init__(self, env: Mapping[str, str]) -> None:
-        token = secrets.token_hex(8)
-        self._token = token.encode()
-        # A step may run this program again: the inner one's processes belong to the outer one's too, even where the
-        # environment in between was made anew.
-        outer = env.get(MARK) or os.environ.get(MARK)
-        self.env = {**env, MARK: ":".join(filter(None, (outer, token)))}
-
-    def end(self, process: subprocess.Popen[bytes], grace: float) -> None:
-        """Ends the process and its descendants: with SIGTERM, and `grace` seconds later with SIGKILL. Where none is
-        left, /proc is looked through once."""
-        process.poll()
-        if self._signal(process.pid, signal.SIGTERM):
-            log.debug(
-                "A52FH7WV",
-                "ends process {process} and what it has started",
-                process=process.pid,
-                status=process.returncode,
-            )
-            deadline = time.monotonic() + grace
-            while time.monotonic() < deadline:
-                time.sleep(_POLL)
-                process.poll()
-                if not self._signal(process.pid, 0):
-                    break
-            else:
-                log.warning(
-                    "4R24BCC8",
-                    "process {process} or what it started outlived {grace} s of grace",
-                    process=process.pid,
-                    grace=grace,
-                )
-            self.kill(process)
-        process.wait()
-
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Kills the process and its descendants at once, with those that they start meanwhile."""
-        for _ in range(_ROUNDS):
-            if not self._signal(process.pid, signal.SIGKILL):
-                break
-            time.sleep(_PAUSE)
-
-    def _signal(self, group: int, number: int) -> bool:
-        """Signals who is left, of that group or with the mark; returns whether there was anybody. Zombies don't
-        count."""
-        if not (_PROC / "self" / "stat").exists():
-            try:
-                os.killpg(group, number)
-            except (ProcessLookupError, PermissionError):
-                return False
-            return True
-        with os.scandir(_PROC) as entries:
-            numbers = [int(entry.name) for entry in entries if entry.name.isdigit()]
-        found = [pid for pid in numbers if self._belongs(pid, group)]
-        for pid in found:
-            # By a descriptor of the process: its number may be another one's by now.
-            with contextlib.suppress(OSError):
-                descriptor = os.pidfd_open(pid)
-                try:
-                    if self._belongs(pid, group):
-                        signal.pidfd_send_signal(descriptor, number)
-                finally:
-                    os.close(descriptor)
-        return bool(found)
-
-    def _belongs(self, pid: int, group: int) -> bool:
-        if pid == os.getpid():
-            return False
-        try:
-            # The name, in parentheses, may itself hold spaces: what counts comes after the last one.
-            status = _content(f"/proc/{pid}/stat").rpartition(b")")[2]
-            state, _parent, its_group = status.split(None, 3)[:3]
-            if state in b"ZX":
-                return False
-            return int(its_group) == group or self._token in _content(f"/proc/{pid}/environ")
-        except (OSError, ValueError):
-            return False
-
-
-def _content(path: str) -> bytes:
-    """A file of /proc. Every process of the machine is looked at when a step ends, which pathlib makes five times as
-    long."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        content = b""
-        while data := os.read(descriptor, _PIECE):
-            content += data
-        return content
-    finally:
-        os.close(descriptor)
 
 
 class Pipes:
@@ -467,9 +391,10 @@ def _watch(
     stderr: Tail,
     timeout: float | None,
     written: IO[bytes] | None,
-) -> bool:
-    """Reads until the child has exited; returns whether its time ran out first. Where stderr is `written` to a file, it
-    is read from there."""
+    descendants: Descendants,
+) -> tuple[bool, Exceeded | None]:
+    """Reads until the child has exited; returns whether its time ran out first, and the limit that it has exceeded.
+    Where stderr is `written` to a file, it is read from there."""
     deadline = None if timeout is None else time.monotonic() + timeout
     exits = hasattr(os, "pidfd_open")
     followed = written if stderr.listener else None
@@ -491,8 +416,11 @@ def _watch(
                     process=child.pid,
                     timeout=timeout,
                 )
-                return True
-            _read_ready(selector, left if exits and not followed else _SLOW_POLL)
+                return True, None
+            if (exceeded := descendants.exceeded(child)) is not None:
+                return False, exceeded
+            waits = (left if exits and not followed else _SLOW_POLL, descendants.pause)
+            _read_ready(selector, min((wait for wait in waits if wait is not None), default=None))
             if followed:
                 stderr.follow(followed)
         # The child is gone; something it left behind may hold the pipes open for ever.
@@ -500,7 +428,7 @@ def _watch(
             pass
         if followed:
             stderr.follow(followed)
-    return False
+    return False, descendants.exceeded(child)
 
 
 def _read_ready(selector: selectors.BaseSelector, wait: float | None) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import alive, begin, wait_for, wait_until_gone
+from commands import wait_until_gone
 from one_role import failed, perform, read, start, worked
 
 from uwf_git.agents.exec import Options, parse_args
@@ -349,22 +349,6 @@ def test_arguments_are_read_strictly() -> None:
     ):
         with pytest.raises(Usage):
             parse_args(bad)
-
-
-def test_a_command_that_outlives_its_engine_still_runs_and_can_be_ended(
-    instance: Instance, uwf: Callable[..., Any], tmp_path: Path
-) -> None:
-    thread = start(instance, STATUS)
-    pid_file = tmp_path / "pid"
-    agent = f"uwf-exec -- sh -c 'echo $$ > {pid_file}; exec sleep 600'"
-    engine = begin("thread", "step", thread, "--agent", agent)
-    pid = int(wait_for(pid_file))
-    engine.kill()
-    engine.communicate()
-    assert alive(pid)
-    assert uwf("thread", "show", thread).json["status"] == "running"
-    uwf("thread", "kill", thread)
-    wait_until_gone(pid)
 
 
 def test_the_engine_steps_it_from_the_configuration(

@@ -144,6 +144,8 @@ def run(ctx: Context) -> Reply:
         keep=max(4 * options.tail, 1 << 20),
         on_stdout=ctx.show,
         on_stderr=partial(ctx.show, stream="stderr"),
+        quota=ctx.quota,
+        guarded=True,
     )
     return _reply(ctx, options, argv, finished, time.monotonic() - began)
 
@@ -162,6 +164,12 @@ def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finish
     )
     report = fenced(ended.report, "text")
     body = f"`{shown}` {ended.words}.\n\n{report}"
+    if finished.exceeded is not None:
+        error = finished.exceeded.failure(name, ctx.alias)
+        failed = Reply(
+            f"`{shown}` was ended at its limit of {finished.exceeded.limit}.\n\n{report}\n", turns=(turn,)
+        )
+        raise failed_with(failed, error.message, error.hint)
     if finished.timed_out:
         failed = Reply(f"`{shown}` ran out of time.\n\n{report}\n", turns=(turn,))
         raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")

@@ -39,8 +39,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed, OutOfRounds
-from uwf_git.processes import GRACE, KEEP, Descendants, Tail, deferred, start
+from uwf_git.processes import GRACE, KEEP, Tail, deferred, start
 from uwf_git.text import last_line, one_line
 
 if TYPE_CHECKING:
@@ -100,11 +101,12 @@ class Live:
 
     def _start(self, channel: int) -> None:
         confined = self._confined
+        self._descendants.env[CHANNEL] = str(channel)
         process = self._process = start(
             confined.argv,
+            self._descendants,
             stdin=subprocess.DEVNULL,
             cwd=confined.folder,
-            env={**self._descendants.env, CHANNEL: str(channel)},
             pass_fds=(channel, *confined.descriptors),
         )
         for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr")):

@@ -189,8 +189,8 @@ def split_key(key: str, data: Any) -> ValuePath:
         raise Usage(f"{section} holds one value, so {one_line(key, 80)!r} leads nowhere", f"use {section}")
     if section in NESTED:
         return tuple(parts)
-    if section in STRUCTURED and STRUCTURED[section] in rest[1:]:
-        cut = rest.index(STRUCTURED[section], 1)
+    cut = next((at for at, part in enumerate(rest) if at and part in STRUCTURED.get(section, ())), None)
+    if cut is not None:
         return (section, ".".join(rest[:cut]), *rest[cut:])
     if section in FLAT or len(rest) < 2:
         return (section, ".".join(rest)) if rest else (section,)
@@ -221,7 +221,7 @@ def _value(path: ValuePath, text: str) -> Any:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
     if section == "hooks" and len(path) == 2 and field != "timeout":
         return yaml12.load(text, dotted(path)).data if text.lstrip().startswith("[") else text
-    if section in NESTED or (section in STRUCTURED and STRUCTURED[section] in path[2:]):
+    if section in NESTED or not {*STRUCTURED.get(str(section), ())}.isdisjoint(path[2:]):
         return yaml12.load(text, dotted(path)).data
     is_text = section in TEXTS or len(path) == 3 or (section in FLAT and len(path) == 2)
     value = text if is_text else yaml12.load(text, dotted(path)).data

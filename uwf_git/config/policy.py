@@ -9,6 +9,7 @@
     permissions: [read, edit]     kinds of requests that agents with tools of their own are granted unasked
     maxReadBytes: 65536           of a file, in the result of one call
     maxWriteBytes: 1048576        of a file that is written
+    limits: {memory: 2GB}         of a command of run_command; also processes, cpu and disk
 
 The machine's configuration says it for all agents and for each; a workflow's role and a crew's persona may narrow
 that and nothing else. A persona says it in words of its own besides: `files: false` takes all tools away that reach
@@ -22,9 +23,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import Any, NamedTuple
 
+from uwf_git.quota import Quota
 from uwf_git.text import nearest, one_line
+from uwf_git.values.amounts import parse_quota
 
 READING = ("read_file", "list_dir", "glob", "grep")
 WRITING = ("write_file", "edit_file", "apply_patch")
@@ -36,7 +40,8 @@ EXTRACT = "extract"
 _LISTS = ("allow", "deny", "allowHosts", "permissions")
 _SWITCHES = ("runCommand", "network", "allowUnconfined")
 _SIZES = ("maxReadBytes", "maxWriteBytes")
-KEYS = (*_LISTS[:2], *_SWITCHES, *_LISTS[2:], *_SIZES)
+LIMITS = "limits"
+KEYS = (*_LISTS[:2], *_SWITCHES, *_LISTS[2:], *_SIZES, LIMITS)
 ROLE_KEYS = ("allow", "deny", "runCommand", "network")
 PERSONA_KEYS = ("allow", "deny", "files", *_SIZES, "mcp", "servers")
 _MCP = "mcp/"
@@ -49,7 +54,8 @@ Globs = tuple[str, ...]
 class ToolPolicy(NamedTuple):
     """What is allowed. `allow`, `allow_hosts`, `permissions` and `servers` hold one list of globs for each place that
     gave one, and a name has to match in every list; `()` is no list at all, `((),)` one that matches
-    nothing. A switch is None where no place sets it. `max_read` and `max_write` are in bytes, None without a limit."""
+    nothing. A switch is None where no place sets it. `max_read` and `max_write` are in bytes, None without a limit;
+    `limits` are those of each command."""
 
     allow: tuple[Globs, ...] = ()
     deny: Globs = ()
@@ -61,6 +67,7 @@ class ToolPolicy(NamedTuple):
     servers: tuple[Globs, ...] = ()
     max_read: int | None = None
     max_write: int | None = None
+    limits: Quota = Quota()
 
     def permits(self, tool: str) -> bool:
         """Whether the tool of this name may be seen and called."""
@@ -173,6 +180,8 @@ def parse_policy(
     }
     # A list that should deny something and can't be read denies everything.
     deny = lists.get("deny", ())
+    limits, wrong = parse_quota(value.get(LIMITS)) if LIMITS in known else (Quota(), [])
+    problems += [f"{message} ({hint})" for _, message, hint in wrong]
     return (
         ToolPolicy(
             _layer(lists, "allow"),
@@ -184,6 +193,7 @@ def parse_policy(
             _layer(lists, "permissions"),
             max_read=_size(value, "maxReadBytes", problems) if "maxReadBytes" in known else None,
             max_write=_size(value, "maxWriteBytes", problems) if "maxWriteBytes" in known else None,
+            limits=limits,
         ),
         problems,
     )
@@ -227,6 +237,7 @@ def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolP
         _layers(policy.servers for policy in every),
         _least(policy.max_read for policy in every),
         _least(policy.max_write for policy in every),
+        reduce(Quota.tightened, (policy.limits for policy in every)),
     )
 
 

@@ -1,7 +1,8 @@
 """What `config.yaml` in the storage root says: which command an agent is, which model and provider a name means.
 
     providers: {<alias>: {baseUrl, apiKeyEnv}}       models: {<alias>: {provider, name, price}}
-    agents: {<alias>: {command, args, timeout, tools}}  defaultAgent, defaultModel: <alias>
+    agents: {<alias>: {command, args, timeout, tools, limits}}
+    defaultAgent, defaultModel: <alias>
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
     tools: {allow, deny, runCommand, …}              budgets: {default: {…}, workflows: {<workflow>: {…}}}
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
@@ -53,7 +54,7 @@ from uwf_git.config.settings import (
 from uwf_git.errors import Invalid, NotFound, Usage
 from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
-from uwf_git.values.amounts import parse_budget, parse_duration
+from uwf_git.values.amounts import parse_budget, parse_duration, parse_quota
 from uwf_git.values.documents import Document, ValuePath
 
 if TYPE_CHECKING:
@@ -359,7 +360,11 @@ class _Reader:
         args = self._texts((*path, "args"), entry.get("args")) or ()
         timeout = self._timeout(path, entry)
         tools = self._tools((*path, "tools"), entry.get("tools"))
-        return AgentConfig(alias, expanded(full_name(command)), (*given, *args), timeout, tools)
+        limits, problems = parse_quota(entry.get("limits"))
+        for key, message, hint in problems:
+            self._refuse((*path, "limits") if key is None else (*path, "limits", key), message, hint)
+        command = expanded(full_name(command))
+        return AgentConfig(alias, command, (*given, *args), timeout, tools, limits=limits)
 
     def _timeout(self, path: ValuePath, entry: dict[str, Any]) -> float | None:
         if entry.get("timeout") is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import Usage
+from uwf_git.quota import Quota
 from uwf_git.text import nearest, one_line
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ FILE = "config.yaml"
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "providers": ("baseUrl", "apiKeyEnv"),
     "models": ("provider", "name", "price"),
-    "agents": ("command", "args", "timeout", "tools"),
+    "agents": ("command", "args", "timeout", "tools", "limits"),
 }
 OVERRIDES = ("agentOverrides", "modelOverrides")
 TEXTS = ("defaultAgent", "defaultModel", "node")
 """Keys that hold one text."""
 FLAT = ("modelOverrides", "forges")
-STRUCTURED = {"agents": "tools", "models": "price"}
-"""A field of these sections that holds a mapping of its own."""
+STRUCTURED: Mapping[str, tuple[str, ...]] = {"agents": ("tools", "limits"), "models": ("price",)}
+"""Fields of these sections that hold a mapping of their own."""
 NESTED = (
     "tools",
     "budgets",
@@ -83,7 +84,8 @@ class Model(NamedTuple):
 
 class AgentConfig(NamedTuple):
     """A command that does steps. `timeout` is in seconds, None for no limit. `tools` narrows what the agent may
-    use. `stands_in` where it makes answers up and nobody chose it for the role."""
+    use. `stands_in` where it makes answers up and nobody chose it for the role. `limits` are those of the program that
+    plays the role."""
 
     alias: str
     command: str
@@ -91,6 +93,7 @@ class AgentConfig(NamedTuple):
     timeout: float | None
     tools: ToolPolicy | None = None
     stands_in: bool = False
+    limits: Quota = Quota()
 
 
 class McpServer(NamedTuple):

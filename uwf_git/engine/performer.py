@@ -159,6 +159,7 @@ def run_command_of(
             pass_fds=(lock,),
             stderr_to=instance.runs.log(thread),
             on_stderr=on_stderr,
+            quota=config.limits.given(),
         )
     except AgentFailed as error:
         return Made(None, error, agent=order.name)
@@ -213,6 +214,8 @@ def hash_printed(config: AgentConfig, done: Finished, report: Report | None = No
         complaint=complaint[:SHOWN],
         reported=report is not None,
     )
+    if done.exceeded is not None:
+        raise done.exceeded.failure(name, config.alias)
     if done.timed_out:
         raise AgentFailed(f"{name} ran out of time after {config.timeout:g} s", "raise agents.<name>.timeout")
     if done.returncode < 0:

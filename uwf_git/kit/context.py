@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.quota import Quota
 from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -128,6 +129,12 @@ class Context(NamedTuple):
     def previous_session(self) -> str | None:
         """The session of this agent's last step in this role in this thread."""
         return self.previous.session if self.previous else None
+
+    @property
+    def quota(self) -> Quota:
+        """What the program that plays the role may use, where its configuration bounds that."""
+        configured = self.config.agents.get(self.alias)
+        return configured.limits.given() if configured is not None else Quota()
 
     @property
     def workflow_policy(self) -> Mapping[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from uwf_git.quota import Quota
 from uwf_git.text import nearest
 
 LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")
@@ -13,6 +14,8 @@ LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")
 # Compiled when first used, which most calls never get to.
 _DURATION = r"(?:([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d))+"
 _DURATION_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)"
+_SIZE = r"([0-9]+(?:\.[0-9]+)?)(B|[kKMGT]B?|[KMGT]iB)?"
+_BYTES = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 Problem = tuple[str | None, str, str]
@@ -32,6 +35,57 @@ def parse_duration(value: Any) -> float | None:
     else:
         return None
     return seconds if 0 < seconds < 1e9 else None
+
+
+def parse_size(value: Any) -> int | None:
+    """Bytes from a number, or from a text such as "500MB", "2GB" or "1.5GiB". None for anything else, and for what is
+    not above zero."""
+    if isinstance(value, str) and (found := re.fullmatch(_SIZE, value.replace(" ", ""))):
+        number, unit = float(found[1]), found[2] or "B"
+        size = number * (1024 if "i" in unit else 1000) ** _BYTES.get(unit[0], 0)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        size = float(value)
+    else:
+        return None
+    return int(size) if 1 <= size < 2**62 else None
+
+
+def parse_quota(value: Any) -> tuple[Quota, list[Problem]]:
+    """The limits of a command in a mapping such as {memory: 2GB, processes: 200, cpu: 10m, disk: none}, and what is
+    wrong with it."""
+    if value is None:
+        return Quota(), []
+    if not isinstance(value, dict):
+        return Quota(), [(None, "limits must be a mapping", f"of {', '.join(Quota._fields)}")]
+    given: dict[str, float] = {}
+    problems: list[Problem] = []
+    for key, item in value.items():
+        if key not in Quota._fields:
+            hint = nearest(str(key), Quota._fields) or ", ".join(Quota._fields)
+            problems.append((None, f'limits has no "{key}"', hint))
+        elif item == "none":
+            given[key] = float("inf")
+        elif (limit := _quota_of(key, item)) is None:
+            problems.append(
+                (key, f"limits: {key} is no {_QUOTAS[key][0]}", f"as in {key}: {_QUOTAS[key][1]}, or none")
+            )
+        else:
+            given[key] = limit
+    return Quota(**given), problems
+
+
+def _quota_of(key: str, value: Any) -> float | None:
+    if key == "cpu":
+        return parse_duration(value)
+    return parse_limit("maxSteps", value) if key == "processes" else parse_size(value)
+
+
+_QUOTAS = {
+    "memory": ("size", "2GB"),
+    "processes": ("whole number", "200"),
+    "cpu": ("duration", "10m"),
+    "disk": ("size", "5GB"),
+}
 
 
 def parse_budget(value: Any) -> tuple[dict[str, float], list[Problem]]:

@@ -27,6 +27,7 @@ from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.mending import has_head, mend_head
 from uwf_git.git.repository import Oid
+from uwf_git.limits import held_by
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
 from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, PAUSED, REMOTES, THREADS, is_thread_ref, thread_of
@@ -181,8 +182,11 @@ class Doctor:
 
     def _commands(self, config: Config) -> Iterator[Check]:
         """Whether there is a sandbox for the commands that a model may run."""
+        limited = any(any(agent.limits.given()) for agent in config.agents.values())
         policies = [config.tools, *(tighten(config.tools, agent.tools) for agent in config.agents.values())]
         allowed = [policy for policy in policies if policy.permits(RUN)]
+        if allowed or limited:
+            yield Check("limits", OK, f"what commands use is {held_by()}")
         for network in sorted({bool(policy.network) for policy in allowed}):
             some = [policy for policy in allowed if bool(policy.network) == network]
             reason = self._unconfined(network)

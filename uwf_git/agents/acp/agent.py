@@ -155,6 +155,8 @@ def _settings(ctx: Context) -> Settings:
         auth=options.auth,
         files=options.files,
         pass_fds=held_lock(ctx.store, ctx.thread),
+        quota=ctx.quota,
+        alias=ctx.alias,
     )
 
 

@@ -23,8 +23,10 @@ from uwf_git.agents.acp.restraint import Choice, choice_of
 from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.crews.mounts import Places
+from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
-from uwf_git.processes import Descendants, Pipes, start
+from uwf_git.processes import Pipes, start
+from uwf_git.quota import Exceeded, Quota
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ class Settings(NamedTuple):
     """How an agent is started and what it may. `mode`, `model` and `auth` are ids or names that the agent
     offers; without `files` it is offered none through its client; `record` is given each turn as it happens;
     `hidden` is what it may not touch although it is in the folder, `others` are folders that it works in besides;
-    `places` are those of a crew's step; `pass_fds` are handed to its process."""
+    `places` are those of a crew's step; `pass_fds` are handed to its process; `quota` is what it may use, under `alias`
+    in the configuration."""
 
     argv: tuple[str, ...]
     folder: Path
@@ -62,6 +65,8 @@ class Settings(NamedTuple):
     auth: str | None = None
     files: bool = True
     pass_fds: tuple[int, ...] = ()
+    quota: Quota = Quota()
+    alias: str = ""
 
 
 class Said(NamedTuple):
@@ -109,9 +114,12 @@ class Session:
         self._remarks: list[str] = []
         self._closed = False
         self._connection: Connection | None = None
-        self._descendants = Descendants(restraint.environment(settings.env, self._forbidden))
-        env = self._descendants.env
-        self._process = start(settings.argv, cwd=settings.folder, env=env, pass_fds=settings.pass_fds)
+        self._exceeded: Exceeded | None = None
+        self._descendants = Descendants(restraint.environment(settings.env, self._forbidden), settings.quota)
+        self._descendants.guard()
+        self._process = start(
+            settings.argv, self._descendants, cwd=settings.folder, pass_fds=settings.pass_fds
+        )
         self._pipes = Pipes(self._process)
         self._loop = asyncio.new_event_loop()
         try:
@@ -119,6 +127,15 @@ class Session:
         except BaseException:
             self.close()
             raise
+
+    async def _look(self) -> None:
+        """Kills the agent where it exceeds a limit."""
+        while self._process.poll() is None and (pause := self._descendants.pause) is not None:
+            await asyncio.sleep(pause)
+            self._exceeded = self._descendants.exceeded(self._process)
+            if self._exceeded is not None:
+                self._descendants.kill(self._process)
+                return
 
     @property
     def alive(self) -> bool:
@@ -249,6 +266,8 @@ class Session:
         if frames.fault:
             return AgentFailed(f"{name} {frames.fault}", "what it said until then is kept")
         code = await self._pipes.exit_status(1.0, 1.0)
+        if exceeded := self._exceeded or (self._descendants.exceeded(self._process) if code else None):
+            return exceeded.failure(name, self._settings.alias)
         how = "closed the connection" if code is None else ending(code)
         if not frames.heard:
             how += " before it said anything of the protocol"
@@ -281,6 +300,8 @@ class Session:
 
     async def _initialize(self, until: float) -> None:
         await self._pipes.connect()
+        if self._descendants.pause is not None:
+            self._looking = self._loop.create_task(self._look())
         # The agent starts while this is loaded, which takes a second.
         from acp import PROTOCOL_VERSION
         from acp.connection import Connection

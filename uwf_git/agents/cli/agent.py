@@ -259,6 +259,8 @@ class _Conversation(Conversation):
                     pass_fds=held_lock(ctx.store, ctx.thread),
                     on_stdout=run.feed,
                     on_stderr=run.feed_stderr,
+                    quota=ctx.quota,
+                    guarded=True,
                 )
         run.end(finished, self._env)
         if row.after is not None and finished is not None and run.session:

@@ -162,7 +162,7 @@ class Run:
         if self._other is not None:
             return f"{name} could not be resumed: it opened {self._other} instead"
         finished = self._finished
-        if finished is None or finished.timed_out or finished.returncode == 0:
+        if finished is None or finished.timed_out or finished.exceeded or finished.returncode == 0:
             return None
         words = self._words()
         if self._says(row.lost):
@@ -178,6 +178,8 @@ class Run:
         if self.refused:
             return AgentFailed(f"{program} is not logged in, or its key is refused: {self._words()}", sign_in)
         assert finished is not None
+        if finished.exceeded is not None:
+            return finished.exceeded.failure(program, self._ctx.alias)
         if finished.timed_out:
             words = f", and was still trying: {said.trouble[-1]}" if said.trouble else ""
             return AgentFailed(

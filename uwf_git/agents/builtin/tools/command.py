@@ -22,6 +22,7 @@ from uwf_git.agents.builtin.tools.sandbox import (
 )
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
 from uwf_git.crews.package import PROJECT
+from uwf_git.limits import of_commands
 from uwf_git.processes import Finished
 from uwf_git.processes import run_command as run_process
 
@@ -31,6 +32,7 @@ _HEAD = 9_600  # bytes that are shown of an output's beginning; its end gets the
 _TAIL = SHOWN - _HEAD
 _MARGIN = 4_096  # bytes kept beyond a cut, which might halve a secret
 _INNER = "/tmp"
+LIMITS = "tools.limits"
 _TAKEN = 20  # repositories that a result names
 _LONGEST = 100_000  # bytes of a command; Linux passes no argument of more than 128 KiB
 
@@ -55,7 +57,7 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
         else:
             done = _confined(program, command, folder, seconds, output, context, taken)
     result: dict[str, Any] = {
-        "exitCode": None if done.timed_out else done.returncode,
+        "exitCode": None if done.timed_out or done.exceeded else done.returncode,
         "output": told(output.text(done.stderr_tail, clean)),
         "confined": program is not None,
         "seconds": round(time.monotonic() - began, 2),
@@ -68,6 +70,9 @@ def run_command(arguments: dict[str, Any], context: ToolContext) -> dict[str, An
         result["note"] = "the command ran without a sandbox: it could reach whatever the user can"
     if taken:
         result["taken"] = "no command may leave a git repository in @project: " + "; ".join(taken[:_TAKEN])
+    if done.exceeded is not None:
+        ended = f"ended, with all that it had started: {done.exceeded.told(LIMITS)}"
+        result |= {"exceeded": done.exceeded.limit, "note": ended}
     if done.timed_out:
         result |= {"timedOut": True, "note": f"ended after {seconds:.3g} s, with all that it had started"}
     return result
@@ -145,7 +150,7 @@ def _unconfined(
         context.environ, str(scratch / "home"), str(scratch), bool(context.policy.network)
     )
     env |= context.workspace.variables
-    return _run(shell(env["PATH"], command), folder, env, seconds, output)
+    return _run(context, shell(env["PATH"], command), folder, env, seconds, output)
 
 
 def _confined(
@@ -168,12 +173,13 @@ def _confined(
                 view = View(context.workspace, context.visible, scratch, network, repositories)
                 argv = confined(program, view, folder, lifetime.arguments, no_git)
                 argv += shell(env["PATH"], command)
-                return _run(argv, Path("/"), env, seconds, output, lifetime.descriptors)
+                return _run(context, argv, Path("/"), env, seconds, output, lifetime.descriptors)
         finally:
             taken += before.take_new()
 
 
 def _run(
+    context: ToolContext,
     argv: list[str],
     folder: Path,
     env: dict[str, str],
@@ -191,6 +197,8 @@ def _run(
         keep=_TAIL + _MARGIN,
         on_stderr=output.add,
         pass_fds=descriptors,
+        quota=context.policy.limits.given(of_commands()),
+        guarded=not descriptors,  # a sandbox ends with this process by itself
     )
 
 

@@ -16,7 +16,8 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp.types import Tool, jsonrpc_message_adapter
 
-from uwf_git.processes import Descendants, LineTooLong, Pipes, lines, spawn
+from uwf_git.descendants import Descendants
+from uwf_git.processes import LineTooLong, Pipes, lines, spawn
 
 if TYPE_CHECKING:
     pass
@@ -68,7 +69,9 @@ class ServerProcess:
     @asynccontextmanager
     async def transport(self) -> AsyncIterator[Any]:
         """The connection, which starts the process and ends it. Raises OSError, ValueError."""
+        self._descendants.guard()
         process = self._process = spawn(self.argv, env=self._descendants.env, cwd=self._cwd)
+        self._descendants.started(process)
         pipes = self._pipes = Pipes(process)
         into, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         outgoing, out_of = anyio.create_memory_object_stream[SessionMessage](0)
