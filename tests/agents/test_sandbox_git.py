@@ -4,10 +4,12 @@ sees: what stands in a repository or a store is run or trusted outside of the sa
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,33 @@ def test_a_repository_that_a_command_makes_is_none_afterwards(
     known = {"sub/.git", "there/.git", "bare"}
     with Before(project) as before:
         assert {"/".join(each.parts) for each in before.found} <= known
+
+
+def test_a_repository_of_a_command_whose_engine_was_killed_is_none_after_the_next_and_the_users_stay(
+    project: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store.git"
+    code = (
+        "import sys; from pathlib import Path; from uwf_git.config.policy import ToolPolicy\n"
+        "from uwf_git.agents.builtin.surroundings import standard_tools\n"
+        "box = standard_tools(Path(sys.argv[1]), ToolPolicy(run_command=True), store=Path(sys.argv[2]))\n"
+        "box.call('run_command', {'command': sys.argv[3] + '; touch begun; sleep 600'})"
+    )
+    planting = [sys.executable, "-c", code, str(project), str(store), STORE.format("src/.git")]
+    with subprocess.Popen(planting) as engine:
+        while not (project / "begun").exists():
+            assert engine.poll() is None
+            time.sleep(0.01)
+        engine.kill()
+    (note,) = (store / "uwf" / "commands").iterdir()
+    note.write_text(json.dumps({**json.loads(note.read_text()), "until": time.time()}))
+    time.sleep(0.3)
+    subprocess.run(["git", "init", "-q", str(project / "mine")], check=True)
+    with standard_tools(project, ALLOWED, store=store) as box:
+        done = run(box, "ls -A src")
+        assert "src/.git is now .git.taken-" in done["taken"] and "whose uwf was killed" in done["taken"]
+        assert ".git\n" not in done["output"] and (project / "mine" / ".git" / "HEAD").exists()
+        assert "taken" not in run(box, "true") and not list(note.parent.iterdir())
 
 
 def test_a_project_gets_no_repository_even_while_a_command_runs(box: Toolbox, project: Path) -> None:

@@ -29,6 +29,7 @@ from uwf_git.config.resolve import resolve_model
 from uwf_git.crews.mounts import DOCUMENT
 from uwf_git.crews.package import PACKAGE, PROJECT, STATE
 from uwf_git.errors import Invalid
+from uwf_git.git.repository import PRIVATE as PRIVATE_FOLDER
 from uwf_git.values.types import DEFINITIONS
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ def standard_tools(
     except BaseException:
         outputs.close()
         raise
-    context = ToolContext(workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show)
+    notes = None if store is None else store / PRIVATE_FOLDER / "commands"
+    context = ToolContext(
+        workspace, policy, outputs, deadline, given, seen, own[0] if own else None, show, notes
+    )
     return Toolbox(STANDARD, context)
 
 

@@ -165,7 +165,11 @@ def _confined(
     """Runs a command in the sandbox; appends to `taken` what became of the repositories that it made."""
     project, network = context.workspace.project.path, bool(context.policy.network)
     env = clean_environment(context.environ, f"{_INNER}/home", _INNER, network) | context.workspace.variables
-    with Before(project) as before, without_git(project, context.outputs.nothing) as no_git:
+    with (
+        Before(project, notes=context.notes, seconds=seconds) as before,
+        without_git(project, context.outputs.nothing) as no_git,
+    ):
+        taken += before.left
         try:
             with Lifetime() as lifetime:
                 repositories = tuple(project.joinpath(*each.parts) for each in before.found)

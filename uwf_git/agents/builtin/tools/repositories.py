@@ -3,7 +3,8 @@
 Git runs what a repository's configuration and hooks name, and uwf takes a store from one. So a command must
 neither change a repository nor leave a new one behind. The project is searched for repositories before the
 command runs, and again when all its processes have ended. Those that are new, by device and inode, are renamed: no
-program takes them for repositories any more, and nothing is lost.
+program takes them for repositories any more, and nothing is lost. While a command runs a note says what was there
+before it, for the next one, should this process be killed before it has searched again.
 
     sub/.git    is then sub/.git.taken-1a2b3c4d, and the HEAD in it HEAD.taken-1a2b3c4d
     bare/HEAD   is then bare/HEAD.taken-1a2b3c4d
@@ -12,13 +13,17 @@ program takes them for repositories any more, and nothing is lost.
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.agents.builtin.tools.path import (
     DEEPEST,
     FOLDER,
@@ -34,6 +39,8 @@ from uwf_git.crews.package import PROJECT
 
 ENTRIES = 1_000_000  # files and folders that are searched
 REPOSITORIES = 1000  # in one project; each becomes a mount
+_CLOCK = 0.1  # seconds by which the time of a file may be behind the clock
+_ENDING = 10.0  # seconds that a command may take to end
 _PLAIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -46,11 +53,18 @@ class Found(NamedTuple):
 
 
 class Before:
-    """The repositories that are there before a command. They are held open for the block, so that none of their
-    inode numbers is used again meanwhile. `called` is what the folder is called in what is said of it."""
+    """The repositories that are there before a command, which takes at most so many `seconds`. They are held open for
+    the block, so that none of their inode numbers is used again meanwhile. `called` is what the folder is called in
+    what is said of it. With a folder for `notes`, what commands whose uwf was killed have left in the project is
+    disabled first; `left` has a sentence on each."""
 
-    def __init__(self, project: Path, called: str = PROJECT) -> None:
+    def __init__(
+        self, project: Path, called: str = PROJECT, notes: Path | None = None, seconds: float = 0.0
+    ) -> None:
         self.project = project
+        self.left: list[str] = []
+        self._notes = notes
+        self._seconds = seconds
         self._called = called
         self._stack = contextlib.ExitStack()
         self.found: tuple[Found, ...] = ()
@@ -59,6 +73,8 @@ class Before:
     def __enter__(self) -> Before:
         """Raises ToolFailure, `too_large`, where there is too much to search."""
         with self._stack:
+            if self._notes is not None:
+                self._finish(self._notes)
             look = _Look(None, frozenset(), opens=False)
             self.found = tuple(_walk(self.project, look))
             self._closed = frozenset(look.closed)
@@ -69,6 +85,8 @@ class Before:
             for each in self.found:
                 with contextlib.suppress(OSError):
                     self._stack.callback(os.close, os.open(self.project.joinpath(*each.parts), _PLAIN))
+            if self._notes is not None:
+                self._stack.enter_context(_noted(self._notes, self.project, self.found, look, self._seconds))
             self._stack = self._stack.pop_all()
         return self
 
@@ -78,12 +96,29 @@ class Before:
     def take_new(self) -> list[str]:
         """Disables the repositories that are new. Returns a sentence on each, and one more where not everything
         could be searched."""
-        said: list[str] = []
         known = frozenset(each.identity for each in self.found)
+        return self._take(_Look(known, self._closed, opens=True), lambda found: True)
+
+    def _finish(self, notes: Path) -> None:
+        """Disables what the commands of killed processes have made."""
+        for note in _left(notes, self.project):
+            known = frozenset(map(_identity, note["found"]))
+            look = _Look(known, frozenset(map(_identity, note["closed"])), opens=True)
+
+            def is_of(found: Found, note: Mapping[str, Any] = note) -> bool:
+                return _was_made(self.project, found, note["began"], note["until"])
+
+            self.left += [
+                f"{said}, made by a command whose uwf was killed" for said in self._take(look, is_of)
+            ]
+
+    def _take(self, look: _Look, wanted: Callable[[Found], bool]) -> list[str]:
+        said: list[str] = []
+        known = look.known or frozenset()
         fresh: list[Found] = []
         try:
-            for each in _walk(self.project, _Look(known, self._closed, opens=True)):
-                if each.identity not in known:
+            for each in _walk(self.project, look):
+                if each.identity not in known and wanted(each):
                     fresh.append(each)
         except ToolFailure as failure:
             said.append(failure.message)
@@ -91,6 +126,73 @@ class Before:
         for each in reversed(fresh):
             said += _take(self.project, each, shown("/".join((self._called, *each.parts))))
         return said
+
+
+@contextlib.contextmanager
+def _noted(notes: Path, project: Path, found: Sequence[Found], look: _Look, seconds: float) -> Iterator[None]:
+    """Keeps a note of a command for the block, locked: one without a lock is of a process that was killed."""
+    now = time.time()
+    note = {
+        "project": os.fspath(project),
+        "began": now - _CLOCK,
+        "until": now + seconds + _ENDING,
+        "found": [each.identity for each in found],
+        "closed": [*look.closed],
+    }
+    path = notes / secrets.token_hex(8)
+    try:
+        notes.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        log.warning("5HJ3T9QD", "no note of a command can be kept: {reason}", reason=str(error))
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, json.dumps(note).encode("ascii"))
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _left(notes: Path, project: Path) -> Iterator[Mapping[str, Any]]:
+    """The notes of commands in a project whose processes were killed; each is removed when the next is asked for."""
+    for path in notes.iterdir() if notes.is_dir() else ():
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with open(descriptor, "rb", closefd=False) as file:
+                note = json.loads(file.read())
+            if note["project"] == os.fspath(project):
+                yield note
+                path.unlink(missing_ok=True)
+        except BlockingIOError:
+            continue  # it runs
+        except (ValueError, KeyError, TypeError):
+            if os.fstat(descriptor).st_mtime < time.time() - _ENDING:
+                path.unlink(missing_ok=True)  # it was cut off, before the command began
+        finally:
+            os.close(descriptor)
+
+
+def _was_made(project: Path, found: Found, began: float, until: float) -> bool:
+    """Whether a repository was made, or what makes it one changed, in a time (Unix seconds) that nobody can set. Later
+    somebody else may have made one in the same project."""
+    place = project.joinpath(*found.parts)
+    for path in (place, place / "HEAD"):
+        with contextlib.suppress(OSError):
+            if began <= path.lstat().st_ctime <= until:
+                return True
+    return False
+
+
+def _identity(value: Sequence[int]) -> Identity:
+    device, inode = value
+    return device, inode
 
 
 class _Look:

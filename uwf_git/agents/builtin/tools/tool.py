@@ -33,7 +33,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 class ToolContext(NamedTuple):
     """What a tool works with. `deadline` is on time.monotonic()'s clock. The rest is for run_command: it passes on
     a few variables of `environ`; its commands see `visible` of the machine; `show` is handed what they print as it
-    comes; and where `own` names a place of uwf's in the project, no command runs."""
+    comes; where `own` names a place of uwf's in the project, no command runs; in the folder `notes` it is noted that
+    one runs."""
 
     workspace: Workspace
     policy: ToolPolicy
@@ -43,6 +44,7 @@ class ToolContext(NamedTuple):
     visible: Visible = Visible()
     own: Path | None = None
     show: Callable[[bytes], object] = bytes  # which does nothing
+    notes: Path | None = None
 
     def seconds(self, most: float) -> float:
         """How many seconds something may take: at most `most`, and no longer than the step. Raises ToolFailure when
