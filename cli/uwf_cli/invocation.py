@@ -51,7 +51,7 @@ class Invocation:
         from uwf_git.store.opened import Instance
 
         instance = Instance(self.location)
-        instance.warn = self.warn
+        instance.warn = instance.store.repository.lockfiles.told = self.warn
         instance.after = self._after.append
         return instance
 

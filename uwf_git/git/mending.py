@@ -19,6 +19,7 @@ from pathlib import Path
 
 from uwf_git.errors import Busy, StoreDamaged
 from uwf_git.git.durable import make_folders, sync
+from uwf_git.git.lockfiles import LOCK
 from uwf_git.git.objects import id_of
 from uwf_git.git.refs import HEADER, PACKED, PackedDamage, note_packed, packed_damage, read_file, sound_lines
 from uwf_git.git.repository import PRIVATE, Oid, Repository, StoreUnwritable
@@ -35,6 +36,7 @@ class Mending:
 
     def __init__(self, repository: Repository) -> None:
         self._path = repository.path
+        self._lockfiles = repository.lockfiles
         self._objects = repository.path / "objects"
         stamp = time.strftime("%Y-%m-%dT%H%M%SZ", time.gmtime())
         parent = repository.private / FOLDER
@@ -167,19 +169,21 @@ class Mending:
 
     @contextlib.contextmanager
     def _locked(self, path: Path) -> Iterator[Path]:
-        lock = path.with_name(path.name + ".lock")
-        with _writing(self._path):
-            make_folders(path.parent)
+        lock = path.with_name(path.name + LOCK)
+        name = path.relative_to(self._path).as_posix()
+        with self._lockfiles.locking(name):
+            with _writing(self._path):
+                make_folders(path.parent)
+                try:
+                    lock.touch(exist_ok=False)
+                except FileExistsError:
+                    held = self._lockfiles.lock_on(name)
+                    told, hint = (held.told, held.hint) if held else (str(lock), "repeat")
+                    raise Busy(f"{path.name} is locked by {told}", hint) from None
             try:
-                lock.touch(exist_ok=False)
-            except FileExistsError:
-                raise Busy(
-                    f"{path.name} is locked by {lock}", "if no git process is running, remove that file"
-                ) from None
-        try:
-            yield lock
-        finally:
-            lock.unlink(missing_ok=True)
+                yield lock
+            finally:
+                lock.unlink(missing_ok=True)
 
 
 def has_head(git_dir: Path) -> bool:

@@ -28,6 +28,7 @@ from typing import IO, NamedTuple
 from uwf_git import log
 from uwf_git.errors import RemoteFailed
 from uwf_git.git.config import BOUNDS, Bounds
+from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.processes import deferred, spawn, stop
 from uwf_git.text import one_line
 
@@ -54,6 +55,8 @@ SETTINGS = tuple(
     for word in ("-c", setting)
 )
 NO_HOOKS = ("-c", f"core.hooksPath={os.devnull}")
+# What locks files of the repository; the rest only reads it.
+_LOCKING = frozenset(("config", "fetch", "gc", "pack-refs", "push", "repack", "update-ref"))
 # What git says that tells nothing by itself: the lines before or after say why.
 _EMPTY_TALK = re.compile(
     r"^(?:fatal: (?:Could not read from remote repository\.|the remote end hung up unexpectedly|expected flush"
@@ -178,7 +181,9 @@ class Git:
             raise RemoteFailed("the git program is not installed", "install git")
         child: subprocess.Popen[bytes] | None = None
         began = time.monotonic()
+        stack = contextlib.ExitStack()
         try:
+            held = stack.enter_context(lockfiles_of(self.git_dir).git()) if _locks(args) else ()
             with deferred():
                 child = spawn(
                     [program, f"--git-dir={self.git_dir}", *settings_of(args), *args],
@@ -186,6 +191,7 @@ class Git:
                     env=environment(),
                     own_session=False,
                     limits=self.bounds.limits() if bounded else {},
+                    pass_fds=held,
                 )
             yield child
         finally:
@@ -202,6 +208,16 @@ class Git:
                     status=child.returncode,
                     seconds=round(time.monotonic() - began, 3),
                 )
+            stack.close()
+
+
+def command_of(args: Sequence[str]) -> str:
+    """What git is told to do."""
+    return next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+
+
+def _locks(args: Sequence[str]) -> bool:
+    return command_of(args) in _LOCKING and not any(arg.startswith("--get") for arg in args)
 
 
 def settings_of(args: Sequence[str]) -> tuple[str, ...]:
@@ -218,7 +234,7 @@ def environment() -> dict[str, str]:
 
 def failure(args: Sequence[str], done: Done) -> RemoteFailed:
     """What a failed call comes to, in one line."""
-    command = next((arg for arg in args if not arg.startswith("-") and "=" not in arg), "git")
+    command = command_of(args)
     for sign, reason, setting in _OVER:
         if sign.search(done.err):
             return OverBounds(
@@ -245,6 +261,8 @@ def telling_line(err: str) -> str:
 
 
 def _hint(err: str) -> str:
+    if "File exists" in err and "lock" in err:
+        return "another git is at work there, or was killed: uwf doctor says which"
     if "could not read Username" in err or "could not read Password" in err or "Authentication failed" in err:
         return "log in with git first: a credential helper, or a token in it"
     if "Permission denied (publickey" in err or "Host key verification failed" in err:

@@ -19,6 +19,7 @@ from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
 from uwf_git.git.durable import make_folder, sync_folder
+from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.objects import BLOB as BLOB
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
 from uwf_git.git.objects import COMMIT as COMMIT
@@ -41,7 +42,7 @@ from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
-from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
+from uwf_git.git.refs import FIX, PACKED, is_waited_for, may_have_refs, read_ref, read_refs
 from uwf_git.git.refs import PRIVATE as PRIVATE
 
 NAMESPACE = "refs/uwf/"
@@ -72,6 +73,7 @@ class Repository(ObjectDatabase):
         super().__init__(opened)
         self.private = self.path / PRIVATE
         self.config = GitConfig(self._git, self.path)
+        self.lockfiles = lockfiles_of(self.path)
         self.before_delete: Callable[[Sequence[str]], None] = lambda names: None
         """Is told of refs that are about to be deleted here: whoever remembers them won't miss them."""
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
@@ -353,7 +355,8 @@ class Repository(ObjectDatabase):
     def _try_to_move(self, name: str, change: Callable[[], object]) -> None:
         for attempt in range(LOCK_TRIES):
             try:
-                change()
+                with self.lockfiles.locking(name, PACKED):
+                    change()
                 return
             except pygit2.InvalidSpecError:
                 raise Invalid(
@@ -369,11 +372,13 @@ class Repository(ObjectDatabase):
                     ) from None
                 if not _is_lock_failure(reason):
                     raise unwritable(self.path, error) from None
+            if attempt % 10 == 3:
+                self.lockfiles.remove_left(thorough=attempt > 20)
             time.sleep(_jitter() * (1 + attempt / 4))
-        lock = self.path / f"{name}.lock"
-        if not lock.exists():
-            lock = self.path / "packed-refs.lock"
-        raise Busy(f"{name} is locked by {lock}", "if no git process is running, remove that file")
+        lock = self.lockfiles.lock_on(name, PACKED)
+        if lock is None:
+            raise Busy(f"{name} is changed by others all the time", "repeat")
+        raise Busy(f"{name} is locked by {lock.told}", lock.hint)
 
 
 def _init(git_dir: Path) -> None:

@@ -62,7 +62,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     if "gc is already running" in done.err:
         raise Busy("another git gc is at work on the store", "repeat when it is done")
     if done.code != 0:
-        raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor --fix")
+        raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor says why")
     git.run("pack-refs", "--all", check=False)
     forget_deleted(store)
 
@@ -114,13 +114,15 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     command = ["gc", "--auto", "--quiet"]
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
     try:
-        subprocess.Popen(
-            [git, "--git-dir", str(repository.path), *settings_of(command), *settings, *command],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with repository.lockfiles.git() as held:
+            subprocess.Popen(
+                [git, "--git-dir", str(repository.path), *settings_of(command), *settings, *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=held,
+            )
     except OSError:
         return False
     return True

@@ -230,8 +230,18 @@ class Doctor:
         for folder in (path, path / "objects", path / "refs", private):
             if folder.exists() and not os.access(folder, os.W_OK):
                 yield Check("store", ERROR, f"{folder} is not writable", "check its owner and permissions")
-        for lock in (*path.glob("*.lock"), *(path / "refs" / "uwf").rglob("*.lock")):
-            yield Check("store", WARNING, f"{lock} locks a ref", "if no git process is running, remove it")
+        yield from self._locks(instance)
+
+    def _locks(self, instance: Instance) -> Iterator[Check]:
+        lockfiles = instance.store.repository.lockfiles
+        if self._fix:
+            for removed in lockfiles.remove_left(thorough=True):
+                yield Check("locks", OK, f"removed {removed}: who made it is gone")
+        for lock in lockfiles.locks():
+            if lock.is_left:
+                yield Check("locks", WARNING, f"{lock.told}, was left by somebody who is gone", FIX)
+            else:
+                yield Check("locks", WARNING, f"{lock.told}, is another git's", lock.hint)
 
     def _refs(self, instance: Instance) -> Iterator[Check]:
         repository = instance.store.repository

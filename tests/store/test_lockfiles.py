@@ -1,0 +1,144 @@
+"""A lock of somebody who was killed is removed, and that is said; one of another git is named with its age."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from cli_samples import ONE
+from commands import UWF
+from conftest import Uwf
+
+HOUR = 3600
+traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+
+
+@pytest.fixture
+def store(root: Path) -> Path:
+    return root / "store.git"
+
+
+@pytest.fixture
+def thread(uwf: Uwf, hermetic: Path) -> str:
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("workflow", "put", hermetic / "one.yaml")
+    return str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+
+
+def killed_holding(lock: Path, *command: str | Path) -> None:
+    """Runs a command of which the process that holds a lock is killed as it puts the new file in place."""
+    calls = "rename,renameat,renameat2,link,unlink"
+    tracer = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(lock), "-e", f"trace={calls}"]
+    subprocess.run(
+        [*tracer, "-e", f"inject={calls}:signal=SIGKILL:error=EIO", *UWF, *map(str, command)],
+        capture_output=True,
+        check=False,
+    )
+    assert lock.exists()
+
+
+def locks(uwf: Uwf, *options: str) -> list[dict[str, str]]:
+    return [each for each in uwf("doctor", "--quick", *options).json if each["check"] == "locks"]
+
+
+@traced
+@pytest.mark.parametrize("what", ["refs", "packed-refs", "config", "commit-graph"])
+def test_the_lock_of_who_was_killed_is_removed_by_the_next_who_writes(
+    uwf: Uwf, store: Path, thread: str, what: str
+) -> None:
+    command: tuple[str | Path, ...] = ("thread", "step", thread)
+    lock = store / f"refs/uwf/threads/{thread}.lock"
+    if what == "packed-refs":
+        uwf("gc")
+        command, lock = ("thread", "kill", thread), store / "packed-refs.lock"
+    elif what == "config":
+        command, lock = ("remote", "add", "origin", store.parent / "nowhere.git"), store / "config.lock"
+    elif what == "commit-graph":
+        command, lock = ("gc",), store / "objects/info/commit-graph.lock"
+    killed_holding(lock, *command)
+    left = locks(uwf)
+    assert any(str(lock) in each["message"] for each in left)
+    assert all("gone" in each["message"] and each["hint"] == "uwf doctor --fix" for each in left)
+    if what == "packed-refs":
+        assert uwf("thread", "show", thread).json["status"] == "killed"
+        command = ("workflow", "rm", "one", "--yes")
+    done = uwf(*command)
+    assert f"removed {lock}" in done.err and not lock.exists()
+    assert locks(uwf) == [] and uwf(*command, check=None).err.count("removed") == 0
+
+
+@traced
+def test_doctor_removes_what_those_who_are_gone_have_left(uwf: Uwf, store: Path, thread: str) -> None:
+    lock = store / f"refs/uwf/threads/{thread}.lock"
+    killed_holding(lock, "thread", "step", thread)
+    assert f"removed {lock}" in locks(uwf, "--fix")[0]["message"] and not lock.exists()
+    old = store / "HEAD.lock"
+    old.touch()
+    os.utime(old, (1, 1))  # before this machine was started
+    assert "gone" in locks(uwf)[0]["message"]
+    locks(uwf, "--fix")
+    assert not old.exists() and locks(uwf) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "refs/uwf/threads/{}.lock",
+        "packed-refs.lock",
+        "config.lock",
+        "objects/info/commit-graph.lock",
+        "HEAD.lock",
+    ],
+)
+def test_the_lock_of_another_git_stays_and_is_named_with_its_age(
+    uwf: Uwf, store: Path, thread: str, name: str
+) -> None:
+    uwf("gc")
+    lock = store / name.format(thread)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    booted = float(Path("/proc/stat").read_text().partition("btime ")[2].split()[0])
+    then = max(time.time() - 3 * HOUR, booted + 5)
+    os.utime(lock, (then, then))
+    for options in ([], ["--fix"]):
+        (said,) = locks(uwf, *options)
+        assert str(lock) in said["message"] and " old, is another git's" in said["message"]
+        assert f"rm {lock}" in said["hint"] and lock.exists()
+    if name.startswith("refs"):
+        assert uwf("thread", "show", thread).json["status"] == "idle"
+        busy = uwf("thread", "step", thread, check=4).error
+        assert f"{lock}, " in busy["message"] and " old" in busy["message"] and f"rm {lock}" in busy["hint"]
+    if name == "config.lock":
+        refused = uwf("remote", "add", "origin", store, check=8).error
+        assert "config" in refused["message"] and "doctor" in refused["hint"]
+    assert lock.exists()
+
+
+def test_who_is_alive_keeps_its_locks_and_who_ended_leaves_nothing(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    writer = """
+import sys, time
+from pathlib import Path
+from uwf_git.git.lockfiles import Lockfiles
+lock = Path(sys.argv[1]) / "refs/uwf/threads/x.lock"
+with Lockfiles(Path(sys.argv[1])).locking("refs/uwf/threads/x"):
+    lock.touch()
+    print("locked", flush=True)
+    sys.stdin.readline()
+    lock.unlink()
+"""
+    lock = store / "refs/uwf/threads/x.lock"
+    with subprocess.Popen(
+        [UWF[0], "-c", writer, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout and child.stdin
+        child.stdout.readline()
+        assert "another git's" in locks(uwf, "--fix")[0]["message"] and lock.exists()
+        assert uwf("thread", "step", thread).err == ""
+        child.stdin.write("\n")
+    assert locks(uwf) == [] and not list((store / "uwf/locking").iterdir())

@@ -1,0 +1,289 @@
+"""The lock files of a repository, and which of them were left by somebody who is gone.
+
+git and libgit2 put a `.lock` beside what they change, and a kill leaves it there for ever. So a process of ours says in
+a file under `<git dir>/uwf/locking/` what it is about to have locked, and holds that file (flock) for as long as it
+lives; a git that it starts inherits the descriptor. A file there that nobody holds is of somebody who was killed: the
+locks that it names, made since, are nobody's. So is a lock from before the machine was started. What another git made
+is never touched.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git import log
+from uwf_git.git.refs import PRIVATE, read_file
+from uwf_git.text import counted
+
+FOLDER = "locking"
+LOCK = ".lock"
+_ANY = "*"  # what git locks is its own affair
+_NEW = "."  # how the names of files begin that nobody holds yet
+_OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects/")
+_SLACK = 50_000_000  # nanoseconds: the clock of files is behind that of processes
+_WHERE = ("*.lock", "objects/info/*.lock", "objects/info/commit-graphs/*.lock", "objects/pack/*.lock")
+_PROC = Path("/proc")
+
+
+class Lock(NamedTuple):
+    """A lock file, how many seconds it is old, and whether who made it is gone."""
+
+    path: Path
+    age: float
+    is_left: bool
+
+    @property
+    def told(self) -> str:
+        """The lock in a few words."""
+        for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+            if self.age >= size:
+                return f"{self.path}, {counted(int(self.age // size), unit)} old"
+        return f"{self.path}, {counted(int(self.age), 'second')} old"
+
+    @property
+    def hint(self) -> str:
+        """What to do about one of somebody else."""
+        return f"if no git is at work there, which may need it: rm {shlex.quote(str(self.path))}"
+
+
+class Lockfiles:
+    """The lock files of one repository. What can't be written or locked is done without: whatever
+    is to be changed then says why."""
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+        self._folder = git_dir / PRIVATE / FOLDER
+        self._mine: _Record | None = None
+        self._active: list[str] = []
+        self._turn = threading.Lock()
+        self.told: Callable[[str], None] = lambda text: None
+        """Takes a line about what was removed."""
+
+    @contextlib.contextmanager
+    def locking(self, *names: str) -> Iterator[None]:
+        """Says for the block that files, by their names in the repository, are about to be locked by this process. The
+        first time it removes what others have left."""
+        with self._turn:
+            if self._mine is None or self._mine.process != os.getpid():
+                self.remove_left()
+                self._active = []
+                self._mine = self._begun(str(os.getpid()))
+                if self._mine is not None:
+                    atexit.register(self._mine.end)
+            self._active += names
+            self._mine and self._mine.say(self._active)
+        try:
+            yield
+        finally:
+            with self._turn:
+                for name in names:
+                    self._active.remove(name)
+                self._mine and self._mine.say(self._active)
+
+    @contextlib.contextmanager
+    def git(self) -> Iterator[tuple[int, ...]]:
+        """The descriptors that a git has to inherit which may lock anything. It may be at work for longer than the
+        block lasts, and may have left nothing until then."""
+        self.remove_left()
+        record = self._begun(f"git-{os.getpid()}")
+        if record is None:
+            yield ()
+            return
+        try:
+            record.say([_ANY])
+            yield (record.descriptor,)
+        finally:
+            os.close(record.descriptor)
+            with contextlib.suppress(OSError), _held(record.path) as free:
+                if free and self._left_by(record.path) == []:
+                    record.path.unlink()
+
+    def remove_left(self, thorough: bool = False) -> list[Path]:
+        """Removes the locks whose makers were killed, and, where it is `thorough`, those from before the machine was
+        started; returns them."""
+        records = self._others()
+        removed: list[Path] = []
+        if not records and not thorough:
+            return removed
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(exist_ok=True)
+            with _held(self._folder) as alone:  # of two, one is at it
+                for record in records if alone else ():
+                    with contextlib.suppress(OSError), _held(record) as free:
+                        left = self._left_by(record) if free else None
+                        if left is not None:
+                            removed += _removed(left)
+                            record.unlink()
+                if alone and thorough:
+                    removed += _removed([lock.path for lock in self.locks() if lock.is_left])
+        for path in removed:
+            log.warning("7W0HQ3XT", "removes {lock}, whose maker is gone", lock=path)
+            self.told(f"removed {path}: who made it was killed")
+        return removed
+
+    def locks(self) -> list[Lock]:
+        """Every lock that is there and may stay: not that of a git that packs at this moment."""
+        left: set[Path] = set()
+        for record in self._others():
+            with contextlib.suppress(OSError), _held(record) as free:
+                left.update((self._left_by(record) or ()) if free else ())
+        now, boot = time.time(), _booted()
+        found = []
+        for path in [*self._all(), self._git_dir / "gc.pid"]:
+            with contextlib.suppress(OSError):
+                made = path.lstat().st_mtime
+                if path.name != "gc.pid" or _is_over(path):
+                    gone = path in left or made < boot or path.name == "gc.pid"
+                    found.append(Lock(path, max(0.0, now - made), gone))
+        return found
+
+    def lock_on(self, *names: str) -> Lock | None:
+        """The lock on one of some files, by their names in the repository, where there is one."""
+        wanted = {self._git_dir / f"{name}{LOCK}" for name in names}
+        return next((lock for lock in self.locks() if lock.path in wanted), None)
+
+    def _all(self) -> list[Path]:
+        found = [path for pattern in _WHERE for path in self._git_dir.glob(pattern)]
+        return sorted([*found, *(self._git_dir / "refs").rglob(f"*{LOCK}")])
+
+    def _others(self) -> list[Path]:
+        """The records of those who lock, alive or not, but for that of this process."""
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208
+        except OSError:
+            return []
+        mine = self._mine.path.name if self._mine else ""
+        return [self._folder / name for name in names if name != mine and not name.startswith(_NEW)]
+
+    def _begun(self, name: str) -> _Record | None:
+        path = self._folder / f"{name}-{os.urandom(4).hex()}"
+        new = path.with_name(f"{_NEW}{path.name}")
+        try:
+            self._folder.mkdir(exist_ok=True)
+            descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                new.rename(path)  # locked already: nobody takes it for one that was left
+            except OSError:
+                os.close(descriptor)
+                new.unlink(missing_ok=True)
+                raise
+        except OSError:
+            return None
+        return _Record(os.getpid(), descriptor, path)
+
+    def _left_by(self, record: Path) -> list[Path] | None:
+        """The locks that the maker of a record has left, who is gone; None where that can't be told at this moment."""
+        when, *names = (read_file(record) or b"").decode("utf-8", "surrogateescape").split() or ["0"]
+        since = int(when) - _SLACK if when.isascii() and when.isdigit() else 0
+        if names == [_ANY]:
+            paths = [path for path in self._all() if self._is_ours(path)]
+        else:
+            paths = [self._git_dir / f"{name}{LOCK}" for name in names]
+        left = []
+        for path in paths:
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mtime_ns >= since:
+                    left.append(path)
+        return None if left and names == [_ANY] and _is_git_at_work(self._git_dir) else left
+
+    def _is_ours(self, lock: Path) -> bool:
+        """Whether a git that we start makes such a lock: those of a project's own work it doesn't."""
+        return lock.relative_to(self._git_dir).as_posix().startswith(_OURS)
+
+
+@cache
+def lockfiles_of(git_dir: Path) -> Lockfiles:
+    """Those of a repository, of which a process has one record."""
+    return Lockfiles(git_dir)
+
+
+class _Record(NamedTuple):
+    """The file of one who locks, which it holds."""
+
+    process: int
+    descriptor: int
+    path: Path
+
+    def say(self, names: Sequence[str]) -> None:
+        """Replaces what it is about to have locked."""
+        data = f"{time.time_ns()} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self.descriptor, 0)
+            if data:
+                os.pwrite(self.descriptor, data, 0)
+
+    def end(self) -> None:
+        """Takes it away."""
+        if os.getpid() == self.process:
+            self.path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Holds a file or folder for the block, if nobody else does and it is still there. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = os.path.samestat(path.stat(), os.fstat(descriptor))
+        except OSError:
+            free = False
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def _removed(paths: Iterable[Path]) -> list[Path]:
+    removed = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
+            removed.append(path)
+    return removed
+
+
+def _is_over(pid_file: Path) -> bool:
+    """Whether the packing that a gc.pid speaks of has ended."""
+    import socket
+
+    try:
+        pid, host = (read_file(pid_file) or b"").decode("ascii", "replace").split()[:2]
+        if host != socket.gethostname():
+            return False
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
+
+
+def _booted() -> float:
+    """When the machine was started, in Unix seconds; 0 where the system doesn't tell."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = (_PROC / "stat").read_text().splitlines()
+        return float(next(line for line in lines if line.startswith("btime ")).split()[1])
+    return 0.0
+
+
+def _is_git_at_work(git_dir: Path) -> bool:
+    """Whether a git runs in a repository or was given it, as far as the system tells."""
+    around = git_dir.parent if git_dir.name == ".git" else git_dir
+    for process in _PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "comm").read_bytes().startswith(b"git"):
+                at = (process / "cwd").readlink()
+                if at.is_relative_to(around) or os.fsencode(git_dir) in (process / "cmdline").read_bytes():
+                    return True
+    return False
