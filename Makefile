@@ -6,6 +6,7 @@
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
+#   make fuzz          looks for inputs that break what reads them, 20 seconds each; SECONDS=600 for longer
 #   make lint          ruff and mypy
 #   make bench         the table of benchmarks, and docs/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
@@ -17,11 +18,12 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 VENV ?= .venv
 BENCH_VENV ?= .venv-bench
 PYTEST_ARGS ?=
+SECONDS ?= 20
 
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test faults soak agent-programs test-agents lint bench bench-smoke venv clean
+.PHONY: demo test faults soak agent-programs test-agents fuzz lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -42,6 +44,13 @@ test-agents: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/doubles/agent_programs.py fast slow
 	@UWF_TEST_AGENTS=slow $(VENV)/bin/python -m pytest tests/agents $(PYTEST_ARGS)
 
+# Where there is no wheel of atheris for this Python, each target says so; `make test` tries the corpora all the same.
+fuzz: $(VENV)/.installed-dev
+	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null \
+		|| $(VENV)/bin/python $(PIP_INSTALL) --only-binary atheris --editable '.[fuzz]' || true
+	@PYTHONPATH=tests/fuzz $(VENV)/bin/python -c 'from targets import TARGETS; print(*TARGETS, sep="\n")' \
+		| xargs -P 2 -I TARGET $(VENV)/bin/python tests/fuzz/fuzz.py TARGET $(SECONDS)
+
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check
 	@$(VENV)/bin/ruff format --check
@@ -56,7 +65,7 @@ bench-smoke: $(BENCH_VENV)/.installed
 venv: $(VENV)/.installed-dev
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) .agents .demo build dist uwf_git.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz
 
 # Installed again only when pyproject.toml has changed: the sources are used where they stand.
 

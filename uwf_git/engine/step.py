@@ -380,6 +380,7 @@ class _Run:
         config, performer = performer_of(instance, self._at, self._role, agent)
         folder = self._folder(cwd)
         name = called(performer, config) if performer else Path(config.command).name
+        name = instance.redactor.text(name)[0]
         order = Order(
             self._at.head.node,
             self._role,
@@ -486,7 +487,7 @@ class _Run:
             start=history.start_hash,
             prev=history.prev,
             role=self._role,
-            agent=agent,
+            agent=clean(agent),
             error=clean(error.message),
             detail=detail,
             stdout=clean(made.stdout),

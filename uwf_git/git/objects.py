@@ -183,9 +183,11 @@ def parse_tree(data: bytes) -> tuple[Entry, ...]:
     position = 0
     while position < len(data):
         end = data.index(b"\0", position)
-        mode, _, name = data[position:end].partition(b" ")
+        mode, space, name = data[position:end].partition(b" ")
         position = end + 21
         raw = data[end + 1 : position]
+        if not space or len(raw) != 20:
+            raise ValueError("an entry is not whole")
         entries.append(Entry(mode.decode("ascii"), name.decode("utf-8", "surrogateescape"), Oid(raw=raw)))
     return tuple(entries)
 

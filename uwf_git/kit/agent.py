@@ -236,7 +236,7 @@ class Agent:
         from uwf_git.kit.extract import ExtractionFailed, sum_tokens
 
         head = at.head
-        name = self.called(args)
+        name = instance.redactor.text(self.called(args))[0]
         recorder = recorder or Recorder(instance, head.thread, name)
         context = self.context(instance, at, order, args, cwd or Path.cwd(), recorder)
 
@@ -306,7 +306,7 @@ class Agent:
     ) -> Context:
         """What the agent is given for a step. `role` goes before the workflow's role of that name. Raises Usage for its
         arguments, Invalid for the role, NotFound."""
-        name = self.called(args)
+        name = instance.redactor.text(self.called(args))[0]
         head, history = at
         role = role or role_of(history, order.role)
         last = history.steps[-1] if history.steps and talks(role) else None

@@ -25,6 +25,7 @@ MOST_OF_A_FORGE = 200
 _SMALLER = (MOST_OF_A_FORGE, 20, 4)
 # Up to so many are named one by one, with the object that each is to point at.
 _FEW = 50
+_OBJECT = re.compile("[0-9a-f]{40}")
 # The bytes of refspecs that one command line may hold: an eighth of what Linux allows, less than macOS does.
 _ROOM = 256 * 1024
 _LOST = (
@@ -212,19 +213,19 @@ def transfer(
         *specs,
         check=False,
     )
-    results = dict(_results(done, objects or {}))
+    results = dict(results_of(done, objects or {}))
     if done.code != 0 and not any(isinstance(each, Rejected) for each in results.values()):
         raise failure(("push",), done)
     return results
 
 
-def _results(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
+def results_of(done: Done, objects: Mapping[str, Oid]) -> Iterator[tuple[str, Pushed | Rejected]]:
     """What `git push --porcelain` says of each ref: flag, from:to, summary and reason."""
     for line in done.out.decode("utf-8", "replace").splitlines():
         flag, _, rest = line.partition("\t")
         spec, _, summary = rest.partition("\t")
         source, colon, name = spec.rpartition(":")
-        there = Oid(hex=source) if len(source) == 40 else objects.get(name)
+        there = Oid(hex=source) if _OBJECT.fullmatch(source) else objects.get(name)
         if len(flag) != 1 or not colon or (flag == "=" and there is None):
             continue
         if flag == "!":
