@@ -97,6 +97,34 @@ def test_nothing_is_asked_of_an_agent_in_a_mode_that_the_role_forbids(storage: P
     assert steps.noted("prompt") == []
 
 
+LISTED = "tools: {permissions: [read, 'execute:python3 *'], maxReadBytes: 10, strict: %s}\n"
+
+
+@pytest.mark.parametrize("modes", ["default", "build"])
+def test_rules_that_an_agent_can_not_be_held_to_are_named_and_strictly_it_does_not_play(
+    storage: Path, modes: str
+) -> None:
+    flags = ["--modes", modes]
+    steps = Scripted(storage, "answer", flags=flags, more=LISTED % "false")
+    (note,) = [each for each in steps.step().detail["notes"] if "can't be held to" in each]
+    asks = modes == "default"
+    assert (
+        ("permissions: execute:python3 *" in note) == ("permissions: nothing of edit" in note) == (not asks)
+    )
+    assert note.endswith("maxReadBytes")  # it may read by its own means
+    steps = Scripted(storage, "answer", flags=flags, more=LISTED % "true")
+    came = steps.step()
+    assert "can't be held to these rules of the policy" in came.error and "tools (strict)" in came.hint
+    assert len(steps.noted("prompt")) == 1, "it is told nothing"
+
+
+def test_a_policy_without_rules_for_what_is_asked_says_nothing_of_them(storage: Path) -> None:
+    came = Scripted(
+        storage, "answer", more="tools: {permissions: [read, edit, execute, fetch], strict: true}\n"
+    ).step()
+    assert not came.error and not came.detail.get("notes")
+
+
 def test_a_forbidden_call_that_happened_all_the_same_fails_the_step(storage: Path) -> None:
     steps = Scripted(storage, "do:execute", "do:execute", flags=["--modes", "agent,read-only"])
     came = steps.step()

@@ -10,6 +10,7 @@
     maxReadBytes: 65536           of a file, in the result of one call
     maxWriteBytes: 1048576        of a file that is written
     limits: {memory: 2GB}         of a command of run_command; also processes, cpu and disk
+    strict: true                  an agent that can't be held to a rule doesn't play the role
 
 The machine's configuration says it for all agents and for each; a workflow's role and a crew's persona may narrow
 that and nothing else. A persona says it in words of its own besides: `files: false` takes all tools away that reach
@@ -21,11 +22,12 @@ these three can't differ.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import reduce
 from typing import Any, NamedTuple
 
+from uwf_git.errors import AgentFailed
 from uwf_git.quota import Quota
 from uwf_git.text import nearest, one_line
 from uwf_git.values.amounts import parse_quota
@@ -38,12 +40,14 @@ EXTRACT = "extract"
 """A tool that asks a model; it is there where one is configured for it."""
 
 _LISTS = ("allow", "deny", "allowHosts", "permissions")
-_SWITCHES = ("runCommand", "network", "allowUnconfined")
+_SWITCHES = ("runCommand", "network", "allowUnconfined", "strict")
 _SIZES = ("maxReadBytes", "maxWriteBytes")
 LIMITS = "limits"
-KEYS = (*_LISTS[:2], *_SWITCHES, *_LISTS[2:], *_SIZES, LIMITS)
+KEYS = (*_LISTS[:2], *_SWITCHES[:3], *_LISTS[2:], *_SIZES, LIMITS, "strict")
 ROLE_KEYS = ("allow", "deny", "runCommand", "network")
 PERSONA_KEYS = ("allow", "deny", "files", *_SIZES, "mcp", "servers")
+REQUESTS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+"""The kinds of requests that agents with tools of their own make."""
 _MCP = "mcp/"
 _MOST = 200  # entries of a list, and characters of an entry
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.*?_-]+)(:[0-9]{1,5})?", re.ASCII)
@@ -55,7 +59,7 @@ class ToolPolicy(NamedTuple):
     """What is allowed. `allow`, `allow_hosts`, `permissions` and `servers` hold one list of globs for each place that
     gave one, and a name has to match in every list; `()` is no list at all, `((),)` one that matches
     nothing. A switch is None where no place sets it. `max_read` and `max_write` are in bytes, None without a limit;
-    `limits` are those of each command."""
+    `limits` are those of each command; `strict` refuses agents that can't be held to all of it."""
 
     allow: tuple[Globs, ...] = ()
     deny: Globs = ()
@@ -68,6 +72,7 @@ class ToolPolicy(NamedTuple):
     max_read: int | None = None
     max_write: int | None = None
     limits: Quota = Quota()
+    strict: bool = False
 
     def permits(self, tool: str) -> bool:
         """Whether the tool of this name may be seen and called."""
@@ -98,6 +103,48 @@ class ToolPolicy(NamedTuple):
     def grants(self, kind: str) -> bool:
         """Whether a request of this kind by an agent with tools of its own is granted without asking."""
         return bool(self.permissions) and _in_all(kind, self.permissions)
+
+    def unheld(self, asked: Collection[str], known: Collection[str] = ()) -> list[str]:
+        """The rules that an agent with tools of its own can't be held to, as they stand in the configuration. `asked`
+        are the kinds of requests that it asks leave for before it acts, or doesn't make at all; of the kinds in `known`
+        it is also said that no permission covers them."""
+        rules: list[str] = []
+        for globs in self.permissions:
+            plain = [entry for entry in globs if ":" not in entry]
+            for entry in globs:
+                kind, colon, _ = entry.partition(":")
+                kinds = [
+                    each for each in REQUESTS if fnmatchcase(each, kind) and not _matches(each, (*plain,))
+                ]
+                if colon and any(each not in asked for each in kinds):
+                    rules.append(f"permissions: {entry}")
+            covered = [entry.partition(":")[0] for entry in globs]
+            rules += [
+                f"permissions: nothing of {each}"
+                for each in known
+                if each not in asked and not _matches(each, (*covered,))
+            ]
+        if "read" not in asked:
+            rules += [f"no {tool}" for tool in READING if not self.permits(tool)]
+            rules += ["maxReadBytes"] if self.max_read is not None else []
+        if "edit" not in asked:
+            rules += ["maxWriteBytes"] if self.max_write is not None else []
+        if "fetch" not in asked and self.permits(FETCH) and self.allow_hosts:
+            rules.append("allowHosts")
+        if self.network is False and "execute" not in asked and not self.forbids_commands:
+            rules.append("network: false")
+        return list(dict.fromkeys(rules))
+
+    def check_held(self, name: str, rules: Sequence[str]) -> str:
+        """A note on the rules that an agent can't be held to, "" for none. Raises AgentFailed where it must be."""
+        if not rules:
+            return ""
+        said = f"{name} can't be held to these rules of the policy: {', '.join(rules)}"
+        if self.strict:
+            raise AgentFailed(
+                said, "let another agent play this role, or change tools (strict) in config.yaml"
+            )
+        return said
 
     def describe(
         self,
@@ -194,6 +241,7 @@ def parse_policy(
             max_read=_size(value, "maxReadBytes", problems) if "maxReadBytes" in known else None,
             max_write=_size(value, "maxWriteBytes", problems) if "maxWriteBytes" in known else None,
             limits=limits,
+            strict=bool(switches.get("strict")),
         ),
         problems,
     )
@@ -238,6 +286,7 @@ def tighten(local: ToolPolicy, agent: ToolPolicy | None = None, *narrower: ToolP
         _least(policy.max_read for policy in every),
         _least(policy.max_write for policy in every),
         reduce(Quota.tightened, (policy.limits for policy in every)),
+        any(policy.strict for policy in every),
     )
 
 

@@ -32,6 +32,7 @@ _UNASKED = {
 }
 _UNASKED_BY_AGENT = {"hermes-agent": {"default": _RUNS}}  # it asks for commands that look dangerous to it
 _ASKING = ("readonly", "default", "manual", "ask", "plan")  # the first that is offered is taken
+_SANDBOXES = ("codex-acp",)  # they run commands in one without asking
 # The kinds of calls that these agents offer no tool for once they are told so.
 _HEED = {"claude-agent-acp": WATCHED, "opencode": WATCHED, "codex-acp": _RUNS | _FETCHES}
 
@@ -146,6 +147,18 @@ def mode_for(
             f"let another agent play this role, or {_CHANGE}",
         )
     return None
+
+
+def asks(agent: str, choice: Choice | None, mode: str | None) -> frozenset[str]:
+    """The kinds of calls that the agent asks leave for in a mode, None for that in which the session is: as far as the
+    mode says that it asks."""
+    agent = agent.casefold().rpartition("/")[2]
+    if choice is None:
+        return frozenset()
+    mode = choice.current if mode is None else choice.find(mode) or mode
+    if not any(key in _ASKING for key in _keys(choice, mode)):
+        return frozenset()
+    return WATCHED - _unasked(agent, choice, mode) - (_RUNS if agent in _SANDBOXES else frozenset())
 
 
 def _asking(choice: Choice) -> Iterator[str]:

@@ -407,6 +407,10 @@ class Session:
         mode = restraint.mode_for(self._name, self._agent, modes, settings.mode, self._forbidden)
         if mode != settings.mode:
             self._remarks.append(f"its mode is {mode}: it may not {restraint.said(self._forbidden)}")
+        asked = self._forbidden | restraint.asks(self._agent, modes, mode)
+        policy = settings.policy
+        if note := policy.check_held(self._name, policy.unheld(asked, ("edit", "execute", "fetch"))):
+            self._remarks.append(note)
         for what, wanted in (("mode", mode), ("model", settings.model)):
             choice = modes if what == "mode" else choice_of(opened, what)
             if wanted is not None and choice is None:

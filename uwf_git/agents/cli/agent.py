@@ -160,8 +160,12 @@ class _Conversation(Conversation):
         if ctx.mounts is not None and row.tools:
             where = ctx.mounts.prepare()
             folders = {"package": str(where.package), "state": str(where.state)}
-        extra = extra_for(row, effective_policy(ctx), ctx.options.args, folders)
+        policy = effective_policy(ctx)
+        extra = extra_for(row, policy, ctx.options.args, folders)
         self._args = extra.args
+        covered = {f"{option.when}: false" for option in row.options}
+        rules = [rule for rule in policy.unheld(()) if rule not in covered] if row.tools else []
+        self._unheld = policy.check_held(row.program, rules)
         place = Location(ctx.config.path.parent, ctx.store.repository.path).environment()
         own = {**place, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name}
         self._env = environment(row, {**ctx.secrets, **os.environ, **own}, extra.env)
@@ -218,6 +222,9 @@ class _Conversation(Conversation):
     def _checked(self, run: Run, reply: Reply) -> Reply:
         from uwf_git.kit.extract import failed_with
 
+        if self._unheld:
+            reply = reply._replace(notes=(self._unheld, *reply.notes))
+            self._unheld = ""
         failure = run.failure(self._env)
         if failure is not None:
             failed = failed_with(reply, failure.message, failure.hint)
