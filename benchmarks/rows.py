@@ -19,6 +19,8 @@ class Size(NamedTuple):
     archived: tuple[int, ...]
     package: int
     menu: int
+    crowds: tuple[int, ...]
+    nodes: int
 
     @property
     def few_turns(self) -> int:
@@ -38,6 +40,8 @@ FULL = Size(
     archived=(100, 5000, 50_000),
     package=500,
     menu=200,
+    crowds=(100, 5000, 50_000),
+    nodes=1_000_000,
 )
 QUICK = Size(
     turns=2,
@@ -51,6 +55,8 @@ QUICK = Size(
     archived=(5, 20),
     package=20,
     menu=20,
+    crowds=(5, 20),
+    nodes=400,
 )
 
 

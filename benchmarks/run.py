@@ -19,6 +19,7 @@ import agents
 import chats
 import crews
 import exchange
+import growth
 import page
 import peers
 import pygit2
@@ -49,6 +50,9 @@ GROUPS: tuple[Group, ...] = (
     exchange.verifying,
     exchange.importing,
     exchange.crowded,
+    growth.on_many_threads,
+    growth.on_many_nodes,
+    growth.verifying,
 )
 """What is measured, in the order of the table. A group gets a folder that isn't there yet."""
 

@@ -79,13 +79,14 @@ class Lab:
             "UWF_STORAGE_ROOT": str(folder),
         }
         self._compiled = compile_source(parse_source(definition, "bench.yaml", None))
-        self._version = pygit2.Oid(hex=self.instance.registry.put(self._compiled).commit)
-        self._words = random.Random(20250101)
+        self.version = pygit2.Oid(hex=self.instance.registry.put(self._compiled).commit)
+        self.workflow = self._compiled.hash
+        self.words = random.Random(20250101)
         self._prepared: list[str] = []
 
     def start(self) -> ThreadId:
         """A new thread without a step."""
-        return self.instance.threads.start(self._version, self._compiled.hash, "Measure this.")
+        return self.instance.threads.start(self.version, self.workflow, "Measure this.")
 
     def threads(self, count: int, steps: int) -> list[ThreadId]:
         """New threads, each with so many steps."""
@@ -143,12 +144,12 @@ class Lab:
         return self._prepared.pop() if self._prepared else self._text()
 
     def _text(self) -> str:
-        return prose(self._words)
+        return prose(self.words)
 
 
-def prose(words: random.Random) -> str:
+def prose(words: random.Random, length: int = PAYLOAD) -> str:
     """Text that compresses about as prose does: words of a vocabulary, none of it repeated whole."""
-    return " ".join(words.choices(_VOCABULARY, k=PAYLOAD // 3))[:PAYLOAD]
+    return " ".join(words.choices(_VOCABULARY, k=length // 3))[:length]
 
 
 def _vocabulary() -> list[str]:

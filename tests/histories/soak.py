@@ -49,7 +49,7 @@ def main() -> None:
     if options.replay:
         plan, operations = load(options.replay)
         history = again(plan, operations, options.at_once)
-        print(_told(history))
+        print(_all_of(history))
         sys.exit(1 if history.violations() else 0)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
     began, done, number = time.monotonic(), collections.Counter[str](), 0
@@ -57,6 +57,7 @@ def main() -> None:
         plan = KINDS[number % len(KINDS)]._replace(seed=seed + number, seconds=min(options.each, left))
         history = run(plan)
         if found := history.violations():
+            print(told(history, found), "what is left of it when it is made small follows", sep="\n", flush=True)
             print(failure(history, found, options.keep))
             sys.exit(1)
         number += 1
@@ -69,10 +70,15 @@ def main() -> None:
     print(f"{number} histories, {done.total()} operations, 0 violations; seed {seed}: {counted}")
 
 
+def told(history: History, found: list[Violation]) -> str:
+    """What is wrong with a history."""
+    return "\n".join([f"{_of(history.plan)}: {len(found)} violations", *(f"  {each}" for each in found[:20])])
+
+
 def failure(history: History, found: list[Violation], keep: Path, seconds: float = 600) -> str:
     """What is wrong with a history, the smallest that is wrong in the same way, and how it is done again. Writes the
     file that does it."""
-    lines = [f"{_of(history.plan)}: {len(found)} violations", *(f"  {each}" for each in found[:20])]
+    lines = [told(history, found)]
     history.save(keep)
     small = shrunk(history, found[0], seconds)
     if small is None:
@@ -92,7 +98,7 @@ def _calls(history: History) -> list[str]:
     ]
 
 
-def _told(history: History) -> str:
+def _all_of(history: History) -> str:
     found = history.violations()
     return "\n".join([*_calls(history), *(f"  {each}" for each in found), f"{len(found)} violations"])
 

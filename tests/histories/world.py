@@ -91,7 +91,9 @@ class World:
         (self.home / ".gitconfig").write_text(
             "[user]\n\tname = Ada Example\n\temail = ada@example.invalid\n[init]\n\tdefaultBranch = main\n"
         )
+        kept = ("TMPDIR", "PYTHONPATH", "VIRTUAL_ENV")
         self.environment = {
+            **{name: os.environ[name] for name in kept if name in os.environ},
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
             "HOME": str(self.home),
             "GIT_CONFIG_NOSYSTEM": "1",

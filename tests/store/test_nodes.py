@@ -78,7 +78,7 @@ def test_a_type_that_is_no_schema_is_refused(store: Store) -> None:
 def test_a_foreign_bootstrap_node_comes_along_and_can_be_a_type(store: Store) -> None:
     payload = {"type": ["object", "boolean"], "title": "another meta-schema"}
     own = self_hash(payload)
-    store.adopt(own, store.repository.write_blob(to_blob(Node(own, payload, 0))))
+    store.adopt([(own, store.repository.write_blob(to_blob(Node(own, payload, 0))))])
     assert store.get(own).type == own
     schema = store.put(own, {"type": "integer"})
     assert store.get(store.put(schema, 4)).payload == 4

@@ -188,7 +188,7 @@ def reported(instance: Instance, report: Report) -> Made:
     for node, blob in report.nodes.items():
         oid = Oid(hex=blob)
         if store.index.node(node) is None and store.repository.has(oid):
-            store.adopt(Hash(node), oid)
+            store.adopt([(Hash(node), oid)])
     for name, content in report.contents.items():
         store.put(*from_blob(content.encode(), f"{name} in the report of {report.agent}"))
     error = None if report.step else AgentFailed(report.error, report.hint)

@@ -330,7 +330,7 @@ def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple
             continue
         blob = Oid(hex=note["blob"])
         if store.index.node(note["turn"]) is None and store.repository.has(blob):
-            store.adopt(note["turn"], blob)
+            store.adopt([(note["turn"], blob)])
         turns.append(parse_turn(store.get(note["turn"]).payload))
     return tuple(turns)
 

@@ -226,10 +226,24 @@ class Index(Derived):
         row = self._one("SELECT hash FROM nodes WHERE blob = ?", (blob,))
         return row[0] if row else None
 
+    def blobs_of(self, nodes: Sequence[Hash]) -> dict[Hash, bytes]:
+        """The blob ids of those of these nodes that are known."""
+        found: dict[Hash, bytes] = {}
+        for start in range(0, len(nodes), _VARIABLES):
+            some = nodes[start : start + _VARIABLES]
+            places = ",".join("?" * len(some))
+            found.update(self._run(f"SELECT hash, blob FROM nodes WHERE hash IN ({places})", some))
+        return found
+
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
         """Takes in (hash, type, blob id); a hash that is there keeps its first blob."""
-        for row in rows:
-            self._run("INSERT OR IGNORE INTO nodes VALUES (?, ?, ?)", row)
+        rows, most = list(rows), _VARIABLES // 3
+        for start in range(0, len(rows), most):
+            some = rows[start : start + most]
+            places = ",".join(["(?,?,?)"] * len(some))
+            self._run(
+                f"INSERT OR IGNORE INTO nodes VALUES {places}", [value for row in some for value in row]
+            )
 
     def set_node(self, node: Hash, type_hash: Hash, blob: bytes) -> None:
         """Takes in a node that was just written, in place of one whose blob is gone."""
@@ -459,8 +473,17 @@ class Overlay(Index):
         super().forget(nodes, commits)
         self._forgotten.update(nodes)
 
+    def blobs_of(self, nodes: Sequence[Hash]) -> dict[Hash, bytes]:
+        found = super().blobs_of(nodes)
+        if self._base is not None:
+            more = [node for node in nodes if node not in found and node not in self._forgotten]
+            found.update(self._base.blobs_of(more))
+        return found
+
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
-        super().add_nodes(row for row in rows if self.node(row[0]) is None)
+        rows = list(rows)
+        known = self.blobs_of([row[0] for row in rows])
+        super().add_nodes([row for row in rows if row[0] not in known])
 
     def commit(self, oid: bytes) -> CommitRow | None:
         return super().commit(oid) or (self._base.commit(oid) if self._base else None)

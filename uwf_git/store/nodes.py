@@ -306,20 +306,29 @@ class NodeStore:
                 _NOT_CRYPTOGRAPHIC,
             )
 
-    def adopt(self, node: Hash, blob: Oid) -> None:
-        """Takes in a blob that is said to be a node. Raises StoreDamaged where it is not, HashCollision where
-        the node is known with another content."""
-        content = from_blob(self.repository.blob(blob), f"{node} (blob {blob})")
-        actual = node_hash(content)
-        if actual != node:
-            raise StoreDamaged(
-                f"blob {blob} says it is node {node}, but its hash is {actual}", "it was altered"
-            )
-        known = self.index.node(node)
-        if known is not None and known[1] != blob.raw and self.repository.has(Oid(raw=known[1])):
-            self._refuse_collision(node, Oid(raw=known[1]), content.type, content.payload)
-        else:
-            self.index.add_nodes([(node, content.type, blob.raw)])
+    def adopt(self, files: Sequence[tuple[Hash, Oid]]) -> None:
+        """Takes in blobs that are said to be nodes, those before the first that isn't where one isn't. Raises
+        StoreDamaged then, and HashCollision where a node is known with another content."""
+        known = self.index.blobs_of([node for node, _ in files])
+        rows: list[tuple[Hash, Hash, bytes]] = []
+        try:
+            for node, blob in files:
+                there = known.get(node)
+                if there == blob.raw:
+                    continue
+                content = from_blob(self.repository.blob(blob), f"{node} (blob {blob})")
+                actual = node_hash(content)
+                if actual != node:
+                    raise StoreDamaged(
+                        f"blob {blob} says it is node {node}, but its hash is {actual}", "it was altered"
+                    )
+                if there is not None and self.repository.has(Oid(raw=there)):
+                    self._refuse_collision(node, Oid(raw=there), content.type, content.payload)
+                else:
+                    rows.append((node, content.type, blob.raw))
+                    known[node] = blob.raw
+        finally:
+            self.index.add_nodes(rows)
 
 
 def _open_to_all(_content: Any, _where: str, _kept: str) -> None:

@@ -310,10 +310,7 @@ class Store(NodeStore):
     def _take_in_nodes(self, commit: Commit) -> None:
         """Takes in the nodes that a commit adds to those of its first parent."""
         before = self.repository.commit(commit.parents[0]).tree if commit.parents else None
-        for node, blob in self._new_nodes(commit.tree, before):
-            known = self.index.node(node)
-            if known is None or known[1] != blob.raw:
-                self.adopt(node, blob)
+        self.adopt(list(self._new_nodes(commit.tree, before)))
 
     def _new_nodes(self, tree: Oid, before: Oid | None, folder: str = "") -> Iterator[tuple[Hash, Oid]]:
         """The node files of a tree that an older tree hasn't; equal subtrees are not entered, nor are folders of files

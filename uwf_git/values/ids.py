@@ -6,6 +6,7 @@ A workflow's name is a component of a ref, a role's one of a tree path, and both
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import NewType
@@ -35,11 +36,28 @@ _MOST_BYTES = 200
 
 def crockford13(digest: int) -> Hash:
     """The 13 characters of a 64-bit number, most significant first."""
-    return Hash(_base32(digest, 13))
+    # Written out, since every node that is read or written has its hash made.
+    two = _PAIRS
+    return Hash(
+        ALPHABET[digest >> 60]
+        + two[digest >> 50 & 1023]
+        + two[digest >> 40 & 1023]
+        + two[digest >> 30 & 1023]
+        + two[digest >> 20 & 1023]
+        + two[digest >> 10 & 1023]
+        + two[digest & 1023]
+    )
+
+
+@functools.lru_cache(1024)
+def digest_of(text: str) -> int | None:
+    """The 64-bit number that a hash is of; None for what is no hash."""
+    if not is_hash(text):
+        return None
+    return functools.reduce(lambda number, character: number << 5 | ALPHABET.index(character), text, 0)
 
 
 def _base32(number: int, length: int) -> str:
-    # Two characters at a time, since every node that is read or written has its hash made.
     first = ALPHABET[(number >> (5 * length - 5)) & 31] if length % 2 else ""
     shifts = range(10 * (length // 2) - 10, -1, -10)
     return first + "".join([_PAIRS[(number >> shift) & 1023] for shift in shifts])

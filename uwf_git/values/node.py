@@ -16,7 +16,7 @@ import xxhash
 
 from uwf_git.errors import Invalid, StoreDamaged
 from uwf_git.values import cbor
-from uwf_git.values.ids import Hash, crockford13, is_hash
+from uwf_git.values.ids import Hash, crockford13, digest_of, is_hash
 
 # Of what JSON leaves as it is: DEL, C1, and the marks that reorder what stands between them.
 _ACTED_ON = r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
@@ -49,7 +49,7 @@ def node_hash(node: Node) -> Hash:
     """The hash of a node, the self-describing bootstrap node included."""
     data = cbor.encode(node.payload)
     plain = crockford13(xxhash.xxh64_intdigest(node.type.encode("ascii") + data))
-    if plain != node.type and crockford13(xxhash.xxh64_intdigest(data)) == node.type:
+    if plain != node.type and xxhash.xxh64_intdigest(data) == digest_of(node.type):
         return node.type
     return plain
 

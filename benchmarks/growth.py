@@ -1,0 +1,169 @@
+"""Stores that grow: threads by tens of thousands, nodes by the million. They are built in packs, and measured is what
+`uwf` does with them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import pygit2
+from measure import Turn, fastest, process, run, timed
+from rows import Point, Row, Size, compared
+from stores import UWF, Lab, prose
+
+from uwf_git.git.bulk import FULL as FULL_PACK
+from uwf_git.git.objects import Stamp
+from uwf_git.git.repository import BLOB, Repository
+from uwf_git.store import layout
+from uwf_git.store.index import Index
+from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
+from uwf_git.values.ids import Hash, new_thread_id
+from uwf_git.values.types import TEXT, start_node
+
+BATCH = 200  # nodes that are read or written in a turn
+NODES_A_COMMIT = 1000
+
+
+def on_many_threads(folder: Path, size: Size) -> Iterator[Row | Point]:
+    """The everyday commands among few threads and many."""
+    labs = {}
+    for many in size.crowds:
+        labs[many] = lab = Lab(folder / str(many))
+        _crowd(lab, many)
+    few = size.crowds[0]
+    for command, limit in (("list", 0.0), ("show", 1.5), ("start", 1.5), ("step", 1.5)):
+        turns = [_command(lab, command) for lab in labs.values()]
+        times = fastest(size.few_turns, *turns)
+        for many, seconds in zip(size.crowds, times, strict=True):
+            yield Point("commands among many threads", f"uwf thread {command}", many, seconds * 1000)
+            if many == few:
+                continue
+            # As many times as there are more threads is linear; what starting a process costs makes it less.
+            most = limit or many / few
+            what = f"uwf thread {command}, {many:,} threads / {few:,}"
+            yield compared(what, seconds, times[0], most)
+
+
+def on_many_nodes(folder: Path, size: Size) -> Iterator[Row]:
+    """Single nodes in a store with a million, beside the blobs that they are; and all of them taken in."""
+    lab = Lab(folder)
+    nodes = _many(lab, size.nodes)
+    some = nodes[:: max(len(nodes) // BATCH, 1)][:BATCH]
+    with_index = Instance(lab.location, {}).store.index
+    blobs = [pygit2.Oid(raw=row[1]) for row in map(with_index.node, some) if row]
+    bare = pygit2.init_repository(str(folder / "bare.git"), bare=True)
+    texts = (f"a node that is new, {number}" for number in count())
+
+    def read() -> float:
+        repository = pygit2.Repository(str(lab.git_dir))
+        repository.read(blobs[0])
+        return timed(lambda: [repository.read(oid) for oid in blobs])()
+
+    def get() -> float:
+        store = _opened(lab)
+        store.get(some[0])
+        return timed(lambda: [store.get(node) for node in some])()
+
+    def has() -> float:
+        store = _opened(lab)
+        store.has(some[0])
+        return timed(lambda: [store.has(node) for node in some])()
+
+    def put() -> float:
+        store, said = _opened(lab), list(islice(texts, BATCH))
+        return timed(lambda: [store.put(TEXT, text) for text in said])()
+
+    def write() -> float:
+        said = [
+            json.dumps({"type": TEXT, "payload": text, "timestamp": 0}).encode()
+            for text in islice(texts, BATCH)
+        ]
+        return timed(lambda: [bare.write(BLOB, text) for text in said])()
+
+    got, there, fetched = fastest(size.turns, get, has, read)
+    where = f"{len(nodes):,} nodes"
+    yield compared(f"{BATCH} nodes got, {where} / the blobs by pygit2", got, fetched, 3)
+    yield compared(f"{BATCH} nodes asked for, {where} / the blobs by pygit2", there, fetched, 3)
+    written, bare_written = fastest(size.few_turns, put, write)
+    yield compared(f"{BATCH} nodes put, {where} / blobs by pygit2", written, bare_written, 3)
+    seconds = run([UWF, "cas", "reindex"], lab.environ)
+    yield Row(f"uwf cas reindex, {where}, each", seconds * 1e6 / len(nodes), "µs", None, 30)
+
+
+def verifying(folder: Path, size: Size) -> Iterator[Row]:
+    """`uwf verify` of a long thread, beside reading its objects and hashing its nodes."""
+    lab = Lab(folder)
+    thread = lab.threads(1, size.long)[0]
+    subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
+    ours, bare = fastest(size.few_turns, process([UWF, "verify", thread], lab.environ), _hashing(lab))
+    yield compared(f"uwf verify, {size.long:,} steps / each node read and hashed", ours, bare, 3)
+
+
+def _hashing(lab: Lab) -> Turn:
+    from uwf_git.values.node import from_blob, node_hash
+
+    def turn() -> float:
+        repository = Repository(lab.git_dir)
+        rows = Index(repository.private).blobs()
+
+        def hashed() -> None:
+            for _, blob in rows:
+                node_hash(from_blob(repository.blob(pygit2.Oid(raw=blob)), ""))
+
+        return timed(hashed)()
+
+    return turn
+
+
+def _opened(lab: Lab) -> Store:
+    return Store.open(lab.git_dir)
+
+
+def _crowd(lab: Lab, many: int) -> None:
+    """So many threads that have begun, their refs packed as `git gc` leaves them."""
+    store, threads = lab.instance.store, lab.instance.threads
+    version = lab.version
+    stamp = Stamp(store.repository.user, 1_760_000_000)
+    refs = {}
+    with store.repository.in_bulk() as bulk, store.index.transaction():
+        for number in range(many):
+            node = store.put(*start_node(lab.workflow, f"Measure this, {number}.", None, None, "", None))
+            refs[layout.THREADS + new_thread_id()] = threads.begin(version, node, stamp)
+            if len(bulk) > FULL_PACK:
+                bulk.store()
+    store.repository.create_refs(refs)
+    subprocess.run(["git", "--git-dir", lab.git_dir, "pack-refs", "--all"], check=True, env=lab.environ)
+    store.sync()
+
+
+def _command(lab: Lab, command: str) -> Turn:
+    thread = sorted(lab.instance.threads.ids())[0]
+    if command == "start":
+        return process([UWF, "thread", "start", "by-status", "-p", "One more."], lab.environ)
+    argv = [UWF, "thread", command, *([] if command == "list" else [thread])]
+    return process([*argv, *(["--agent", "uwf-rehearse"] if command == "step" else [])], lab.environ)
+
+
+def _many(lab: Lab, many: int) -> list[Hash]:
+    """So many nodes, each commit with a thousand, as pins keep what was put by hand."""
+    store, repository = lab.instance.store, lab.instance.store.repository
+    made: list[Hash] = []
+    refs = {}
+    by, when = Stamp(repository.user, 1_760_000_000)
+    with repository.in_bulk() as bulk, store.index.transaction():
+        while len(made) < many:
+            size = min(NODES_A_COMMIT, many - len(made))
+            some = [store.put(TEXT, f"{prose(lab.words, 60)} {len(made) + n}", 1) for n in range(size)]
+            files = {layout.node_file(node): store.blob_of(node) for node in some}
+            tree = repository.write_folder({".gitattributes": layout.GITATTRIBUTES, **files})
+            text = layout.pin_message(some[0])
+            refs[layout.PINS + some[0]] = repository.write_commit(tree, [], by, text, when, committer=by)
+            made += some
+            if len(bulk) > FULL_PACK:
+                bulk.store()
+    repository.create_refs(refs)
+    return made
