@@ -15,10 +15,10 @@ from rows import Point, Row, Size, compared
 from stores import UWF, Lab, prose
 
 from uwf_git.git.bulk import FULL as FULL_PACK
+from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB, Repository
 from uwf_git.store import layout
-from uwf_git.store.index import Index
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
 from uwf_git.values.ids import Hash, new_thread_id
@@ -95,28 +95,30 @@ def on_many_nodes(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def verifying(folder: Path, size: Size) -> Iterator[Row]:
-    """`uwf verify` of a long thread, beside reading its objects and hashing its nodes."""
+    """`uwf verify` of a long thread, beside reading all of its objects and hashing them, and its nodes once more by the
+    hash of their own; both by node."""
     lab = Lab(folder)
     thread = lab.threads(1, size.long)[0]
     subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
     ours, bare = fastest(size.few_turns, process([UWF, "verify", thread], lab.environ), _hashing(lab))
-    yield compared(f"uwf verify, {size.long:,} steps / each node read and hashed", ours, bare, 3)
+    nodes = lab.instance.store.index.node_count()
+    what = f"uwf verify, {nodes:,} nodes / their objects read and hashed"
+    yield Row(what, ours * 1e6 / nodes, "µs", bare * 1e6 / nodes, 3)
 
 
 def _hashing(lab: Lab) -> Turn:
     from uwf_git.values.node import from_blob, node_hash
 
-    def turn() -> float:
+    nodes = {blob for _, blob in lab.instance.store.index.blobs()}
+
+    def hashed() -> None:
         repository = Repository(lab.git_dir)
-        rows = Index(repository.private).blobs()
+        for oid in pygit2.Repository(str(lab.git_dir)):
+            _, content = repository.read_within(oid, MAX_BLOB)
+            if oid.raw in nodes:
+                node_hash(from_blob(content, ""))
 
-        def hashed() -> None:
-            for _, blob in rows:
-                node_hash(from_blob(repository.blob(pygit2.Oid(raw=blob)), ""))
-
-        return timed(hashed)()
-
-    return turn
+    return timed(hashed)
 
 
 def _opened(lab: Lab) -> Store:

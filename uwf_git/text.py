@@ -47,6 +47,8 @@ def printable(text: str, instead: str = "�", keep: str = "") -> str:
 def harmless(text: str) -> str:
     """The text with what a terminal would act on, or a reader would be misled by, written out, as in `\\x1b`. For what
     people read with programs that know nothing of that, such as git."""
+    if text.isascii() and text.replace("\n", "").isprintable():
+        return text
     return re.sub(_ACTED_ON, lambda found: escaped(found[0]), text)
 
 

@@ -57,7 +57,9 @@ def main() -> None:
         plan = KINDS[number % len(KINDS)]._replace(seed=seed + number, seconds=min(options.each, left))
         history = run(plan)
         if found := history.violations():
-            print(told(history, found), "what is left of it when it is made small follows", sep="\n", flush=True)
+            print(
+                told(history, found), "what is left of it when it is made small follows", sep="\n", flush=True
+            )
             print(failure(history, found, options.keep))
             sys.exit(1)
         number += 1

@@ -345,10 +345,12 @@ class Known:
             report("missing-file", f"there is no {path}{name}")
             return
         page = self.objects.blob(blob)
+        if any(make() == page for make in expected):
+            return
         shown = harmless(page.decode("utf-8", "replace")).encode(
             "utf-8"
         )  # of a page that an earlier uwf wrote
-        if not any(make() in (page, shown) for make in expected):
+        if not any(make() == shown for make in expected):
             report("wrong-page", f"{path}{name} is not what the nodes say", Oid(raw=blob))
 
     def message(self, commit: CommitObject, expected: str, report: Report, *others: str) -> None:
