@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -64,6 +65,19 @@ def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
         assert file.exists(), f"{name} links to {target}"
         if anchor:
             assert anchor in _anchors(file), f"{name} links to {target}"
+
+
+@pytest.mark.parametrize("name", _NAMED)
+def test_every_test_that_a_document_names_is_there(name: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (REPOSITORY / name).read_text(encoding="utf-8")))
+    assert named <= _tests(), named - _tests()
+    assert named or name != "docs/threats.md"
+
+
+@cache
+def _tests() -> set[str]:
+    texts = (path.read_text(encoding="utf-8") for path in (REPOSITORY / "tests").rglob("test_*.py"))
+    return {found for text in texts for found in re.findall(r"^def (test_\w+)\(", text, flags=re.MULTILINE)}
 
 
 def _without_blocks(text: str) -> str:
