@@ -388,6 +388,21 @@ def test_what_a_cli_has_trouble_with_is_shown_while_it_tries_and_kept_when_its_t
     assert turn.text == "So far."
 
 
+def test_what_was_spent_until_somebody_interrupted_it_counts(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    stand_in(
+        'tell(id="s9"); tell(type="said", text="So far."); tell(type="result", **{"in": 60, "out": 5})\n'
+        "time.sleep(0.5); os.kill(os.getppid(), 2); time.sleep(60)"
+    )
+    work = start_loop(instance)
+    with pytest.raises(KeyboardInterrupt):
+        work("mycli")
+    (attempt,) = instance.attempts.all(*instance.threads.ids())
+    kept = instance.store.detail(attempt.detail)
+    assert (kept.answer, kept.usage, kept.session) == ("So far.", Usage(60, 5), "s9")
+
+
 def test_a_key_that_is_refused_twice_ends_the_attempt_and_one_that_was_renewed_does_not(
     instance: Instance, stand_in: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -323,6 +323,7 @@ def test_the_recipe_for_a_gateway_of_ones_own_is_all_that_it_takes(
     recipe = recipe.replace("the-key", agent_programs.KEY)
     server.play(lambda _: Say("---\nnumber: seven\n---\n"))
     env = {**os.environ, **agent_programs.surroundings(server, home)}
+    env.pop("UWF_STORAGE_ROOT", None)  # it has the default, below its HOME
     env["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), env["PATH"]))
     done = subprocess.run(
         ["sh", "-eu"], input=recipe, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=200

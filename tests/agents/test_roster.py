@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_samples import on_terminal
 from conftest import Uwf
 
 PLUGIN = """\
@@ -90,3 +91,14 @@ def test_a_check_says_what_is_wrong_and_leaves_nothing_behind(
     assert "llm has no model" in uwf("agent", "check", "llm", check=6).err
     assert uwf("agent", "check", "rehearse", "--timeout", "soon", check=2).error["code"] == "usage"
     assert not (root / "store.git").exists()
+
+
+def test_a_check_shows_what_an_agent_has_trouble_with_and_says_how_long_it_had(
+    script: Callable[[str, str], Path], config: Callable[[str], Path]
+) -> None:
+    stuck = script("stuck", 'import time\nprint(\'{"why": "busy"}\', flush=True)\ntime.sleep(600)\n')
+    config(f"agentClis: {{stuck: {{program: {stuck}, first: [], output: lines, trouble: .why}}}}\n")
+    status, shown = on_terminal("agent", "check", "stuck", "--timeout", "3s", columns=300)
+    assert status == 6
+    assert "checked (uwf-cli/stuck)" in shown and f"{stuck}: busy" in shown
+    assert "ran out of time, and was still trying: busy — it was given 3s, and may try for longer" in shown

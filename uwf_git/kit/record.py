@@ -296,7 +296,7 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
     from uwf_git.kit.extract import sum_tokens
 
     return Detail(
-        next((turn.text for turn in reversed(turns) if turn.role == "assistant"), ""),
+        next((turn.text for turn in reversed(turns) if turn.role == "assistant" and turn.text), ""),
         session=session,
         model=next((turn.model for turn in reversed(turns) if turn.model), None),
         usage=sum_tokens(turn.usage for turn in turns),

@@ -256,7 +256,7 @@ class _Conversation(Conversation):
                 said = f"Your whole task stands in the file {path}. Read it to its end, then do what it says."
             values = {"session": session or "", "new": str(uuid4()), "prompt": said, "cwd": str(ctx.cwd)}
             argv = [row.program, *arguments(words, self._args, values)]
-            with contextlib.suppress(Hopeless):
+            try:
                 finished = run_command(
                     argv,
                     stdin=data if row.prompt == "stdin" else None,
@@ -269,6 +269,12 @@ class _Conversation(Conversation):
                     quota=ctx.quota,
                     guarded=True,
                 )
+            except Hopeless:
+                pass
+            except KeyboardInterrupt:
+                run.end(None, self._env)
+                run.count()
+                raise
         run.end(finished, self._env)
         if row.after is not None and finished is not None and run.session:
             self._read_log(run, row.after.args)

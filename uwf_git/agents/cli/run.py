@@ -84,6 +84,12 @@ class Run:
             self._output.read_log(kept_by(self._row, session, env))
         self._said = self._output.end(self._err.end())
 
+    def count(self) -> None:
+        """Records the tokens of a run that nobody will ask for its reply, as those of one more turn without a word."""
+        reply = self.reply()
+        if reply.usage is not None:
+            self._ctx.record(TurnRecord("assistant", "", usage=reply.usage, model=reply.model))
+
     @property
     def printed(self) -> tuple[str, str]:
         """The ends of what the program wrote to standard output and standard error."""
