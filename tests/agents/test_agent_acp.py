@@ -18,7 +18,7 @@ from acp_steps import AGENT, Came, Scripted, Steps
 from commands import begin, wait_until_gone
 
 from uwf_git.agents.acp import agent
-from uwf_git.agents.acp.agent import Options, parse_args
+from uwf_git.agents.acp.agent import Options, parse_args, until_later
 from uwf_git.agents.acp.frames import Frames
 from uwf_git.errors import Usage
 from uwf_git.store.opened import Instance
@@ -251,6 +251,21 @@ def test_a_deadline_has_its_turn_while_there_is_more_to_read() -> None:
         return so_far
 
     assert asyncio.run(read()) < 10
+
+
+def test_an_agent_that_names_sessions_by_the_minute_is_given_the_next_one(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert until_later(59.0, 60.0, 60.0) == 0.0
+    assert until_later(61.0, 110.0, 60.0) == pytest.approx(10.2)
+    assert until_later(130.0, 110.0, 60.0) == pytest.approx(10.2)  # by another machine's clock
+    monkeypatch.setattr(agent, "MINUTE", 4.0)
+    steps = Scripted(storage, "answer", flags=["--name", "gemini-cli"])
+    begun = time.time()
+    steps.step()
+    came = steps.step()
+    assert len(steps.noted("load")) == 1 and came.detail.get("notes", []) == []
+    assert time.time() // 4 > begun // 4
 
 
 def test_interrupted_it_takes_everything_it_started_along(storage: Path, uwf: Callable[..., Any]) -> None:

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -37,6 +38,11 @@ _UNFINISHED = {
     "max_tokens": "the answer was cut off at the model's limit of tokens",
     "max_turn_requests": "the agent stopped at its own limit of requests",
 }
+_BY_MINUTE = ("gemini-cli",)
+"""Agents that keep a session in a file which is named by the minute, and empty it where the session is loaded within
+the minute in which it was opened or loaded before."""
+MINUTE = 60.0
+_MARGIN = 0.2  # seconds, for clocks that are read twice
 _LAUNCHERS = ("npx", "bunx", "pnpx", "uvx")
 
 
@@ -100,6 +106,7 @@ class _Conversation(Conversation):
         session = self._start()
         notes: tuple[str, ...] = ()
         if wanted is not None:
+            self._let_settle(session.agent, wanted)
             try:
                 session.load(wanted, self.ctx.deadline)
                 return session, ()
@@ -112,12 +119,41 @@ class _Conversation(Conversation):
         session.create(self.ctx.deadline)
         return session, notes
 
+    def _let_settle(self, agent: str, session: str) -> None:
+        """Waits until an agent doesn't lose the session any more by loading it."""
+        if agent not in _BY_MINUTE or (began := _last_begun(self.ctx, session)) is None:
+            return
+        wait = until_later(began, time.time(), MINUTE)
+        deadline = self.ctx.deadline
+        if wait and (deadline is None or time.monotonic() + wait < deadline):
+            self.ctx.show(f"waits {wait:.0f} s, or {agent} loses its session\n".encode())
+            time.sleep(wait)
+
     def _start(self) -> Session:
         from uwf_git.agents.acp.session import Session
 
         self.close()
         self._session = Session(_settings(self.ctx), self.ctx.deadline)
         return self._session
+
+
+def until_later(began: float, now: float, minute: float) -> float:
+    """The seconds until a minute has begun in which `began` doesn't lie; both are Unix seconds."""
+    return minute - now % minute + _MARGIN if began // minute >= now // minute else 0.0
+
+
+def _last_begun(ctx: Context, session: str) -> float | None:
+    """When the newest step or attempt of the thread began that was made in a session, in Unix seconds."""
+    from uwf_git.store.attempts import Attempts
+
+    found = []
+    tried = [(each.detail, each.time) for each in Attempts(ctx.store).all(ctx.thread)]
+    steps = [(each.detail, each.time / 1000) for each in ctx.history.steps]
+    for node, when in (*tried, *steps):
+        detail = ctx.store.detail(node) if node is not None else None
+        if detail is not None and detail.session == session:
+            found.append(when - detail.duration_ms / 1000)
+    return max(found, default=None)
 
 
 def _told_anew(ctx: Context, session: str, message: str) -> str:

@@ -142,6 +142,11 @@ class Session:
         """Whether it can still be prompted."""
         return not self._closed and self._process.poll() is None and not self._frames.fault
 
+    @property
+    def agent(self) -> str:
+        """What the agent calls itself."""
+        return self._agent
+
     def complaint(self) -> str:
         """What the agent has printed on its stderr, in one line."""
         return complaint(self._pipes.stderr, self._process.poll() is not None)
