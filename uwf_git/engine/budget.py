@@ -24,7 +24,7 @@ from uwf_git.engine.spending import DEEPEST, Line, Run, Spent, Tokens, money, to
 from uwf_git.errors import Usage, UwfError, Waiting
 from uwf_git.store.history import Head, PastStep
 from uwf_git.store.opened import Instance
-from uwf_git.store.private import write_private
+from uwf_git.store.private import read_private, write_private
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import SUBWORKFLOW, parse_start
@@ -316,7 +316,7 @@ class Budgets:
     def _configured(self) -> Mapping[str, Mapping[str, float]]:
         """The limits of config.yaml, by workflow, "" for all. The file is parsed only where it has any."""
         try:
-            if b"budgets" not in (self._instance.location.root / "config.yaml").read_bytes():
+            if not self._instance.config_has(b"budgets"):
                 return {}
             return self._instance.config.budgets
         except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
@@ -445,7 +445,7 @@ def raised_here(instance: Instance, thread: ThreadId) -> tuple[dict[str, float],
     """The limits that a human raised on this machine: those that no step has recorded yet, and those that one
     has."""
     try:
-        value = json.loads(_file(instance, thread).read_text(encoding="ascii"))
+        value = json.loads(read_private(_file(instance, thread)))
     except (OSError, ValueError, RecursionError):
         return {}, {}
     return _amounts(value), _amounts(value.get(_RECORDED) if isinstance(value, dict) else None)

@@ -123,7 +123,7 @@ def _played_by_humans(instance: Instance) -> Callable[[CommitRow, str], bool] | 
     from uwf_git.config.resolve import resolve_agent
 
     try:
-        if b"human" not in (instance.location.root / "config.yaml").read_bytes():
+        if not instance.config_has(b"human"):
             return None
         config = instance.config
     except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it

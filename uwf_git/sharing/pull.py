@@ -19,7 +19,7 @@ from uwf_git.sharing.adopt import Adopted, Adoption, Refused
 from uwf_git.sharing.reconcile import Case
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
-from uwf_git.store.private import write_private
+from uwf_git.store.private import read_private, write_private
 from uwf_git.store.remotes import Remote
 from uwf_git.values.ids import ThreadId
 
@@ -159,7 +159,7 @@ def _remember(instance: Instance, remote: Remote, tracked: Mapping[str, Oid] | N
 
 def _read(instance: Instance, remote: str) -> str:
     try:
-        return _pulled(instance, remote).read_text(encoding="ascii").strip()
+        return read_private(_pulled(instance, remote)).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 

@@ -93,7 +93,7 @@ class Locks:
     def is_held(self, thread: ThreadId) -> bool:
         """Whether somebody holds the thread's lock."""
         try:
-            descriptor = os.open(self._folder / thread, os.O_RDONLY)
+            descriptor = os.open(self._folder / thread, os.O_RDONLY | os.O_NONBLOCK)
         except OSError:
             return False
         try:
@@ -154,7 +154,7 @@ class Locks:
         """Removes the lock file unless somebody else holds it by now, or an agent still does."""
         path = self._folder / thread
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if _is_at(descriptor, path):
@@ -168,7 +168,7 @@ class Locks:
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
             except OSError as error:
                 raise StoreUnwritable(f"can't lock {path}: {error}", "check the folder") from None
             try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from uwf_git.errors import UwfError
+from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -155,6 +156,11 @@ class Instance:
         from uwf_git.store.versions import Registry
 
         return Registry(self.store)
+
+    def config_has(self, word: bytes) -> bool:
+        """Whether a word is in config.yaml, which is parsed only where it is. Raises OSError for a file that can't be
+        read."""
+        return word in (read_file(self.location.root / "config.yaml") or b"")
 
     @cached_property
     def remotes(self) -> Remotes:

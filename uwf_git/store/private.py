@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git.git.durable import make_folders, reserve, sync
+from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
 
@@ -38,6 +39,7 @@ _MINE = 0o600  # what is said in a step is read by its user alone
 _ROOM = 256 * 1024  # bytes that are kept free for a report
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # what a step is broken off for
+_TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
 LOG_END = 4096  # bytes of a log in which its last line is looked for
 _SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
 
@@ -72,7 +74,15 @@ def write_private(
 
 
 def _opener(mode: int) -> Callable[[str, int], int]:
-    return lambda path, flags: os.open(path, flags, mode)
+    return lambda path, flags: os.open(path, flags | os.O_NONBLOCK, mode)
+
+
+def read_private(path: Path) -> bytes:
+    """A file's content. Raises OSError, also for what is no file: a pipe would be waited for."""
+    data = read_file(path)
+    if data is None:
+        raise FileNotFoundError(path)
+    return data
 
 
 class Order(NamedTuple):
@@ -149,7 +159,7 @@ class Runs:
         room = self._room(thread)
         try:
             make_folders(self._folder)
-            with open(os.open(room, os.O_WRONLY | os.O_CREAT, _MINE), "wb") as file:
+            with open(os.open(room, _TO_WRITE, _MINE), "wb") as file:
                 file.write(data)
                 file.truncate()
                 file.flush()
@@ -195,7 +205,7 @@ class Runs:
         """Notes that a person is called to a thread's head; returns whether that is new."""
         path = self._folder / f"{thread}.called"
         with contextlib.suppress(OSError):
-            if path.read_bytes() == head.encode():
+            if read_private(path) == head.encode():
                 return False
         with contextlib.suppress(OSError):
             write_private(path, head.encode())
@@ -208,7 +218,7 @@ class Runs:
     def broken_off(self, thread: ThreadId) -> str | None:
         """What the step in progress is ended for, PAUSE or KILL; None where nobody ends it."""
         try:
-            why = (self._folder / f"{thread}.off").read_bytes()
+            why = read_private(self._folder / f"{thread}.off")
         except OSError:
             return None
         return KILL if why == KILL.encode() else PAUSE
@@ -230,7 +240,7 @@ class Runs:
         reason to fail."""
         data = json.dumps([model[:_SHOWN], line[:_SHOWN]], ensure_ascii=False).encode("utf-8", "replace")
         with contextlib.suppress(OSError):
-            descriptor = os.open(self._folder / f"{thread}.now", os.O_WRONLY | os.O_CREAT, _MINE)
+            descriptor = os.open(self._folder / f"{thread}.now", _TO_WRITE, _MINE)
             try:
                 os.pwrite(descriptor, data.ljust(8 * _SHOWN), 0)
             finally:
@@ -240,7 +250,7 @@ class Runs:
         """What the agent is at, where it says so."""
         path = self._folder / f"{thread}.now"
         try:
-            model, line = json.loads(path.read_bytes().decode("utf-8", "replace"))
+            model, line = json.loads(read_private(path).decode("utf-8", "replace"))
             return Now(str(model), str(line), path.stat().st_mtime)
         except (OSError, ValueError, TypeError, RecursionError):  # half of it is written at this moment
             return None
@@ -257,7 +267,7 @@ class Runs:
     def logged(self, thread: ThreadId) -> tuple[bytes, float]:
         """The end of what the agent wrote to standard error, and when it did last."""
         try:
-            with self.log(thread).open("rb") as file:
+            with open(self.log(thread), "rb", opener=_opener(_MINE)) as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - LOG_END))
                 return file.read(LOG_END), os.fstat(file.fileno()).st_mtime
@@ -280,7 +290,7 @@ class Runs:
     def notes(self, thread: ThreadId) -> list[dict[str, Any]]:
         """The lines so far, oldest first; a torn one is left out."""
         try:
-            lines = (self._folder / f"{thread}.turns").read_text(encoding="utf-8", errors="replace")
+            lines = read_private(self._folder / f"{thread}.turns").decode("utf-8", "replace")
         except OSError:
             return []
         return [note for line in lines.splitlines() if (note := _note(line)) is not None]
@@ -293,7 +303,7 @@ class Runs:
         """A file's fields, of which those with a default may be missing; None where there is no such file or a power
         cut left half of one."""
         try:
-            value = json.loads(path.read_text(encoding="utf-8"))
+            value = json.loads(read_private(path).decode("utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
         if not isinstance(value, dict) or not value.keys() <= set(kind._fields):
@@ -333,7 +343,7 @@ class Sessions:
     def owner(self, agent: str, session: str) -> str:
         """The thread that a session was opened for on this machine; "" where that isn't known."""
         try:
-            return self._path(agent, session).read_text(encoding="ascii", errors="replace")
+            return read_private(self._path(agent, session)).decode("ascii", "replace")
         except OSError:
             return ""
 
@@ -350,7 +360,7 @@ class Sessions:
         """Drops the sessions of the threads that `wanted` is False for."""
         for path in self._folder.iterdir() if self._folder.is_dir() else ():
             with contextlib.suppress(OSError):
-                if not wanted(path.read_text(encoding="ascii", errors="replace")):
+                if not wanted(read_private(path).decode("ascii", "replace")):
                     path.unlink()
 
     def _path(self, agent: str, session: str) -> Path:
@@ -374,7 +384,7 @@ class Folders:
     def recall(self, thread: ThreadId) -> Path | None:
         """A thread's working directory, if one was given."""
         try:
-            return Path(os.fsdecode((self._folder / thread).read_bytes()))
+            return Path(os.fsdecode(read_private(self._folder / thread)))
         except OSError:
             return None
 

@@ -224,7 +224,7 @@ class Doctor:
         opened.append(instance)
         private, path = instance.store.repository.private, instance.store.repository.path
         marker = private / "format"
-        version = marker.read_text(encoding="utf-8").strip() if marker.exists() else "none yet"
+        version = marker.read_text(encoding="utf-8").strip() if marker.is_file() else "none yet"
         kind = "the project's own" if location.here else "the root's"
         yield Check("store", OK, f"{location.git_dir}, {kind}, format {version}")
         for folder in (path, path / "objects", path / "refs", private):

@@ -127,8 +127,7 @@ def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str,
     if not any(each.lines for each in spent.values()):
         return {}
     try:  # the file is parsed only where it has any
-        has_some = b"price" in (instance.location.root / "config.yaml").read_bytes()
-        return prices(instance) if has_some else {}
+        return prices(instance) if instance.config_has(b"price") else {}
     except (OSError, UwfError):  # whoever needs the configuration says what is wrong with it
         return {}
 

@@ -1,0 +1,93 @@
+"""The index is derived: whatever becomes of its files, nothing of a thread is missed, and nobody has to know."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_samples import ONE
+from commands import UWF
+from conftest import Uwf
+
+traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+
+
+@pytest.fixture
+def thread(uwf: Uwf, hermetic: Path) -> str:
+    (hermetic / "one.yaml").write_text(ONE)
+    uwf("workflow", "put", hermetic / "one.yaml")
+    return str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+
+
+def reads_whole(uwf: Uwf, thread: str) -> None:
+    assert uwf("thread", "show", thread).json["status"] == "completed"
+    assert len(uwf("thread", "steps", thread).json) == 1 and "Do it" in uwf("thread", "read", thread).out
+
+
+@traced
+@pytest.mark.parametrize("number", [1, 4, 9, 14, 19, 24])
+def test_a_step_whose_index_met_an_error_of_the_disk_is_read_by_the_next_command(
+    uwf: Uwf, root: Path, thread: str, number: int
+) -> None:
+    tracer = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(root / "store.git/uwf/index.db-wal")]
+    faults = ["-e", "trace=pwrite64", "-e", f"inject=pwrite64:error=EIO:when={number}"]
+    done = subprocess.run(
+        [*tracer, *faults, *UWF, "thread", "step", thread], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done
+    reads_whole(uwf, thread)
+    assert {each["status"] for each in uwf("doctor").json if each["check"] in ("index", "objects")} == {"ok"}
+
+
+def torn(db: sqlite3.Connection) -> None:
+    """As a power cut leaves it: commits without their nodes, and another start of the machine."""
+    db.execute("DELETE FROM nodes WHERE hash IN (SELECT node FROM commits WHERE kind = 'step')")
+    db.execute("PRAGMA application_id = 7")
+
+
+HURT: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "nodes that are missing": lambda db: db.execute("DELETE FROM nodes"),
+    "torn": torn,
+    "a column of somebody else": lambda db: db.execute("ALTER TABLE commits ADD COLUMN more TEXT"),
+    "a table of somebody else": lambda db: db.execute("CREATE TABLE more (one TEXT)"),
+    "a column that is missing": lambda db: db.execute("ALTER TABLE commits DROP COLUMN title"),
+    "another version": lambda db: db.execute("PRAGMA user_version = 4000"),
+    "a view": lambda db: db.executescript("DROP TABLE tips; CREATE VIEW tips AS SELECT 1 AS name"),
+}
+FILES: dict[str, tuple[str, bytes | None]] = {
+    "garbage": ("index.db", b"\x17" * 9000),
+    "a header with garbage behind": ("index.db", None),
+    "no bytes": ("index.db", b""),
+    "a garbled log": ("index.db-wal", b"\x17" * 5000),
+    "a garbled map of the log": ("index.db-shm", b"\x17" * 32768),
+}
+
+
+@pytest.mark.parametrize("how", [*HURT, *FILES])
+def test_an_index_that_is_damaged_or_another_ones_heals(uwf: Uwf, root: Path, thread: str, how: str) -> None:
+    uwf("thread", "step", thread)
+    private = root / "store.git/uwf"
+    if how in HURT:
+        db = sqlite3.connect(private / "index.db", isolation_level=None)
+        HURT[how](db)
+        db.close()
+    else:
+        name, content = FILES[how]
+        path = private / name
+        path.write_bytes(path.read_bytes()[:200] + os.urandom(20_000) if content is None else content)
+    reads_whole(uwf, thread)
+    other = str(uwf("thread", "start", "one", "-p", "Do it").json["thread"])
+    uwf("thread", "step", other)
+    reads_whole(uwf, other)
+    assert {each["status"] for each in uwf("doctor").json if each["check"] in ("index", "refs")} == {"ok"}
+
+
+def test_what_a_user_misspells_makes_no_index_anew(uwf: Uwf, root: Path, thread: str) -> None:
+    before = (root / "store.git/uwf/index.db").stat().st_ino
+    assert uwf("cas", "get", "0000000000000", check=3).error["code"] == "not_found"
+    assert (root / "store.git/uwf/index.db").stat().st_ino == before
