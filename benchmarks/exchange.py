@@ -57,7 +57,7 @@ class Shared:
 
 
 def pushing(folder: Path, size: Size) -> Iterator[Row]:
-    """Everything to an empty remote; one new step to one that has the rest."""
+    """Everything to an empty remote."""
     threads, steps = size.shared, 5
     shared = Shared(folder, threads, steps)
     start = process([sys.executable, "-c", "import pygit2, click"], shared.lab.environ)
@@ -74,20 +74,9 @@ def pushing(folder: Path, size: Size) -> Iterator[Row]:
     mine, git, begin = fastest(size.few_turns, anew(ours), anew(plain), start)
     yield compared(f"uwf push, {threads} threads of {steps} steps / git push + start", mine, git + begin, 1.3)
 
-    def grown(turn: Turn) -> Turn:
-        def afresh() -> float:
-            shared.lab.grow(shared.ids[0], 1)
-            return turn()
-
-        return afresh
-
-    shared.push()
-    mine, git, begin = fastest(size.few_turns, grown(ours), grown(plain), start)
-    yield compared("uwf push, one more step / git push + start", mine, git + begin, 1.3)
-
 
 def pulling(folder: Path, size: Size) -> Iterator[Row]:
-    """One new step among many known threads; a pull that finds nothing."""
+    """A pull that finds nothing new among many known threads."""
     threads, steps = size.many, 1
     shared = Shared(folder / "a", threads, steps)
     shared.push()
@@ -99,19 +88,52 @@ def pulling(folder: Path, size: Size) -> Iterator[Row]:
     start = process([sys.executable, "-c", "import pygit2, click"], other.environ)
     plain = _plain(other, "fetch")
     ours = process([UWF, "pull"], other.environ)
+    mine, git, begin = fastest(size.few_turns, ours, plain, start)
+    yield compared(f"uwf pull, nothing new of {threads:,} / git fetch + start", mine, git + begin, 1.3)
 
-    def grown(turn: Turn) -> Turn:
+
+def exchanging_a_step(folder: Path, size: Size) -> Iterator[Row]:
+    """One new step to and from a remote with few, many and very many threads, all of which are known here."""
+    for count in size.archived:
+        yield from _among(folder / str(count), count, size.few_turns)
+
+
+def _among(folder: Path, count: int, turns: int) -> Iterator[Row]:
+    shared = Shared(folder / "a", 2, 1)
+    shared.push()
+    other = Lab(folder / "b")
+    other.instance.remotes.add("origin", str(shared.bare))
+    run([UWF, "pull"], other.environ)
+    growing, still = (f"refs/uwf/threads/{each}" for each in shared.ids)
+    tip = str(shared.lab.instance.store.repository.ref(still))
+    names = [f"threads/{new_thread_id()}" for _ in range(count)]
+    _pack(shared.bare, {f"refs/uwf/{name}": tip for name in names})
+    for lab in (shared.lab, other):
+        _pack(
+            lab.git_dir,
+            {f"refs/uwf/{where}{name}": tip for where in ("", "remotes/origin/") for name in names},
+        )
+        run([UWF, "thread", "list"], lab.environ)  # what was put there by hand is taken in
+    start = process([sys.executable, "-c", "import pygit2, click"], other.environ)
+
+    def grown(turn: Turn, arrives: bool) -> Turn:
         def afresh() -> float:
+            run([UWF, "pull"], other.environ)  # whatever plain git has fetched the last time
             shared.lab.grow(shared.ids[0], 1)
-            shared.push()
+            if arrives:
+                _git("push", "--quiet", "origin", growing, at=shared.lab.git_dir)
             return turn()
 
         return afresh
 
-    mine, git, begin = fastest(size.few_turns, ours, plain, start)
-    yield compared(f"uwf pull, nothing new of {threads:,} / git fetch + start", mine, git + begin, 1.3)
-    mine, git, begin = fastest(size.few_turns, grown(ours), grown(plain), start)
-    yield compared("uwf pull, one step, verified / git fetch + start", mine, git + begin, 1.3)
+    for what, lab, arrives in (("push", shared.lab, False), ("pull", other, True)):
+        plain = _plain(lab, "fetch" if arrives else "push")
+        ours = process([UWF, what], lab.environ)
+        mine, git, begin = fastest(turns, grown(ours, arrives), grown(plain, arrives), start)
+        like = "git fetch" if arrives else "git push"
+        yield compared(
+            f"uwf {what} of a step among {count:,} threads / {like} + start", mine, git + begin, 1.2
+        )
 
 
 def verifying(folder: Path, size: Size) -> Iterator[Row]:

@@ -47,6 +47,7 @@ GROUPS: tuple[Group, ...] = (
     chats.talking,
     exchange.pushing,
     exchange.pulling,
+    exchange.exchanging_a_step,
     exchange.verifying,
     exchange.importing,
     exchange.crowded,

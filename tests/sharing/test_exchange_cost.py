@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -201,3 +203,47 @@ def test_a_blob_that_forges_refuse_is_named_before_anything_is_pushed(uwf: Uwf, 
     refused = pair.ada("push", check=1)
     assert "uwf.maxBlob" in refused.error["hint"] and f"node {node}" in refused.error["message"]
     assert other not in pair.git("for-each-ref")
+
+
+def children(trace: Path) -> list[str]:
+    """The git commands that a process started, without those that git itself started."""
+    rows = (line.split("|") for line in trace.read_text().splitlines())
+    return [row[-1].split()[0] for row in rows if row[1].strip() == "d0" and row[3].strip() == "cmd_name"]
+
+
+def test_a_pull_starts_git_no_more_often_than_it_has_something_to_ask(
+    uwf: Uwf, many_threads: Callable[[int], list[str]], tmp_path: Path
+) -> None:
+    """And loads what verifies and takes over only where there is something to take."""
+    thread = many_threads(3)[0]
+    shared = shared_with(uwf, tmp_path)
+    uwf("push")
+    other = Machine(uwf, tmp_path / "other")
+    other("clone", shared)
+    uwf("thread", "step", thread)
+    uwf("push", "origin", thread)
+    traces = [tmp_path / name for name in ("one", "none")]
+    found = []
+    for trace in traces:
+        loaded = subprocess.run(
+            [sys.executable, "-X", "importtime", "-m", "uwf_cli.main", "pull"],
+            env={**os.environ, **other.environment, "GIT_TRACE2_PERF": str(trace)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+        found.append({line.rpartition("|")[2].strip() for line in loaded.splitlines()})
+    assert [children(trace) for trace in traces] == [
+        ["config", "ls-remote", "fetch"],
+        ["config", "ls-remote"],
+    ]
+    one, none = found
+    taking = {"uwf_git.verify.whole", "uwf_git.sharing.adopt", "uwf_git.store.archives"}
+    assert taking <= one and not taking & none
+    never = {
+        "uwf_git.sharing.push",
+        "uwf_git.engine.budget",
+        "uwf_git.crews.prompt",
+        "uwf_git.sharing.proposals",
+    }
+    assert not never & one, "neither what pushes nor what a conversation or a budget is made of"

@@ -44,16 +44,10 @@ class Bounds(NamedTuple):
         """What a slow machine takes to unpack a file of that size."""
         return 20 + self.file // (6 << 20)
 
-    def limits(self) -> dict[int, int]:
+    def limits(self) -> dict[str, int]:
         """As `processes.spawn` takes them."""
-        import resource
-
-        # RLIMIT_DATA, for RLIMIT_AS also counts the packs that are mapped and what a program merely reserves.
-        return {
-            resource.RLIMIT_FSIZE: self.file,
-            resource.RLIMIT_DATA: self.memory,
-            resource.RLIMIT_CPU: self.seconds,
-        }
+        # -d and not -v, which also counts the packs that are mapped and what a program merely reserves.
+        return {"f": -(-self.file // 512), "d": -(-self.memory // 1024), "t": self.seconds}
 
 
 BOUNDS = Bounds(2 << 30, 1 << 30)

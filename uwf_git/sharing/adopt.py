@@ -125,9 +125,11 @@ class Adoption:
             )
         }
 
-    def run(self) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
-        """Settles every ref that is not where ours is. Moves refs under refs/uwf/ as `reconcile` says."""
-        here = self._repository.refs(without=layout.REMOTES)
+    def run(self, here: Mapping[str, Oid] | None = None) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+        """Settles every ref that is not where ours is; `here` are ours, where they were just read. Moves refs under
+        refs/uwf/ as `reconcile` says."""
+        if here is None:
+            here = self._repository.refs(without=layout.REMOTES)
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
         if not differing:
             return (), ()

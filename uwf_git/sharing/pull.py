@@ -15,8 +15,6 @@ from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.sharing import tracking
-from uwf_git.sharing.adopt import Adopted, Adoption, Refused
-from uwf_git.sharing.reconcile import Case
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
@@ -24,6 +22,7 @@ from uwf_git.store.remotes import Remote
 from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
+    from uwf_git.sharing.adopt import Adopted, Refused
     from uwf_git.sharing.proposals import Taken
     from uwf_git.sharing.tracking import Listed
 
@@ -67,16 +66,16 @@ def pull(
     `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says. Raises RemoteFailed, Busy while another
     process exchanges with the same remote."""
     with instance.locks.exchange(remote.name):
-        fetched = tracking.fetch(git, instance.store.repository, remote, thread)
+        fetched = tracking.fetch(git, instance.store.repository, remote, thread, _get_ready)
         if thread is not None and fetched.gone:
             # It ended, was folded or deleted there: only the whole list tells which.
             thread = None
-            fetched = tracking.fetch(git, instance.store.repository, remote)
+            fetched = tracking.fetch(git, instance.store.repository, remote, meanwhile=_get_ready)
         # What was fetched is what counts: the remote may have moved on since it was asked.
         tracked = fetched.tracked or tracking.tracked_refs(instance.store.repository, remote.name)
         adopted, refused, steps = _adopt(instance, remote.name, tracked, fetched.listed.refs, on_verified)
         resumed = tracking.resumed_there(instance, remote, fetched.listed.refs, fetched.gone)
-        changed = [Adopted(name, Case.RESUMED_THERE, layout.thread_of(name)) for name in resumed]
+        changed = [_resumed(name) for name in resumed]
         gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
         changed += [_deleted(name) for name in gone]
         merged = _merged(instance, remote, fetched.listed) if thread is None else ()
@@ -85,8 +84,14 @@ def pull(
     # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
     strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
     misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
-    refused += tuple(Refused(name, (), "that is no name of such a ref") for name in misnamed)
+    refused += tuple(map(_misnamed, misnamed))
     return Pulled(remote.name, (*adopted, *changed), refused, tuple(strange), merged, steps)
+
+
+def _get_ready() -> None:
+    """Loads what verifies and takes over, while there is nothing to do but wait."""
+    import uwf_git.sharing.adopt
+    import uwf_git.verify.whole  # noqa: F401
 
 
 def _merged(instance: Instance, remote: Remote, listed: Listed) -> tuple[Taken, ...]:
@@ -131,12 +136,33 @@ def _adopt(
             else layout.is_shared_ref(name)
         )
     }
+    here = instance.store.repository.refs(without=layout.REMOTES)
+    if refs.items() <= here.items():
+        return (), (), 0
+    from uwf_git.sharing.adopt import Adoption
+
     adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote)
-    adopted, refused = adoption.run()
+    adopted, refused = adoption.run(here)
     return adopted, refused, adoption.steps
 
 
+def _resumed(name: str) -> Adopted:
+    from uwf_git.sharing.adopt import Adopted
+    from uwf_git.sharing.reconcile import Case
+
+    return Adopted(name, Case.RESUMED_THERE, layout.thread_of(name))
+
+
+def _misnamed(name: str) -> Refused:
+    from uwf_git.sharing.adopt import Refused
+
+    return Refused(name, (), "that is no name of such a ref")
+
+
 def _deleted(name: str) -> Adopted:
+    from uwf_git.sharing.adopt import Adopted
+    from uwf_git.sharing.reconcile import Case
+
     is_thread = name.startswith((layout.THREADS, layout.ARCHIVE))
     return Adopted(name, Case.DELETED_THERE, layout.thread_of(name) if is_thread else None)
 

@@ -17,16 +17,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.engine.budget import forget
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.sharing import tracking, transfer
-from uwf_git.sharing.push import Report, at_most
+from uwf_git.sharing import tracking
 from uwf_git.sharing.tracking import list_refs, tracked_refs
-from uwf_git.sharing.transfer import Pushed, Rejected, Results
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
@@ -34,6 +31,10 @@ from uwf_git.values.ids import ThreadId, complete, is_thread_id
 
 KEPT_SECONDS = 30 * 24 * 60 * 60
 TRIES = 3
+
+if TYPE_CHECKING:
+    from uwf_git.sharing.push import Report
+    from uwf_git.sharing.transfer import Results
 
 
 class Removal(NamedTuple):
@@ -53,6 +54,8 @@ def remove(instance: Instance, thread: ThreadId) -> None:
     """Removes a thread from this store, with its failed attempts. Makes `refs/uwf/removed/<ULID>` and those that keep
     what it was, then deletes every ref of it; a fold is begun anew without it, unless a remote has that. Raises Busy
     while it runs."""
+    from uwf_git.engine.budget import forget
+
     repository = instance.store.repository
     with instance.locks.hold(thread):
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.OF_THREADS}
@@ -200,12 +203,15 @@ def _drop_kept(repository: Repository, threads: Iterable[ThreadId]) -> None:
 def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[ThreadId]) -> Report:
     """Deletes threads on a remote, by lease; what is here stays, and is not pushed again unless it is named. Whoever
     moved one meanwhile wins. Moves refs of the remote, here its tracking refs and folds. Raises RemoteFailed."""
+    from uwf_git.sharing.push import Report, at_most
+    from uwf_git.sharing.transfer import Pushed, Rejected, remove
+
     wanted = set(threads)
     with_all = {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
     tracking.look(instance, git, remote)
     known = tracked_refs(instance.store.repository, remote.name)
     doomed = {name: oid for name, oid in known.items() if name in with_all}
-    results = transfer.remove(git, remote, doomed, at_most(instance, git, remote, doomed))
+    results = remove(git, remote, doomed, at_most(instance, git, remote, doomed))
     for name, result in results.items():
         if isinstance(result, Pushed):
             tracking.note(instance, remote, {}, {name: doomed[name]})
@@ -222,6 +228,8 @@ def delete(instance: Instance, git: Git, remote: Remote, threads: Iterable[Threa
 
 def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]) -> Results:
     """Takes threads out of the folds of a remote, and out of those here that agree with them."""
+    from uwf_git.sharing.transfer import Pushed, remove, replace
+
     repository = instance.store.repository
     listed = list_refs(git, repository, remote).refs
     folds = {name: oid for name, oid in listed.items() if name.startswith(layout.FOLDED)}
@@ -237,9 +245,9 @@ def _refold(instance: Instance, git: Git, remote: Remote, threads: Collection[Th
             continue
         rest = archives.without(repository, fold, threads)
         if rest is None:
-            done = transfer.remove(git, remote, {name: oid})
+            done = remove(git, remote, {name: oid})
         else:
-            done = transfer.replace(git, remote, {name: (oid, rest)})
+            done = replace(git, remote, {name: (oid, rest)})
         results.update(done)
         if not isinstance(done.get(name), Pushed):
             continue

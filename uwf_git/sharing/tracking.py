@@ -19,16 +19,19 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid, Repository
-from uwf_git.store import archives, layout
+from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.values.ids import ALPHABET, ThreadId
+
+if TYPE_CHECKING:
+    from uwf_git.store.archives import Fold
 
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
@@ -187,9 +190,16 @@ def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
     }
 
 
-def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | None = None) -> Fetched:
+def fetch(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    thread: ThreadId | None = None,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> Fetched:
     """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of one thread only, where that
-    is given. The tracking refs of what the remote no longer has stay. Raises RemoteFailed."""
+    is given. The tracking refs of what the remote no longer has stay. `meanwhile` is called while something is on its
+    way. Raises RemoteFailed."""
     for last_try in [False] * (TRIES - 1) + [True]:
         known: dict[str, Oid] = {}
         listed = list_refs(
@@ -209,7 +219,7 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
         )
         try:
             if wanted:
-                bring_tracked(git, repository, remote, wanted)
+                bring_tracked(git, repository, remote, wanted, meanwhile)
             break
         except RemoteFailed as error:
             # A ref that was listed may be gone by now; then there is another list to look at.
@@ -226,13 +236,20 @@ def fetch(git: Git, repository: Repository, remote: Remote, thread: ThreadId | N
     return Fetched(listed, gone, None if wanted else known)
 
 
-def bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list[str]) -> None:
-    """Moves the tracking refs of these refs of a remote to where they are there. Raises RemoteFailed."""
+def bring_tracked(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    wanted: list[str],
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Moves the tracking refs of these refs of a remote to where they are there. `meanwhile` as in `bring`. Raises
+    RemoteFailed."""
     names = wanted
     if len(names) > MANY:
         names = sorted({layout.namespace_of(name) + "*" for name in names})
     specs = [f"+{name}:{layout.tracking(remote.name, name)}" for name in names]
-    bring(git, repository, remote.name, specs, meanwhile=_get_ready)
+    bring(git, repository, remote.name, specs, meanwhile=meanwhile)
     for name in wanted:
         # git leaves out what a shallow repository can't give whole, and says nothing of it.
         if repository.ref(layout.tracking(remote.name, name)) is None:
@@ -240,11 +257,6 @@ def bring_tracked(git: Git, repository: Repository, remote: Remote, wanted: list
                 f"{remote.name} lists {name} but did not send it",
                 "is it shallow? git fetch --unshallow there",
             )
-
-
-def _get_ready() -> None:
-    """Loads what verifies, while there is nothing to do but wait."""
-    import uwf_git.verify.whole  # noqa: F401
 
 
 def bring(
@@ -335,7 +347,7 @@ def note(instance: Instance, remote: Remote, listed: Mapping[str, Oid], gone: Ma
         if name.startswith((layout.THREADS, layout.ARCHIVE)):
             threads[layout.thread_of(name)] = name
         elif name.startswith(layout.FOLDED):
-            threads |= {each: layout.ARCHIVE + each for each in archives.names(repository, gone[name])}
+            threads |= {each: layout.ARCHIVE + each for each in _folded_in(repository, gone[name])}
             agree(instance, remote.name, name, None)
         elif name.startswith(layout.NAMESPACE) and not there.accounts_for(name) and repository.ref(name):
             found.append(name)
@@ -381,7 +393,14 @@ class _There:
     @cached_property
     def _folded(self) -> frozenset[ThreadId]:
         folds = (oid for name, oid in self._listed.items() if name.startswith(layout.FOLDED))
-        return frozenset[ThreadId]().union(*(archives.names(self._repository, oid) for oid in folds))
+        return frozenset[ThreadId]().union(*(_folded_in(self._repository, oid) for oid in folds))
+
+
+def _folded_in(repository: Repository, fold: Oid) -> frozenset[ThreadId]:
+    """The threads that a fold names."""
+    from uwf_git.store.archives import names
+
+    return names(repository, fold)
 
 
 def resumed_there(
@@ -427,19 +446,21 @@ def unmark(instance: Instance, remote: Remote, name: str) -> None:
         _drop(repository, _marker(remote.name, each))
 
 
-def deleted_there(instance: Instance, remote: str, name: str, theirs: archives.Fold) -> set[ThreadId]:
+def deleted_there(instance: Instance, remote: str, name: str, theirs: Fold) -> set[ThreadId]:
     """The threads that somebody deleted from a remote's fold: those of the last one that this store agreed on with it,
     where that fold was begun anew without them."""
     repository = instance.store.repository
     base = repository.ref(layout.MERGED + f"{remote}/{name.removeprefix(layout.FOLDED)}")
     if base is None or base in theirs.chain:
         return set()
-    return set(archives.names(repository, base) - theirs.threads.keys())
+    return set(_folded_in(repository, base) - theirs.threads.keys())
 
 
 def part_with(instance: Instance, remote: str, name: str, threads: Collection[ThreadId]) -> list[ThreadId]:
     """Takes threads that were deleted on a remote out of the fold here, and marks them. What wasn't removed here too
     gets refs of its own. Returns these threads. Raises HeadMoved."""
+    from uwf_git.store import archives
+
     repository = instance.store.repository
     tip = repository.ref(name)
     if tip is None:

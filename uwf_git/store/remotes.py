@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,18 +47,19 @@ class Remotes:
         self._git = Git(repository.path)
         self._here = here
 
-    def all(self) -> list[Remote]:
-        """The remotes that threads are shared with, by name."""
-        settings = self._settings()
+    def all(self, meanwhile: Callable[[], object] = lambda: None) -> list[Remote]:
+        """The remotes that threads are shared with, by name. `meanwhile` as in `get`."""
+        settings = self._settings(meanwhile)
         return [
             self._remote(name, settings)
             for name in sorted(settings)
             if settings[name].get("uwf") == ["true"] and settings[name].get("url")
         ]
 
-    def get(self, name: str | None) -> Remote:
-        """A remote; without a name `origin`, or the only one there is. Raises NotFound, Usage."""
-        known = {remote.name: remote for remote in self.all()}
+    def get(self, name: str | None, meanwhile: Callable[[], object] = lambda: None) -> Remote:
+        """A remote; without a name `origin`, or the only one there is. `meanwhile` is called while git is being asked.
+        Raises NotFound, Usage."""
+        known = {remote.name: remote for remote in self.all(meanwhile)}
         if name is None:
             if DEFAULT in known or len(known) == 1:
                 return known.get(DEFAULT) or next(iter(known.values()))
@@ -129,9 +131,10 @@ class Remotes:
         code = self._here or any("refs/uwf/" not in spec for spec in found.get("fetch", ()))
         return Remote(name, url, found.get("pushurl", [url])[0], code)
 
-    def _settings(self) -> dict[str, dict[str, list[str]]]:
+    def _settings(self, meanwhile: Callable[[], object] = lambda: None) -> dict[str, dict[str, list[str]]]:
         """remote.<name>.<key> -> values, as git reads them."""
-        done = self._git.run("config", "--null", "--get-regexp", r"^remote\..*\.", check=False)
+        asked = ("config", "--null", "--get-regexp", r"^remote\..*\.")
+        done = self._git.run(*asked, check=False, meanwhile=meanwhile)
         if done.code not in (0, 1):
             raise RemoteFailed("git can't read its configuration: " + one_line(done.err, 200))
         found: dict[str, dict[str, list[str]]] = {}

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from uwf_git.crews.prompt import REDACTED
 from uwf_git.errors import UwfError
 from uwf_git.git.objects import clean
 from uwf_git.git.repository import Oid
@@ -139,6 +138,8 @@ def is_instruction(said: str, expected: str | None, redacted: bool) -> bool:
         return True
     if expected is None or not redacted:
         return False
+    from uwf_git.crews.prompt import REDACTED
+
     at = 0
     pieces = REDACTED.split(said)
     for number, piece in enumerate(pieces):

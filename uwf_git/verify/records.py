@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from uwf_git.crews.conversation import is_conversation
 from uwf_git.store import layout, pages
 from uwf_git.store.index import CommitRow, commit_row, start_row, step_row
 from uwf_git.text import one_line
@@ -157,6 +156,8 @@ class Records:
         other = self._known.parent(commit, 1, ("start", "step")) if len(commit.parents) == 2 else None
         if other is None:
             return
+        from uwf_git.crews.conversation import is_conversation
+
         talks = is_conversation(self._known.definition(version).workflow)
         if talks == is_conversation(self._known.definition(other).workflow):
             report("wrong-parent", "a run is started from a conversation, and a conversation from a run")

@@ -3,7 +3,6 @@ limits hold for the tools of a step follows from who speaks, so a thread where n
 
 from __future__ import annotations
 
-from uwf_git.crews.prompt import data_problem
 from uwf_git.store import layout
 from uwf_git.text import one_line
 from uwf_git.values.kinds import Start
@@ -30,6 +29,8 @@ def check_speaking(known: Known, version: Record, node: Node, start: Start, repo
         report("wrong-persona", f"the StartNode names persona {shown!r}, which {workflow.name} does not have")
     if start.data is not None:
         tree = version.tree
+        from uwf_git.crews.prompt import data_problem
+
         problem = data_problem(start.data, lambda path: _file(known.objects, tree, layout.INCLUDED + path))
         if problem is not None:
             report("wrong-data", f"the StartNode brings along what no menu does: {problem}")

@@ -129,7 +129,12 @@ def pull(invocation: Invocation, name: str | None, verbose: bool) -> None:
     of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
     """
     instance = invocation.instance
-    _pull(invocation, instance, instance.remotes.get(name), verbose)
+    _pull(invocation, instance, instance.remotes.get(name, _get_ready), verbose)
+
+
+def _get_ready() -> None:
+    """Loads what asks a remote, while there is nothing to do but wait."""
+    import uwf_git.sharing.pull  # noqa: F401
 
 
 @command(
