@@ -89,7 +89,8 @@ class WarmUwf:
             try:
                 code = int(_received(call, 16))
             except TimeoutError:
-                os.kill(pid, 9)
+                with contextlib.suppress(ProcessLookupError):  # it has ended at this moment
+                    os.kill(pid, 9)
                 raise subprocess.TimeoutExpired(list(args), timeout) from None
             for thread in threads:
                 thread.join(timeout)

@@ -167,7 +167,8 @@ def acknowledged_steps_are_kept(evidence: Evidence) -> Found:
 
 
 def steps_are_in_one_chain(evidence: Evidence) -> Found:
-    """No step is in two threads, but where one of them was forked, gone on or parted from the other after it."""
+    """No step is in two threads, but where one of them was forked, gone on or parted from the other after it; and but
+    for a side that was made where a thread had ended, which is an end that another, with more steps, has outdone."""
     parted = {fork: step for _, fork, step in evidence.forks}
     untold = any(event.code == KILLED and event.name in ("fork", "go-on") for event in evidence.events)
     told = {thread for event in evidence.events if event.code != KILLED for thread in event.told}
@@ -182,7 +183,8 @@ def steps_are_in_one_chain(evidence: Evidence) -> Found:
             for node in nodes[begins:]:
                 owners[node].append(thread.thread)
         for node, threads in owners.items():
-            if len(threads) > 1:
+            outdone = {t for t in threads if _origin_ended(snapshot, t, threads)}
+            if len(threads) - len(outdone) > 1:
                 yield f"step {node} is in threads {', '.join(sorted(threads))} on {snapshot.machine}", ()
 
 
@@ -443,6 +445,11 @@ def violations(events: Sequence[Event], snapshots: Sequence[Snapshot]) -> list[V
                 Violation(claim.__name__.replace("_", " "), message, tuple(e.operation.number for e in about))
             )
     return found
+
+
+def _origin_ended(snapshot: Snapshot, thread: str, among: Sequence[str]) -> bool:
+    origin = snapshot.threads[thread].origin
+    return origin in among and snapshot.threads[origin].status != "active"
 
 
 def _has(thread: Thread | None, node: str) -> bool:

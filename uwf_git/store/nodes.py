@@ -360,7 +360,7 @@ def is_schema(node: Node, get: Callable[[Hash], Node]) -> bool:
 def _trusted(data: bytes, name: str) -> Node:
     """A blob that was verified when it was taken in, read the fast way."""
     try:
-        value = json.loads(data)
+        value = json.loads(data.decode("utf-8"))  # of bytes it would find out first how they are encoded
         return Node(value["type"], value["payload"], value["timestamp"])
     except (ValueError, KeyError, TypeError):
         return from_blob(data, name)
