@@ -112,18 +112,19 @@ class Lab:
         """Appends steps one by one; `known` are the StepNodes so far, and grows with them."""
         start = head.row.start
         assert start is not None
-        store = self.instance.store
+        store, past = self.instance.store, set(known)
         for _ in range(steps):
             role = ("worker", "checker")[len(known) % 2]
             schema = self._compiled.workflow.roles[role].schema
-            with store.index.transaction():
+            with store.together():  # as the engine does
                 output = store.put(schema, {"status": "done", "note": f"step {len(known) + 1}"})
                 detail = store.put(DETAIL, self._detail(head.node))
                 prev = known[-1] if known else None
                 made = Step(start, prev, role, output, detail, "uwf-bench")
                 node = store.put(STEPNODE, made.payload())
-            head = self.instance.threads.append(head, node, known, None, "native")
+                head = self.instance.threads.append(head, node, past, None, "native")
             known.append(node)
+            past.add(node)
             yield head
 
     def _detail(self, context: Hash) -> dict[str, object]:

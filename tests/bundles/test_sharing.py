@@ -8,6 +8,7 @@ import git_servers
 import pytest
 from bundle_files import DEBATE
 from cli_samples import write
+from commands import loose
 from conftest import Uwf
 from forged import Forger
 from two_machines import Machine
@@ -119,7 +120,7 @@ def test_a_lost_tree_of_a_bundle_is_made_again_from_its_nodes(ada: Machine, hub:
     forge = Forger(ada.store)
     tree = forge("rev-parse", "refs/uwf/workflows/debate:workflow")
     ada("remote", "rm", "origin")
-    path = ada.store / "objects" / tree[:2] / tree[2:]
+    path = loose(ada.store, tree)
     path.chmod(0o644)
     path.write_bytes(b"")
     ada("doctor", "--fix", check=None)

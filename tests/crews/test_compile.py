@@ -11,6 +11,7 @@ from typing import Any
 
 import git_servers
 import pytest
+from commands import loose
 from conftest import REPOSITORY, Uwf
 from crew_packages import EDGES, PLAN, bmad, own
 from hypothesis import given, settings
@@ -508,8 +509,7 @@ def test_a_lost_page_of_a_crews_workflow_is_made_again_from_its_package(uwf: Uwf
     found = only(bmad())
     thread = begin(instance, found)
     store = instance.location.git_dir
-    lost = git_servers.git("--git-dir", store, "rev-parse", f"refs/uwf/threads/{thread}:workflow/README.md")
-    (store / "objects" / lost[:2] / lost[2:].strip()).unlink()
+    loose(store, f"refs/uwf/threads/{thread}:workflow/README.md").unlink()
     assert uwf("verify", "--all", check=None).code == 7
     uwf("doctor", "--fix", check=None)
     assert uwf("verify", "--all").json["findings"] == []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import commands
 import pytest
+from commands import loose
 from conftest import Uwf
 from crew_packages import CREW, bmad, folder, own, zipped
 
@@ -221,19 +221,8 @@ def test_the_tab_key_offers_crews_personas_and_their_workflows(uwf: Uwf, store: 
 def test_a_page_and_nodes_that_are_lost_are_made_again(uwf: Uwf, store: Path, tmp_path: Path) -> None:
     uwf("crew", "import", folder(tmp_path / "trip", own()))
     lost = [git(store, "rev-parse", f"refs/uwf/crews/trip{each}") for each in (":crew", ":README.md")]
-    packs = list((store / "objects" / "pack").glob("*.pack"))
-    for pack in packs:
-        data = pack.read_bytes()
-        for each in (pack, pack.with_suffix(".idx")):
-            each.unlink()
-        subprocess.run(
-            ["git", "--git-dir", str(store), "unpack-objects", "-q"],
-            input=data,
-            capture_output=True,
-            check=True,
-        )
     for oid in lost:
-        (store / "objects" / oid[:2] / oid[2:]).unlink()
+        loose(store, oid).unlink()
     assert uwf("doctor", check=7).code == 7
     uwf("doctor", "--fix")
     assert uwf("verify").json["findings"] == []

@@ -29,6 +29,27 @@ def git(
     return done.stdout.decode("utf-8", "replace").removesuffix("\n")
 
 
+def loosen(store: Path) -> None:
+    """Makes a file of its own of every object that is in a pack."""
+    packs = [(pack, pack.read_bytes()) for pack in (store / "objects" / "pack").glob("*.pack")]
+    for pack, data in packs:
+        for each in (pack, *pack.parent.glob(f"{pack.stem}.*")):
+            each.unlink(missing_ok=True)
+        subprocess.run(
+            ["git", "--git-dir", str(store), "unpack-objects", "-q"],
+            input=data,
+            capture_output=True,
+            check=True,
+        )
+
+
+def loose(store: Path, revision: str) -> Path:
+    """The file of an object that a revision leads to, which may have been in a pack."""
+    loosen(store)
+    oid = git("--git-dir", store, "rev-parse", revision)
+    return store / "objects" / oid[:2] / oid[2:]
+
+
 def begin(*args: object, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
     """`uwf` in the background; both of its streams can be read."""
     return subprocess.Popen(

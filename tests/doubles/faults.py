@@ -11,7 +11,7 @@ import pytest
 DRIVER = """
 import os, signal, sys
 from uwf_git.store import index
-from uwf_git.git import repository
+from uwf_git.git import bulk, repository
 from uwf_git.store import private
 stop, after = int(sys.argv[1]), sys.argv[2] == "after"
 count = 0
@@ -29,6 +29,7 @@ def guard(owner, name):
     setattr(owner, name, guarded)
 
 for name in ("_write", "create_ref", "move_ref", "delete_ref"): guard(repository.Repository, name)
+guard(bulk, "install")
 for name in ("set_node", "add_commit", "set_tip", "set_folded", "add_archive", "set_decision"): guard(index.Index, name)
 for name in ("order", "clear"): guard(private.Runs, name)
 sys.argv[1:] = sys.argv[3:]

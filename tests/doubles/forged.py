@@ -210,6 +210,6 @@ def stepped(instance: Instance, head: Head, role: str, output: object, detail: H
     made = store.put(history.workflow.roles[role].schema, output)
     step = Step(history.start_hash, history.prev, role, made, detail, "by-hand")
     extraction = "" if merge else "native"
-    known = [each.hash for each in history.steps]
+    known = {each.hash for each in history.steps}
     node = store.put(STEPNODE, step.payload())
     return instance.threads.append(head, node, known, merge, extraction)

@@ -11,6 +11,7 @@ from typing import Any
 import commands
 import git_servers
 import pytest
+from commands import loose
 from conftest import REPOSITORY, Uwf
 from two_machines import Machine
 
@@ -727,8 +728,7 @@ def test_a_pause_that_could_not_be_lifted_there_is_told_as_one_that_still_holds(
 
 def test_what_a_push_cannot_read_here_is_not_blamed_on_the_remote(pair: Pair) -> None:
     hurt = pair.ada.starts("lost", workflow="loop")
-    blob = git_servers.git("--git-dir", pair.ada.store, "rev-parse", f"refs/uwf/threads/{hurt}:README.md")
-    (pair.ada.store / "objects" / blob[:2] / blob[2:]).unlink()
+    loose(pair.ada.store, f"refs/uwf/threads/{hurt}:README.md").unlink()
     failed = pair.ada("push", check=7)
     assert "doctor --fix" in failed.error["hint"]
     sound = pair.works(pair.ada, "second")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import commands
 import pytest
+from commands import loose
 from conftest import Uwf
 from two_machines import Machine
 
@@ -197,7 +198,7 @@ def test_pruning_leaves_nothing_of_what_was_removed(team: Team) -> None:
 
 def test_a_damaged_thread_can_be_removed(team: Team) -> None:
     head = team.ada.refs()[layout.THREADS + team.thread]
-    (team.ada.store / "objects" / head[:2] / head[2:]).unlink()
+    loose(team.ada.store, head).unlink()
     team.ada("thread", "rm", team.thread, "--yes")
     assert set(team.ada.heads()) == {team.other}
 

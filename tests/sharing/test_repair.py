@@ -18,7 +18,7 @@ from typing import Any
 import git_servers
 import pytest
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
-from commands import begin, git
+from commands import begin, git, loosen
 from conftest import Uwf
 from two_machines import Machine
 
@@ -36,6 +36,7 @@ class Hurt:
         self.thread = self.machine.starts("Write a poem", "pair")
         self.machine("thread", "run", self.thread, "--agent", scripted(REJECTS_ONCE))
         self.store = self.machine.store
+        loosen(self.store)
 
     def git(self, *args: str) -> str:
         return git("--git-dir", self.store, *args)

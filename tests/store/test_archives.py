@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_samples import ONE
+from commands import loose
 from conftest import Uwf
 from faults import DRIVER_WITH_GIT
 from workflows import opened as fresh
@@ -242,7 +243,7 @@ def test_one_damaged_thread_hides_no_other_of_its_fold(uwf: Uwf, opened: Instanc
     sound, broken = ended(opened, JANUARY, "One"), ended(opened, JANUARY + 1, "Two")
     commit = str(opened.threads.head(broken).commit)
     archives.fold_before(repository, FUTURE)
-    (repository.path / "objects" / commit[:2] / commit[2:]).unlink()
+    loose(repository.path, commit).unlink()
     uwf("cas", "reindex")
     listed = {each["thread"]: each["status"] for each in uwf("thread", "list", "--all", check=7).json}
     assert listed == {sound: "killed", broken: "corrupt"}

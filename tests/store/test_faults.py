@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bundle_files import DEBATE
 from cli_samples import ONE
-from commands import UWF, git
+from commands import UWF, git, loose
 from conftest import EXAMPLES, Uwf
 from faults import obeying_modes, on_a_small_disk
 
@@ -139,7 +139,7 @@ def test_a_damaged_object_is_named_with_exit_7_and_other_threads_go_on(
     other = uwf("thread", "start", "one", "-p", "Something else").json["thread"]
     objects = objects_of(root, thread)
     oid = next(oid for path, oid in objects.items() if path.startswith(what))
-    path = root / "store.git/objects" / oid[:2] / oid[2:]
+    path = loose(root / "store.git", oid)
     path.chmod(0o644)
     if how == "gone":
         path.unlink()

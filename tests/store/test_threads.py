@@ -59,7 +59,7 @@ def make_step(instance: Instance, history: History, number: int, answer: str = "
 def append(instance: Instance, head: Head, number: int, answer: str = "") -> Head:
     history = instance.threads.history(head)
     node = make_step(instance, history, number, answer)
-    return instance.threads.append(head, node, [step.hash for step in history.steps])
+    return instance.threads.append(head, node, {step.hash for step in history.steps})
 
 
 def git(instance: Instance, *args: str) -> str:
@@ -157,7 +157,7 @@ for count in range(25):
             head = instance.threads.head(thread)
             history = instance.threads.history(head)
             node = make_step(instance, history, number * 1000 + count)
-            instance.threads.append(head, node, [step.hash for step in history.steps])
+            instance.threads.append(head, node, {{step.hash for step in history.steps}})
             break
         except (Busy, HeadMoved):
             time.sleep(random.uniform(0, 0.005))

@@ -250,7 +250,7 @@ def append_step(
     meanwhile, the step becomes a thread of its own, and HeadMoved says which. `begins` makes the thread."""
     thread = at.head.thread
     detail = instance.store.detail(made.detail)
-    known = [past.hash for past in at.history.steps]
+    known = {past.hash for past in at.history.steps}
     context = instance.threads.context(node, at.history.workflow)
     then = outlook_of(instance, at.history.after(context)).next
     extraction = detail.extraction if detail else ""

@@ -13,16 +13,19 @@ import os
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pygit2
 
 from uwf_git.errors import StoreDamaged, UwfError
-from uwf_git.git.bulk import Bulk
 from uwf_git.git.objects import KINDS, NAMES, Oid
 from uwf_git.git.refs import PRIVATE, common_dir
 from uwf_git.git.writers import Writers
+
+if TYPE_CHECKING:
+    from uwf_git.git.bulk import Bulk
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
@@ -59,11 +62,12 @@ class ObjectDatabase:
         self._objects = str(self.path / "objects")
         self._bulk: Bulk | None = None
         self.writers = Writers(self.path / PRIVATE)
+        self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # lately, as one pack
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
-        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
+        if (new := self._new(oid)) is not None:
             return new
         name = str(oid)
         try:
@@ -76,6 +80,12 @@ class ObjectDatabase:
         except zlib.error as error:
             raise damaged(name, _garbled(error)) from None
         return _checked(name, data)
+
+    def _new(self, oid: Oid) -> tuple[int, bytes] | None:
+        """An object that was written just now: the next step is made of it, and libgit2 would look for its pack."""
+        if self._bulk is not None and (found := self._bulk.get(oid)) is not None:
+            return found
+        return self._stored.get(oid.raw)
 
     def _loose(self, name: str) -> int:
         """A descriptor of the file that an object stands in by itself. Raises OSError where there is none, and
@@ -98,7 +108,7 @@ class ObjectDatabase:
     def header(self, oid: Oid) -> tuple[int, int]:
         """An object's kind and the size of its content in bytes, as its header has them: nothing else of
         it is read. Raises StoreDamaged."""
-        if self._bulk is not None and (new := self._bulk.get(oid)) is not None:
+        if (new := self._new(oid)) is not None:
             return new[0], len(new[1])
         name = str(oid)
         try:
@@ -175,7 +185,12 @@ class ObjectDatabase:
     def in_bulk(self, keep: bool = True) -> Iterator[Bulk]:
         """What is written inside goes into packs rather than into a file for each object: it can be read here at once,
         and by others after each `Bulk.store`, which is also called at the end. Without `keep`, and where something is
-        raised, what wasn't stored is gone."""
+        raised, what wasn't stored is gone. Inside of `together`, that stores it."""
+        if self._bulk is not None:
+            yield self._bulk
+            return
+        from uwf_git.git.bulk import Bulk
+
         self.writers.begin()
         try:
             with Bulk(self.path, keep) as self._bulk:
@@ -185,6 +200,43 @@ class ObjectDatabase:
             raise unwritable(self.path, error) from None
         finally:
             self._bulk = None
+
+    @property
+    def is_gathering(self) -> bool:
+        """Whether what is written now waits to be stored with more."""
+        return self._bulk is not None
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """What is written inside becomes one pack. It can be read here at once; it is durable, and others see it, when
+        a ref is moved or made here, and at the end, also where something is raised. Inside another such block, and in
+        bulk, nothing changes. Raises StoreUnwritable."""
+        if self._bulk is not None:
+            yield
+            return
+        from uwf_git.git.bulk import Bulk
+        from uwf_git.git.packing import join
+
+        self.writers.begin()
+        self._bulk = Bulk(self.path)
+        try:
+            with self._bulk:
+                try:
+                    yield
+                finally:
+                    self.store_gathered()
+                    self._stored = self._bulk.recent
+        finally:
+            self._bulk = None
+        join(self.path / "objects" / "pack")
+
+    def store_gathered(self) -> None:
+        """Stores what waits to be. Raises StoreUnwritable."""
+        if self._bulk is not None:
+            try:
+                self._bulk.store()
+            except OSError as error:
+                raise unwritable(self.path, error) from None
 
     def _write(self, kind: int, data: bytes) -> Oid:
         if self._bulk is not None:

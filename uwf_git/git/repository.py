@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
-from uwf_git.git.durable import make_folder, sync_folder
+from uwf_git.git.durable import make_folder, make_folders, sync, sync_folder
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.objects import BLOB as BLOB
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
@@ -176,18 +177,18 @@ class Repository(ObjectDatabase):
     def graft(self, root: Oid | None, folders: Sequence[str], tree: Oid) -> Oid:
         """A root tree with another tree put at a path of folders; siblings stay."""
         name, *rest = folders
-        entries, data = self._tree(root) if root else ((), b"")
+        entries = self._tree(root)[0] if root else ()
         old = next((entry.oid for entry in entries if entry.name == name and entry.is_tree), None)
         new = Entry(TREE_MODE, name, self.graft(old, rest, tree) if rest else tree)
-        if old is None and (not entries or sort_key(entries[-1]) < sort_key(new)):
-            # A new step comes last: nothing before it needs to be written again.
-            return self._write_ordered((*entries, new), data + tree_row(new))
-        return self.write_tree([*(entry for entry in entries if entry.name != name), new])
+        return self.with_entries(root, new)
 
-    def with_entries(self, tree: Oid, *entries: Entry) -> Oid:
-        """A tree with entries put in, each in the place of the one of its name."""
-        names = {entry.name for entry in entries}
-        return self.write_tree([*(entry for entry in self.tree(tree) if entry.name not in names), *entries])
+    def with_entries(self, tree: Oid | None, *new: Entry) -> Oid:
+        """A tree with entries put in, each in the place of the one of its name. What stays isn't written out again: a
+        new step comes last, or is in the last folder."""
+        entries, data = self._tree(tree) if tree else ((), b"")
+        for each in new:
+            entries, data = _with_entry(entries, data, each)
+        return self._write_ordered(entries, data)
 
     def write_commit(
         self,
@@ -282,6 +283,7 @@ class Repository(ObjectDatabase):
 
     def create_ref(self, name: str, target: Oid) -> None:
         """Makes a ref. Raises HeadMoved where it exists already."""
+        self.store_gathered()
 
         def create() -> None:
             if self.ref(name) is not None:
@@ -304,6 +306,7 @@ class Repository(ObjectDatabase):
     def _change_refs(
         self, order: str, refs: Mapping[str, Oid], change: Callable[[str, Oid], None]
     ) -> set[str]:
+        self.store_gathered()
         if len(refs) > MANY_REFS:
             from uwf_git.git.program import Git
 
@@ -320,8 +323,52 @@ class Repository(ObjectDatabase):
 
     def move_ref(self, name: str, old: Oid, new: Oid) -> None:
         """Compare-and-swap. Raises HeadMoved where the ref is not at `old`, Busy where its lock file
-        stays."""
-        self._move(name, lambda: self._reference(name, old).set_target(new))
+        stays.
+
+        What waits to be stored is on the disk before the ref is, and waited for together with it: a step waits twice,
+        for all that it wrote and for the new name of its ref. libgit2 would wait eleven times."""
+        self.writers.begin()
+        try:
+            with self.lockfiles.locking(name):
+                self._swap(name, old, new)
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        finally:
+            self.writers.end()
+
+    def _swap(self, name: str, old: Oid, new: Oid) -> None:
+        path = self.path / name
+        lock = path.with_name(f"{path.name}.lock")
+        descriptor = self._lock(name, lock)
+        try:
+            try:
+                if self.ref(name) != old:
+                    raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
+                os.write(descriptor, f"{new}\n".encode())
+                if self._bulk is None:
+                    os.fsync(descriptor)
+                else:
+                    self._bulk.store([descriptor], before=path.parent)
+            finally:
+                os.close(descriptor)
+            lock.rename(path)
+        except BaseException:
+            lock.unlink(missing_ok=True)
+            raise
+        sync(path.parent)
+
+    def _lock(self, name: str, lock: Path) -> int:
+        """A descriptor of the new lock file of a ref. Raises Busy, OSError."""
+        for attempt in range(LOCK_TRIES):
+            try:
+                return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:  # the ref is in packed-refs, and git gc has removed the empty folder
+                make_folders(lock.parent)
+            except FileExistsError:
+                if attempt % 10 == 3:
+                    self.lockfiles.remove_left(thorough=attempt > 20)
+                time.sleep(_jitter() * (1 + attempt / 4))
+        raise self._busy(name)
 
     def put_ref(self, name: str, old: Oid | None, new: Oid) -> None:
         """Makes a ref that is not there, `old` being None, or compares and swaps it. Raises HeadMoved."""
@@ -375,10 +422,28 @@ class Repository(ObjectDatabase):
             if attempt % 10 == 3:
                 self.lockfiles.remove_left(thorough=attempt > 20)
             time.sleep(_jitter() * (1 + attempt / 4))
+        raise self._busy(name)
+
+    def _busy(self, name: str) -> Busy:
         lock = self.lockfiles.lock_on(name, PACKED)
         if lock is None:
-            raise Busy(f"{name} is changed by others all the time", "repeat")
-        raise Busy(f"{name} is locked by {lock.told}", lock.hint)
+            return Busy(f"{name} is changed by others all the time", "repeat")
+        return Busy(f"{name} is locked by {lock.told}", lock.hint)
+
+
+def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tuple[Entry, ...], bytes]:
+    """The entries of a tree, and its content, with another entry."""
+    place = next((at for at in range(len(entries) - 1, -1, -1) if entries[at].name == new.name), None)
+    if place is not None and entries[place].is_tree is not new.is_tree:  # its place may be another one
+        rest = entries[:place] + entries[place + 1 :]
+        return _with_entry(rest, b"".join(map(tree_row, rest)), new)
+    if place is None:
+        place = after = bisect_left(entries, sort_key(new), key=sort_key)
+    else:
+        after = place + 1
+    end = len(data) - sum(len(tree_row(entry)) for entry in entries[after:])
+    begin = end - sum(len(tree_row(entry)) for entry in entries[place:after])
+    return (*entries[:place], new, *entries[after:]), data[:begin] + tree_row(new) + data[end:]
 
 
 def _init(git_dir: Path) -> None:

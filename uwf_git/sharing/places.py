@@ -327,7 +327,7 @@ def _step(store: Store, head: Head, node: Hash) -> None:
     made = parse_step(store.get(node).payload)
     detail = store.get(made.detail)
     history = threads.history(head)
-    known = [step.hash for step in history.steps]
+    known = {step.hash for step in history.steps}
     merge = threads.commit_of(made.detail) if is_kind(detail.type, "step") else None
     extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
     then = decide_at(history.after(threads.context(node, history.workflow))).next

@@ -49,6 +49,10 @@ class Attempts:
     def record(self, head: Head, attempt: Attempt) -> FailedAttempt:
         """Keeps a failed attempt. Moves `refs/uwf/attempts/<ULID>`. Raises HeadMoved where others keep moving
         it."""
+        with self._store.together():
+            return self._record(head, attempt)
+
+    def _record(self, head: Head, attempt: Attempt) -> FailedAttempt:
         payload = attempt.payload()
         node = self._store.put(ATTEMPT, payload)
         attempt = parse_attempt(

@@ -7,12 +7,13 @@ its content against the hash in its file name. From then on git's own object ids
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
 from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.repository import Oid, Repository
+from uwf_git.git.repository import Oid, Repository, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.store.index import Index
 from uwf_git.values import cbor
@@ -80,6 +81,9 @@ class NodeStore:
         self.drafts: dict[Hash, Node] = {}
         """What was drafted and isn't written, each node after those that it refers to."""
         self._drafting = False
+        self._unlisted: list[tuple[Hash, Hash, bytes]] | None = (
+            None  # rows of nodes whose blobs aren't stored yet
+        )
 
     def sync(self) -> bool:
         """Looks for nodes that the index doesn't know yet. Returns whether anything was taken in; here, where
@@ -124,6 +128,8 @@ class NodeStore:
         return found
 
     def _blob_id(self, node: Hash) -> Oid | None:
+        if (known := self._blobs.get(node)) is not None:
+            return known
         row = self.index.node(node)
         if row is None and node not in BUILTIN and self.sync():
             row = self.index.node(node)
@@ -170,23 +176,23 @@ class NodeStore:
         nodes = map(self.get, detail.turns)
         return tuple(parse_turn(node.payload) for node in nodes if is_kind(node.type, "turn"))
 
-    def walk(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
+    def walk(self, root: Hash, stop: Container[Hash] = frozenset()) -> Iterator[tuple[Hash, Node]]:
         """A node and all that it refers to, types included, each once, breadth first. Nodes in `stop`
         are neither visited nor entered. Raises NotFound for a dangling reference."""
         queue = [root]
-        seen = set(stop) | {root}
+        seen = {root}
         while queue:
             following: list[Hash] = []
             for current in queue:
                 node = self.get(current)
                 yield current, node
                 for target in (node.type, *self.references(node)):
-                    if target not in seen:
+                    if target not in seen and target not in stop:
                         seen.add(target)
                         following.append(target)
             queue = following
 
-    def files(self, root: Hash, stop: frozenset[Hash] = frozenset()) -> dict[str, bytes | Oid]:
+    def files(self, root: Hash, stop: Container[Hash] = frozenset()) -> dict[str, bytes | Oid]:
         """The node files of a record's folder: those that `walk` visits, by their paths. Raises as `walk` does."""
         return {layout.node_file(found): self.blob_of(found) for found, _ in self.walk(root, stop)}
 
@@ -211,11 +217,45 @@ class NodeStore:
 
     def store_drafts(self) -> None:
         """Writes what was drafted. Raises StoreUnwritable; all of it is still a draft then."""
-        if self.drafts:
-            with self.index.transaction():
+        if len(self.drafts) == 1 and self._unlisted is None:  # a file, and not two of a pack
+            for node, content in self.drafts.items():
+                self._file(node, content, to_blob(content))
+            self.drafts.clear()
+        elif self.drafts:
+            with self.together():
                 for node, content in self.drafts.items():
                     self._file(node, content, to_blob(content))
-            self.drafts.clear()
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """As the repository's own `together`; the index knows a node once its blob is stored, or with `list_new`."""
+        if self._unlisted is not None or self.repository.is_gathering:
+            yield
+            return
+        self._unlisted = []
+        try:
+            with self.repository.together():
+                yield
+            self.list_new()
+        except BaseException as error:
+            if not isinstance(error, StoreUnwritable):
+                self.list_new()
+            raise
+        finally:
+            self._unlisted = None
+
+    def list_new(self) -> None:
+        """Stores what was written since `together` began, and tells the index of the nodes: it must never know what the
+        next power cut takes. Raises StoreUnwritable."""
+        if self._unlisted is not None:
+            self.repository.store_gathered()
+        if self._unlisted:
+            with self.index.transaction():
+                for row in self._unlisted:
+                    self.index.set_node(*row)
+            for node, *_ in self._unlisted:
+                self.drafts.pop(node, None)
+            self._unlisted.clear()
 
     def keep(self, node: Hash, content: Node, references: Sequence[Hash] | None = None) -> None:
         """Stores a node whose hash is known to be that of its content. `references` are those of its payload, if they
@@ -284,7 +324,11 @@ class NodeStore:
 
     def _file(self, node: Hash, content: Node, data: bytes) -> Oid:
         oid = self._blobs[node] = self.repository.write_blob(data)
-        self.index.set_node(node, content.type, oid.raw)
+        row = node, content.type, oid.raw
+        if self._unlisted is not None:
+            self._unlisted.append(row)
+        else:
+            self.index.set_node(*row)
         return oid
 
     def _keep_recent(self, node: Hash, content: Node, size: int) -> Node:

@@ -257,6 +257,7 @@ class Store(NodeStore):
         """What a commit records, taken in with its ancestors where that is new. Raises StoreDamaged."""
         row = self.index.commit(commit.raw)
         if row is None:
+            self.list_new()
             try:
                 with self.index.transaction():
                     self._take_in(commit)

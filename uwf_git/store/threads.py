@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 from uwf_git import log
@@ -57,6 +57,16 @@ class Made(NamedTuple):
     text: str
     parents: tuple[Oid, ...]
     when: int
+
+
+class _Elsewhere:
+    """The nodes that a step's folder doesn't repeat. A history is long, and not copied for every step."""
+
+    def __init__(self, workflow: Set[Hash], steps: Set[Hash], start: Hash) -> None:
+        self._workflow, self._steps, self._start = workflow, steps, start
+
+    def __contains__(self, node: object) -> bool:
+        return node == self._start or node in self._steps or node in self._workflow
 
 
 class Outrun(HeadMoved):
@@ -252,8 +262,9 @@ class Threads(Histories):
         """Starts a thread of a workflow version; `max_rounds` is for one that is a bundle, `persona`, an id, and `data`
         for one of a crew. `origin` is the head of the conversation that starts it, or of the run that a conversation
         comes after. Makes `refs/uwf/threads/<new ULID>`."""
-        node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
-        return self.fork(self.begin(version, node, origin=origin))
+        with self._store.together():
+            node = self._store.put(*start_node(workflow, prompt, budget, max_rounds, persona, data))
+            return self.fork(self.begin(version, node, origin=origin))
 
     def begin(self, version: Oid, node: Hash, stamp: Stamp | None = None, origin: Oid | None = None) -> Oid:
         """The commit of a StartNode, which names the workflow of that version; `origin` becomes its second parent.
@@ -304,7 +315,7 @@ class Threads(Histories):
         self,
         head: Head,
         node: Hash,
-        known: Iterable[Hash],
+        known: Set[Hash],
         merge: Oid | None = None,
         extraction: str = "",
         then: str | None = None,
@@ -316,17 +327,23 @@ class Threads(Histories):
         `begins` the thread isn't there yet, and the step is its first beyond a past that it shares with another.
         Raises Outrun and leaves the ref as it is when somebody was faster, NotFound when something the step refers
         to isn't in the store."""
-        tree = self._repository.root(head.commit)
-        start = parse_step(self._store.get(node).payload).start
-        files = self._store.files(node, self.workflow_nodes(tree).union(known, (start,)))
-        made = self._made(head, node, files, merge, extraction, then)
-        try:
-            if begins:
-                self._repository.create_ref(layout.THREADS + head.thread, made.commit)
-            else:
-                self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
-        except HeadMoved:
-            raise Outrun(head.thread, made.commit) from None
+        with self._store.together():
+            self._store.store_drafts()
+            tree = self._repository.root(head.commit)
+            start = parse_step(self._store.get(node).payload).start
+            files = self._store.files(node, _Elsewhere(self.workflow_nodes(tree), known, start))
+            made = self._made(head, node, files, merge, extraction, then)
+            try:
+                if begins:
+                    self._repository.create_ref(layout.THREADS + head.thread, made.commit)
+                else:
+                    self._repository.move_ref(layout.THREADS + head.thread, head.commit, made.commit)
+            except HeadMoved:
+                raise Outrun(head.thread, made.commit) from None
+            with self._store.index.transaction():
+                self._store.list_new()
+                row = self._store.record(*made)
+                self._store.moved(layout.THREADS + head.thread, made.commit, made.commit)
         log.info(
             "3T0A0A5H",
             "step {number} is commit {commit}",
@@ -337,9 +354,6 @@ class Threads(Histories):
             parents=made.parents,
             then=then,
         )
-        with self._store.index.transaction():
-            row = self._store.record(*made)
-            self._store.moved(layout.THREADS + head.thread, made.commit, made.commit)
         return Head(head.thread, made.commit, row, None)
 
     def extend(

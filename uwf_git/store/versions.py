@@ -185,9 +185,9 @@ class Versions(ABC, Generic[Defined]):
             old = self._repository.ref(self.prefix + name)
             if old is not None and self.holds(old, definition):
                 return self._version(old)
-            new = self.write(definition, [old] if old else [])
             try:
-                return self.move(name, old, new)
+                with self._store.together():
+                    return self.move(name, old, self.write(definition, [old] if old else []))
             except HeadMoved:  # the other version stays in the history, this one comes after it
                 if last_try:
                     raise
