@@ -1,8 +1,9 @@
 """Packing: git's own, in the background when loose objects have piled up, or at once for who asks.
 
-A step writes about ten small files. Every few hundred steps `git gc --auto` turns them into a pack and
-packs the refs; objects that nothing refers to are kept two weeks, as git does. What it then deletes, the
-index forgets, and what it leaves behind when it is killed can be found and removed.
+A step is a small pack, and small packs are joined as they come (`git/packing`); what an agent says on the way is a file
+each. When there are many such files, or joined packs that have become large, `git gc --auto` makes one pack of all and
+packs the refs; objects that nothing refers to are kept two weeks, as git does. What it then deletes, the index forgets,
+and what it leaves behind when it is killed can be found and removed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from uwf_git.store.taking_in import Store
 KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may be about to name them
 STALE_SECONDS = 24 * 60 * 60
 LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
+PACKS = 8  # large packs of ours
 
 
 class Counts(NamedTuple):
@@ -103,16 +105,26 @@ def loose_objects(repository: Repository) -> int:
         return 0
 
 
+def large_packs(repository: Repository) -> int:
+    """How many packs of ours are as large as they get."""
+    from uwf_git.git.packing import LARGE, ours
+
+    return sum(size >= LARGE for size, _ in ours(repository.path / "objects" / "pack"))
+
+
 def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     """Starts git's packing in the background where it is due; returns whether it did. A repository that
     is shared with code is packed by the user's own settings. Never waits, never raises."""
-    if loose_objects(repository) <= limit or (git := shutil.which("git")) is None:
+    loose, packs = loose_objects(repository), large_packs(repository)
+    if (loose <= limit and packs <= PACKS) or (git := shutil.which("git")) is None:
         return False
     from uwf_git.git.program import settings_of
 
-    log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose_objects(repository))
+    log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose, packs=packs)
     command = ["gc", "--auto", "--quiet"]
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
+    if packs > PACKS and not shared and not repository.config.value("gc.autoPackLimit"):
+        settings += ["-c", f"gc.autoPackLimit={PACKS}"]
     try:
         with repository.lockfiles.git() as held:
             subprocess.Popen(

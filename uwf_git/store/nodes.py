@@ -7,7 +7,7 @@ its content against the hash in its file name. From then on git's own object ids
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,6 +61,16 @@ what it would become."""
 
 # What a step and an attempt repeat of their workflow, which has passed the gate.
 _REPEATED = ("role",)
+
+
+class Among:
+    """What is in any of several sets. A history is long, and not copied for every step."""
+
+    def __init__(self, *sets: Set[Hash]) -> None:
+        self._sets = sets
+
+    def __contains__(self, node: object) -> bool:
+        return any(node in each for each in self._sets)
 
 
 class NodeStore:

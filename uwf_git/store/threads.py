@@ -25,6 +25,7 @@ from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Histories, ancestry
 from uwf_git.store.index import is_made_up, title_after
+from uwf_git.store.nodes import Among
 from uwf_git.store.private import Sessions
 from uwf_git.store.taking_in import Store
 from uwf_git.text import one_line
@@ -57,16 +58,6 @@ class Made(NamedTuple):
     text: str
     parents: tuple[Oid, ...]
     when: int
-
-
-class _Elsewhere:
-    """The nodes that a step's folder doesn't repeat. A history is long, and not copied for every step."""
-
-    def __init__(self, workflow: Set[Hash], steps: Set[Hash], start: Hash) -> None:
-        self._workflow, self._steps, self._start = workflow, steps, start
-
-    def __contains__(self, node: object) -> bool:
-        return node == self._start or node in self._steps or node in self._workflow
 
 
 class Outrun(HeadMoved):
@@ -331,7 +322,7 @@ class Threads(Histories):
             self._store.store_drafts()
             tree = self._repository.root(head.commit)
             start = parse_step(self._store.get(node).payload).start
-            files = self._store.files(node, _Elsewhere(self.workflow_nodes(tree), known, start))
+            files = self._store.files(node, Among(self.workflow_nodes(tree), known, {start}))
             made = self._made(head, node, files, merge, extraction, then)
             try:
                 if begins:
