@@ -89,11 +89,16 @@ def memory(folder: Path, size: Size) -> Iterator[Row]:
     """The most memory that a command has on a long thread."""
     lab = Lab(folder)
     thread = lab.threads(1, size.long)[0]
-    for command in ("show", "step", "read"):
-        argv = [UWF, "thread", command, thread, *_options(command)]
-        most = max(peak(argv, lab.environ) for _ in range(3))
-        what = f"memory of uwf thread {command}, {size.long:,} steps"
-        yield Row(what, most / MEGABYTE, "MB", None, 100)
+    commands = [
+        ["thread", each, thread, *_options(each)] for each in ("show", "steps", "read", "step", "fork")
+    ]
+    for command in (*commands, ["thread", "list"], ["stats"], ["verify"], ["gc"], ["thread", "kill", thread]):
+        turns = 1 if "kill" in command else 3
+        most = max(peak([UWF, *command], lab.environ) for _ in range(turns))
+        what = (
+            f"memory of uwf {' '.join(word for word in command[:2] if word != thread)}, {size.long:,} steps"
+        )
+        yield Row(what, most / MEGABYTE, "MB", None, 120)
 
 
 def _uwf(lab: Lab, command: str, thread: str) -> Turn:
