@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
 
 
+# What libgit2 and SQLite raise where the system refuses them something, by name: they may not be loaded.
+_OF_THE_MACHINE = ("_pygit2.GitError", "sqlite3.OperationalError", "sqlite3.DatabaseError")
+
+
 class Failure(NamedTuple):
     """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
     package."""
@@ -122,6 +126,8 @@ def describe(error: Exception) -> Failure:
         return Failure("failure", 1, error.format_message())
     if type(error).__module__ == "sqlite3" and "locked" in str(error):
         return Failure("busy", 4, "the store's index is locked by another process", "repeat")
+    if f"{type(error).__module__}.{type(error).__name__}" in _OF_THE_MACHINE:
+        return Failure("failure", 1, str(error), "check the disk, its permissions and free space, and repeat")
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return Failure("failure", 1, f"{where}{error.strerror or error}")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli_samples import ONE, PAIR
-from commands import git
+from commands import UWF, git
 from conftest import Result, Uwf
+from disk_states import paths_in, trace
+from git_servers import program
 
 
 class World(NamedTuple):
@@ -245,10 +249,67 @@ def wrong_with(world: World, scenario: Scenario, before: dict[str, str], after: 
             checked.code == 0 and not checked.json["findings"],
             f"verify: {(checked.out + checked.err)[-300:]}",
         )
-        for git_dir in world.repositories():
-            for lock in [*git_dir.glob("*.lock"), *git_dir.glob("refs/**/*.lock")]:
-                lock.unlink()
         scenario.finished(world)
     except (AssertionError, StopIteration, KeyError) as error:
         found.append(f"{type(error).__name__}: {str(error)[:600]}")
     return found
+
+
+class Run:
+    """A command that was traced once in the world of its scenario: the folder before, its calls, the refs it made."""
+
+    def __init__(self, scenario: Scenario, folder: Path, uwf: Uwf) -> None:
+        self.scenario = scenario
+        self.world = made(scenario, folder / "world", uwf)
+        self.before = folder / "before"
+        shutil.copytree(self.world.folder, self.before, symlinks=True)
+        self.old = self.world.refs()
+        root = self.world.folder / scenario.root
+        self._command = [*UWF, "--root", str(root), *scenario.command(self.world)]
+        self._log = folder / "strace.log"
+        self.calls = trace(self._command, self.world.folder, self._log)
+        self.new = self.world.refs()
+        assert self.new != self.old or scenario.name in ("gc", "cas reindex")
+
+    def instants(self) -> list[int]:
+        """The numbers of the calls that change something, and one more for the end."""
+        return [n for n, call in enumerate(self.calls) if call.kind != "sync"] + [len(self.calls)]
+
+    def wrong(self) -> list[str]:
+        """What isn't as it should be in the world as it is now."""
+        return wrong_with(self.world, self.scenario, self.old, self.new)
+
+    def where(self, at: int) -> str:
+        return f"before {at}: {self.calls[at]}" if at < len(self.calls) else "at the end"
+
+    def numbered(self) -> list[tuple[str, int, str]]:
+        """The calls of the command's own process that change something or open something in its store: the kind, which
+        of all its calls of that kind it is, and the path."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        first, below = lines[0].partition(" ")[0], str(self.world.folder)
+        counts: dict[str, int] = defaultdict(int)
+        found = []
+        for line in lines:
+            process, _, rest = line.partition(" ")
+            kind = rest.strip().partition("(")[0]
+            if process == first and kind.isidentifier():
+                counts[kind] += 1
+                path = next((each for each in paths_in(rest) if each.startswith(below)), None)
+                if path is not None and kind != "lseek":
+                    found.append((kind, counts[kind], path[len(below) :]))
+        return found
+
+    def again(self, *strace: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command once more in the world as it was, under strace with these options."""
+        shutil.rmtree(self.world.folder)
+        shutil.copytree(self.before, self.world.folder, symlinks=True)
+        traced = [program("strace", "strace"), "-f", "-qq", "-o", os.devnull, *strace]
+        return subprocess.run(
+            [*traced, *self._command], capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def wrong_otherwise(self) -> list[str]:
+        """As `wrong`, after a run that isn't the traced one: what it makes has other times, and so other ids."""
+        now = self.world.refs()
+        now |= {name: oid for name, oid in self.old.items() if name in self.new and name not in now}
+        return wrong_with(self.world, self.scenario, self.old, now)

@@ -155,6 +155,15 @@ def _arguments(text: str) -> _Arguments:
     return found
 
 
+def paths_in(call: str) -> list[str]:
+    """The paths in a line of a trace, as it has them."""
+    found = _arguments(call)
+    return [
+        *(_whole(text, found.descriptors) for text in found.texts[:2]),
+        *(path for _, path in found.descriptors),
+    ]
+
+
 def _text(escaped: str) -> str:
     return os.fsdecode(bytes.fromhex(escaped.replace("\\x", ""))) if "\\x" in escaped else escaped
 
