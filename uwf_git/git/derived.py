@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from uwf_git import log
 
+_FILLING = 65536  # KiB of pages that are kept while all is taken in: rows come in no order
 BUSY_SECONDS = 30
 
 _UNWRITABLE = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL)
@@ -131,6 +132,7 @@ class Derived:
         self.has_lost = True
         self._db = self._open()
         with contextlib.suppress(sqlite3.Error):
+            self._db.execute(f"PRAGMA cache_size = -{_FILLING}")
             self._carry(self._db, carried)
 
     def has_gaps(self) -> bool:
