@@ -15,6 +15,8 @@ class Size(NamedTuple):
     long: int
     batch: int
     disk: int
+    growth: tuple[int, ...]
+    calls: int
     shared: int
     archived: tuple[int, ...]
     package: int
@@ -36,6 +38,8 @@ FULL = Size(
     long=1000,
     batch=50,
     disk=500,
+    growth=(10, 100, 1000, 5000, 20_000),
+    calls=100,
     shared=200,
     archived=(100, 5000, 50_000),
     package=500,
@@ -51,6 +55,8 @@ QUICK = Size(
     long=40,
     batch=5,
     disk=20,
+    growth=(10, 20, 40),
+    calls=4,
     shared=5,
     archived=(5, 20),
     package=20,

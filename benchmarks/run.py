@@ -36,6 +36,8 @@ GROUPS: tuple[Group, ...] = (
     startup.listing,
     startup.memory,
     steps.appending,
+    steps.growing,
+    steps.talking_long,
     steps.walking,
     steps.sizes,
     peers.beside_peers,

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pygit2
 from measure import Turn, disk, fastest, timed
-from rows import Row, Size, compared
-from stores import MEGABYTE, PAYLOAD, Lab
+from rows import Point, Row, Size, compared
+from stores import MEGABYTE, PAYLOAD, Lab, prose
 
+from uwf_git.kit.record import Recorder
 from uwf_git.store.opened import Instance
+from uwf_git.store.private import Order
+from uwf_git.values.ids import ThreadId
+from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 
 def appending(folder: Path, size: Size) -> Iterator[Row]:
-    """A step in the library: against its bare objects, and late against early. fsync is on for both."""
+    """A step in the library against its bare objects. fsync is on for both."""
     lab = Lab(folder / "store")
     bare = pygit2.init_repository(str(folder / "bare.git"), bare=True)
     thread = lab.start()
@@ -37,23 +43,79 @@ def appending(folder: Path, size: Size) -> Iterator[Row]:
     objects = len(written) / size.batch
     yield compared(f"append a step, fsync on / its {objects:.1f} objects by pygit2", ours, theirs, 2.5)
 
-    lab.grow(thread, max(0, size.long - lab.instance.threads.head(thread).row.number))
-    head = lab.instance.threads.head(thread)
-    steps = lab.instance.threads.history(head).steps
 
-    def ten_more(after: int) -> Turn:
-        commit = lab.instance.threads.commit_of(steps[after - 1].hash)
+def growing(folder: Path, size: Size) -> Iterator[Row | Point]:
+    """The time and the bytes of ten more steps, early and late in a thread."""
+    lab = Lab(folder)
+    thread = lab.start()
+    turns: list[Turn] = []
+    for after in size.growth:
+        lab.grow(thread, after - lab.instance.threads.head(thread).row.number)
+        turns.append(_ten_more(lab, thread))
+    seconds = fastest(size.few_turns, *turns)
+    lab.grow(thread, 100)  # git packs the newest whole, and older ones by how they differ
+    steps = lab.instance.threads.history(lab.instance.threads.head(thread)).steps
+    ranges = [
+        "..".join(str(lab.instance.threads.commit_of(steps[at].hash)) for at in (after - 1, after + 9))
+        for after in size.growth
+    ]
+    written = [_bytes(lab, each) / 10_000 for each in ranges]
+    subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
+    packed = [_bytes(lab, each) / 10_000 for each in ranges]
+    for place, after in enumerate(size.growth):
+        yield Point("growth", "ms", after, seconds[place] * 1000)
+        yield Point("growth", "kB written", after, written[place])
+        yield Point("growth", "kB packed", after, packed[place])
+    for place, after in enumerate(size.growth):
+        if place:
+            what = f"after {after:,} / after {size.growth[0]}"
+            yield compared(f"append a step, {what}", seconds[place], seconds[0], 1.5)
+            yield Row(f"bytes that a step writes, {what}", written[place], "kB", written[0], 1.5)
+            yield Row(f"bytes of a step once packed, {what}", packed[place], "kB", packed[0], 1.5)
 
-        def turn() -> float:
-            fork = lab.instance.threads.head(lab.instance.threads.fork(commit))
-            known = [step.hash for step in steps[:after]]
-            lab.prepare(10)
-            return timed(lambda: list(lab.growing(fork, known, 10)))() / 10
 
-        return turn
+def _ten_more(lab: Lab, thread: ThreadId) -> Turn:
+    """Ten steps after where a thread is now, on a fork of it."""
+    commit = lab.instance.threads.head(thread).commit
+    known = [step.hash for step in lab.instance.threads.history(lab.instance.threads.head(thread)).steps]
 
-    late, early = fastest(size.turns, ten_more(size.long), ten_more(10))
-    yield compared(f"append a step, after step {size.long:,} / after step 10", late, early, 2)
+    def turn() -> float:
+        fork = lab.instance.threads.head(lab.instance.threads.fork(commit))
+        lab.prepare(10)
+        past = list(known)
+        return timed(lambda: list(lab.growing(fork, past, 10)))() / 10
+
+    return turn
+
+
+def talking_long(folder: Path, size: Size) -> Iterator[Row]:
+    """A step of many model calls, each of which is told all that came before: what is recorded of it, packed, against
+    what was new in each, compressed."""
+    lab = Lab(folder)
+    instance, thread = lab.instance, lab.start()
+    head = instance.threads.head(thread)
+    words = random.Random(2)
+    recorder = Recorder(instance, thread, "uwf-builtin")
+    subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
+    before = disk(lab.git_dir / "objects")[0]
+    turns, new = [], bytearray()
+    for number in range(size.calls):
+        said, found = prose(words)[:800], prose(words) + prose(words)[: 8000 - 800 - PAYLOAD]
+        call = TurnRecord("assistant", said, usage=Usage(2000 * (number + 1), 200, 2000 * number))
+        result = TurnRecord("tool", "", tool="read_file", arguments={"path": f"{number}"}, result=found)
+        for turn in (call, result):
+            recorder.record(turn)
+            turns.append(turn)
+            new += json.dumps(turn.payload()).encode()
+    order = Order(head.node, "worker", "uwf-builtin", None, None)
+    detail = recorder.detail(Detail("Done.", extraction="native"), turns, order, head.node, 1.0)
+    with instance.store.together():
+        instance.store.store_drafts()
+        lab.append_with(head, detail)
+    subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
+    recorded = disk(lab.git_dir / "objects")[0] - before
+    what = f"{size.calls} model calls on a context that grows to {size.calls * 2:,},000 tokens, packed / what is new"
+    yield Row(what, recorded / 1000, "kB", len(zlib.compress(bytes(new))) / 1000, 1.5)
 
 
 def walking(folder: Path, size: Size) -> Iterator[Row]:
@@ -92,6 +154,24 @@ def sizes(folder: Path, size: Size) -> Iterator[Row]:
     subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
     _, packed = disk(lab.git_dir)
     yield Row("the same packed, whole store with its index / payload", packed / MEGABYTE, "MB", payload, 2)
+
+
+def _bytes(lab: Lab, commits: str) -> int:
+    """What the objects that a range of commits brought take in the packs that they are in."""
+    listed = subprocess.run(
+        ["git", "--git-dir", lab.git_dir, "rev-list", "--objects", "--no-object-names", commits],
+        check=True,
+        capture_output=True,
+        env=lab.environ,
+    ).stdout
+    checked = subprocess.run(
+        ["git", "--git-dir", lab.git_dir, "cat-file", "--batch-check=%(objectsize:disk)"],
+        check=True,
+        input=listed,
+        capture_output=True,
+        env=lab.environ,
+    ).stdout
+    return sum(map(int, checked.split()))
 
 
 def _objects(lab: Lab, commits: str) -> list[tuple[int, bytes]]:

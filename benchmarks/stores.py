@@ -127,6 +127,16 @@ class Lab:
             past.add(node)
             yield head
 
+    def append_with(self, head: Head, detail: Hash) -> Head:
+        """Appends a thread's first step, with a detail that is there."""
+        store, start = self.instance.store, head.row.start
+        assert start is not None
+        output = store.put(
+            self._compiled.workflow.roles["worker"].schema, {"status": "done", "note": "first"}
+        )
+        node = store.put(STEPNODE, Step(start, None, "worker", output, detail, "uwf-bench").payload())
+        return self.instance.threads.append(head, node, set(), None, "native")
+
     def _detail(self, context: Hash) -> dict[str, object]:
         return {
             "answer": self._answer(),
