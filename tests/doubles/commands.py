@@ -29,9 +29,9 @@ def git(
     return done.stdout.decode("utf-8", "replace").removesuffix("\n")
 
 
-def loosen(store: Path) -> None:
-    """Makes a file of its own of every object that is in a pack."""
-    packs = [(pack, pack.read_bytes()) for pack in (store / "objects" / "pack").glob("*.pack")]
+def loosen(store: Path, packs_of: str = "") -> None:
+    """Makes a file of its own of every object that is in a pack whose name begins so."""
+    packs = [(pack, pack.read_bytes()) for pack in (store / "objects" / "pack").glob(f"{packs_of}*.pack")]
     for pack, data in packs:
         for each in (pack, *pack.parent.glob(f"{pack.stem}.*")):
             each.unlink(missing_ok=True)

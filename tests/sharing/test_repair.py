@@ -22,6 +22,7 @@ from commands import begin, git, loosen
 from conftest import Uwf
 from two_machines import Machine
 
+from uwf_git.git.packing import OURS
 from uwf_git.git.packs import Pack
 
 STEPS = 4  # of a thread that REJECTS_ONCE plays
@@ -368,6 +369,7 @@ def test_a_ref_that_holds_nothing_is_put_back_where_sound_objects_stand_between_
     hurt: Hurt, tmp_path: Path
 ) -> None:
     name = f"refs/uwf/threads/{hurt.machine.starts('Another', 'pair')}"
+    loosen(hurt.store)
     copy = tmp_path / "copy"
     shutil.copytree(hurt.store, copy)
     node = hurt.git("ls-tree", "-r", "--name-only", name, "start/nodes").splitlines()[0]
@@ -536,6 +538,7 @@ def test_a_repair_that_is_killed_anywhere_leaves_a_store_no_worse_and_the_next_o
 ) -> None:
     packed(hurt)
     thread = hurt.machine.starts("Another", "pair")
+    loosen(hurt.store, OURS)
     copy = tmp_path / "copy"
     shutil.copytree(hurt.store, copy)
     whole = hurt.reachable()

@@ -100,7 +100,7 @@ class ObjectDatabase:
     def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
         try:
             kind, data = self._git.read(oid)
-        except (pygit2.GitError, KeyError, ValueError) as error:
+        except (pygit2.GitError, KeyError, ValueError, MemoryError) as error:  # the last: a garbled size
             reason = "it is missing" if isinstance(error, KeyError) else str(error)
             raise damaged(str(oid), reason) from None
         return int(kind), data
@@ -130,7 +130,7 @@ class ObjectDatabase:
     def _header_packed(self, oid: Oid) -> tuple[int, int]:
         try:
             kind, size = self._git.odb.read_header(oid)
-        except (pygit2.GitError, KeyError, ValueError) as error:
+        except (pygit2.GitError, KeyError, ValueError, MemoryError) as error:  # the last: a garbled size
             reason = "it is missing" if isinstance(error, KeyError) else str(error)
             raise damaged(str(oid), reason) from None
         return int(kind), int(size)
