@@ -92,6 +92,7 @@ def memory(folder: Path, size: Size) -> Iterator[Row]:
     commands = [
         ["thread", each, thread, *_options(each)] for each in ("show", "steps", "read", "step", "fork")
     ]
+    commands.append(["trace", "export", thread])
     for command in (*commands, ["thread", "list"], ["stats"], ["verify"], ["gc"], ["thread", "kill", thread]):
         turns = 1 if "kill" in command else 3
         most = max(peak([UWF, *command], lab.environ) for _ in range(turns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -25,7 +26,9 @@ def as_json(value: Any, *, compact: bool = False) -> str:
     elif isinstance(value, list) and value and all(map(_is_record, value)):
         text = _records(value)
     else:
-        text = json.dumps(value, ensure_ascii=False, indent=2)
+        written = io.StringIO()  # json.dumps would gather millions of pieces
+        written.writelines(json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value))
+        text = written.getvalue()
     if text.isascii() and "\x7f" not in text:
         return text
     return re.sub(_ODD, lambda found: f"\\u{ord(found.group()):04x}", text)

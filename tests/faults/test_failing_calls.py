@@ -16,7 +16,7 @@ from crash_scenarios import SCENARIOS, Run
 from git_servers import program
 
 ALL = os.environ.get("UWF_TEST_FAULTS") == "all"
-SAMPLE = 5
+SAMPLE = 2
 ERRORS = ("ENOSPC", "EIO", "EACCES", "EMFILE", "EINTR")
 # What the manual of each call doesn't know isn't tried.
 _ONLY_OPENING = ("EMFILE",)

@@ -107,11 +107,8 @@ def _recording(machines: int) -> Iterator[tuple[World, _Recorder]]:
     folder = Path(tempfile.mkdtemp(prefix="uwf-history-"))
     try:
         world = World(folder / "world", machines)
-        try:
-            world.build()
-            yield world, _Recorder(world)
-        finally:
-            world.close()
+        world.build()
+        yield world, _Recorder(world)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -42,18 +42,16 @@ def test_nobody_waits_for_what_stands_in_place_of_a_file(
             monkeypatch.chdir(path.parent)  # the names of sockets are short
             with socket.socket(socket.AF_UNIX) as made:
                 made.bind(path.name)
-        codes = {}
-        for command in ("show", "steps", "step"):
-            done = uwf("thread", command, thread, check=None, timeout=SECONDS)
-            codes[command] = done.code
-            assert "internal error" not in done.err, (place, done.err)
-            assert done.code == 0 or len(done.err.splitlines()) == 1, (place, done.err)
-        for command in (["thread", "list"], ["stats"], ["inbox"], ["doctor", "--quick"]):
+        done = uwf("thread", "step", thread, check=None, timeout=SECONDS)
+        assert "internal error" not in done.err, (place, done.err)
+        assert done.code == 0 or len(done.err.splitlines()) == 1, (place, done.err)
+        stepped = done.code == 0
+        for command in (["thread", "list"], ["doctor", "--quick"]):
             assert "internal" not in uwf(*command, check=None, timeout=SECONDS).err, place
         if os.path.lexists(path) and not path.is_file():
             path.rmdir() if kind == "folder" else path.unlink()
         if aside.exists():
             aside.replace(path)
         if place in RUNS and kind != "folder":
-            assert codes["step"] == 0, place
+            assert stepped, place
         assert uwf("thread", "show", thread).json["thread"] == thread, place

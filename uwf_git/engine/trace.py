@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -97,7 +98,13 @@ def _flatten(span: Span, trace: str, parent: str, into: list[dict[str, Any]]) ->
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _any(value)} for key, value in values.items() if value is not None]
+    return [_attribute(key, value) for key, value in values.items() if value is not None]
+
+
+@lru_cache(1024, typed=True)
+def _attribute(key: str, value: Any) -> dict[str, Any]:
+    """One for all spans that have it: of thousands most are alike."""
+    return {"key": key, "value": _any(value)}
 
 
 def _any(value: Any) -> dict[str, Any]:

@@ -50,6 +50,7 @@ NAMESPACE = "refs/uwf/"
 LOCK_TRIES = 40
 TREES_KEPT = 256
 MANY_REFS = 20
+_WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once, and of all packs
 
 
 class Repository(ObjectDatabase):
@@ -65,6 +66,8 @@ class Repository(ObjectDatabase):
             raise StoreDamaged(f"{waited} is no regular file", hint)
         # libgit2 syncs nothing unless told; a step that was reported must survive a power cut.
         pygit2.settings.enable_fsync_gitdir(True)
+        # And it maps packs whole: what has been read of them would count as memory of every command.
+        pygit2.settings.mwindow_size, pygit2.settings.mwindow_mapped_limit = _WINDOW, _MAPPED
         try:
             opened = pygit2.Repository(str(git_dir), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         except pygit2.GitError as error:

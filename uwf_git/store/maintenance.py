@@ -58,6 +58,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     from uwf_git.git.program import Git, telling_line
 
     git = Git(store.repository.path)
+    store.repository.lockfiles.remove_left(thorough=True)  # over one from before a power cut git would fail
     _tidy_refs(store.repository.path)
     how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
     done = git.run("gc", "--quiet", *how, check=False)
