@@ -13,6 +13,7 @@ import pytest
 from conftest import REPOSITORY
 
 LAYERS = (
+    "processes",
     "values",
     "workflow",
     "git",

@@ -1,8 +1,9 @@
 """A stateless workflow engine for LLM agents whose store is a git repository.
 
 Rooms, each importing only from itself and those above it. Beside them stand `errors`, `text`, `markdown`, `log`,
-`processes`, `timelimit` and `attention`, which need none of them.
+`timelimit` and `attention`, which need none of them.
 
+    processes  child processes: started, bounded, ended
     values     what is hashed and written; no git, no network
     workflow   the language, and who is next; pure
     git        a repository, and the git program

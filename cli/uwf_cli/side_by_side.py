@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
 from uwf_git.errors import Waiting
-from uwf_git.processes import deferred, spawn
+from uwf_git.processes.child import deferred, spawn
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation

@@ -30,7 +30,7 @@ from uwf_git.values.shape import Field, Variant, choices, types, variants
 if TYPE_CHECKING:
     from uwf_git.crews.state import Changes
     from uwf_git.kit.candidate import Verdict
-    from uwf_git.processes import Finished
+    from uwf_git.processes.child import Finished
     from uwf_git.store.taking_in import Store
     from uwf_git.values.ids import ThreadId
 
@@ -123,7 +123,7 @@ def _split(text: str) -> tuple[str, ...]:
 def run(ctx: Context) -> Reply:
     """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started,
     runs out of time, or ends in a way that the role's schema can't say."""
-    from uwf_git.processes import run_command
+    from uwf_git.processes.child import run_command
 
     options: Options = ctx.options
     argv = options.roles.get(ctx.role.name) or options.command

@@ -74,7 +74,7 @@ class _OfCommand(Conversation):
     def begin(self) -> Reply:
         """Runs the command. Raises AgentFailed where it fails or names no step."""
         from uwf_git.engine.performer import environment, hash_printed
-        from uwf_git.processes import run_command
+        from uwf_git.processes.child import run_command
 
         ctx, config = self.ctx, self._config
         if ctx.instruction is not None:

@@ -175,7 +175,7 @@ def _limited(argv: Sequence[str]) -> list[str]:
 @lru_cache(maxsize=2)
 def _size(sandbox: str) -> tuple[str, ...]:
     """The options that limit the size of what is mounted next. Old versions of bubblewrap have none."""
-    from uwf_git.processes import run_command
+    from uwf_git.processes.child import run_command
 
     known = run_command([sandbox, "--help"], env={"PATH": os.defpath}, timeout=10.0)
     limited = b"--size BYTES" in known.stdout_tail + known.stderr_tail

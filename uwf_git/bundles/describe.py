@@ -78,7 +78,7 @@ def describe(source: bytes, language: str, config: Config) -> Described:
     """Evaluates a module that keeps the contract, in the sandbox, with nothing granted. Raises NotFound without a Node,
     Invalid for one that is too old, AgentFailed where it can't be confined."""
     from uwf_git.bundles.javascript import modules
-    from uwf_git.processes import run_command
+    from uwf_git.processes.child import run_command
 
     order = {
         "mode": "descriptor",

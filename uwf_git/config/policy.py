@@ -28,7 +28,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from uwf_git.errors import AgentFailed
-from uwf_git.quota import Quota
+from uwf_git.processes.quota import Quota
 from uwf_git.text import nearest, one_line
 from uwf_git.values.amounts import parse_quota
 

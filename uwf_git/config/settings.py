@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import Usage
-from uwf_git.quota import Quota
+from uwf_git.processes.quota import Quota
 from uwf_git.text import nearest, one_line
 
 if TYPE_CHECKING:

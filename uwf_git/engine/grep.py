@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.git.program import SETTINGS, Done, environment, telling_line
-from uwf_git.processes import run_command
+from uwf_git.processes.child import run_command
 from uwf_git.store import layout
 from uwf_git.store.history import Head
 from uwf_git.store.index import CommitRow

@@ -60,7 +60,7 @@ def _run(
 ) -> str:
     """What went wrong with the hook; "" where nothing did."""
     from uwf_git.engine.state import state
-    from uwf_git.processes import run_command
+    from uwf_git.processes.child import run_command
 
     head = instance.threads.head(thread)
     told = {

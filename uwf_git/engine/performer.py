@@ -24,7 +24,7 @@ from uwf_git.values.types import BUNDLE
 if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.kit import Agent
-    from uwf_git.processes import Finished
+    from uwf_git.processes.child import Finished
     from uwf_git.store.history import Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order, Report
@@ -147,7 +147,7 @@ def run_command_of(
 ) -> Made:
     """What an agent's command comes to, run in a folder: the hash in its last line, or a failure in one line. One that
     was ended after it had reported its step has done it. Raises StoreUnwritable where that can't be stored."""
-    from uwf_git.processes import run_command
+    from uwf_git.processes.child import run_command
 
     thread = at.head.thread
     try:

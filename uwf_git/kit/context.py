@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git.quota import Quota
+from uwf_git.processes.quota import Quota
 from uwf_git.values.kinds import Detail, TurnRecord, Usage
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from uwf_git.quota import Quota
+from uwf_git.processes.quota import Quota
 from uwf_git.text import nearest
 
 LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")

@@ -27,7 +27,7 @@ from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.mending import has_head, mend_head
 from uwf_git.git.repository import Oid
-from uwf_git.limits import held_by
+from uwf_git.processes.limits import held_by
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
 from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, PAUSED, REMOTES, THREADS, is_thread_ref, thread_of

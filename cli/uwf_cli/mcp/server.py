@@ -29,7 +29,7 @@ from mcp.shared.exceptions import MCPError
 from uwf_cli.mcp.tools import SOURCE_FILE, WAIT, Call, ServedTool, offered
 from uwf_git import __version__
 from uwf_git.errors import UwfError
-from uwf_git.processes import Pipes, lines, spawn, stop
+from uwf_git.processes.child import Pipes, lines, spawn, stop
 from uwf_git.store.location import Location
 
 INSTRUCTIONS = """\

@@ -12,7 +12,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from uwf_git.processes import LineTooLong, lines
+from uwf_git.processes.child import LineTooLong, lines
 from uwf_git.text import one_line
 
 LONGEST = 32 * 1024 * 1024  # bytes of a frame

@@ -23,10 +23,10 @@ from uwf_git.agents.acp.restraint import Choice, choice_of
 from uwf_git.agents.builtin.tools.path import Mount
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.crews.mounts import Places
-from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
-from uwf_git.processes import Pipes, start
-from uwf_git.quota import Exceeded, Quota
+from uwf_git.processes.child import Pipes, start
+from uwf_git.processes.descendants import Descendants
+from uwf_git.processes.quota import Exceeded, Quota
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:

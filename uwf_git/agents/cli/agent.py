@@ -240,7 +240,7 @@ class _Conversation(Conversation):
         from uwf_git.agents.cli.calls import arguments, require
         from uwf_git.agents.cli.run import Hopeless, Run
         from uwf_git.agents.exec import held_lock
-        from uwf_git.processes import run_command
+        from uwf_git.processes.child import run_command
 
         ctx, row = self.ctx, self._row
         require(row, self._env)
@@ -282,7 +282,7 @@ class _Conversation(Conversation):
 
     def _read_log(self, run: Run, words: Sequence[str]) -> None:
         from uwf_git.agents.cli.calls import arguments
-        from uwf_git.processes import run_command
+        from uwf_git.processes.child import run_command
 
         values = {"session": run.session or "", "cwd": str(self.ctx.cwd)}
         argv = [self._row.program, *arguments(words, (), values)]

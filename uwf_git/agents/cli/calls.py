@@ -132,7 +132,7 @@ def require(row: Row, env: Mapping[str, str]) -> str:
 
 def installed_version(row: Row, env: Mapping[str, str]) -> str | None:
     """What the program says its version is; None where it doesn't."""
-    from uwf_git.processes import run_command
+    from uwf_git.processes.child import run_command
 
     if not row.version:
         return None

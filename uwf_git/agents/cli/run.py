@@ -17,7 +17,7 @@ from uwf_git.text import counted, one_line
 from uwf_git.values.kinds import TurnRecord, Usage
 
 if TYPE_CHECKING:
-    from uwf_git.processes import Finished
+    from uwf_git.processes.child import Finished
 
 _PRINTED = 16 * 1024  # bytes of what it printed that may be kept with a failed attempt
 _BY_SIGNAL = {137: 9, 143: 15}  # what a wrapper exits with whose program was ended by a signal
@@ -44,7 +44,7 @@ class Run:
         session: str | None,
         totals: dict[str, tuple[Usage, float]],
     ) -> None:
-        from uwf_git.processes import KEEP, Tail
+        from uwf_git.processes.child import KEEP, Tail
 
         self._ctx = ctx
         self._name = name

@@ -22,9 +22,9 @@ from uwf_git.agents.builtin.tools.sandbox import (
 )
 from uwf_git.agents.builtin.tools.tool import Tool, ToolContext, object_schema
 from uwf_git.crews.package import PROJECT
-from uwf_git.limits import of_commands
-from uwf_git.processes import Finished
-from uwf_git.processes import run_command as run_process
+from uwf_git.processes.child import Finished
+from uwf_git.processes.child import run_command as run_process
+from uwf_git.processes.limits import of_commands
 
 SECONDS = 120.0
 MOST_SECONDS = 1800.0

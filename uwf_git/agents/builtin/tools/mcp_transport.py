@@ -16,8 +16,8 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp.types import Tool, jsonrpc_message_adapter
 
-from uwf_git.descendants import Descendants
-from uwf_git.processes import LineTooLong, Pipes, lines, spawn
+from uwf_git.processes.child import LineTooLong, Pipes, lines, spawn
+from uwf_git.processes.descendants import Descendants
 
 if TYPE_CHECKING:
     pass

@@ -32,7 +32,7 @@ from uwf_git.agents.builtin.tools.results import ToolFailure
 from uwf_git.agents.builtin.tools.workspace import Workspace
 from uwf_git.crews.package import PROJECT
 from uwf_git.errors import AgentFailed
-from uwf_git.processes import run_command
+from uwf_git.processes.child import run_command
 
 PACKAGE = "bubblewrap"
 _TRIAL = 10.0  # seconds that the trial of bubblewrap may take

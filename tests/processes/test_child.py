@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from commands import alive
 
-from uwf_git.descendants import MARK
-from uwf_git.processes import deferred, run_command
+from uwf_git.processes.child import deferred, run_command
+from uwf_git.processes.descendants import MARK
 
 # It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.
 LEAVING = """

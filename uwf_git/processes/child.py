@@ -24,13 +24,13 @@ from types import FrameType, MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
-from uwf_git.descendants import Descendants
 from uwf_git.errors import AgentFailed
+from uwf_git.processes.descendants import Descendants
 
 if TYPE_CHECKING:
     import asyncio
 
-    from uwf_git.quota import Exceeded, Quota
+    from uwf_git.processes.quota import Exceeded, Quota
 
 KEEP = 256 * 1024
 GRACE = 2.0

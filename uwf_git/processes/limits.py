@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from uwf_git import log
-from uwf_git.process_table import Process, processes
-from uwf_git.quota import Exceeded, Quota
+from uwf_git.processes.quota import Exceeded, Quota
+from uwf_git.processes.table import Process, processes
 
 TWO, ONE = "version 2", "version 1"
 GROUPS: tuple[str, ...] = (TWO, ONE)

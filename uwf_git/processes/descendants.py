@@ -21,11 +21,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from uwf_git import log
-from uwf_git.process_table import Process, content, has_table, numbers, processes
+from uwf_git.processes.table import Process, content, has_table, numbers, processes
 
 if TYPE_CHECKING:
-    from uwf_git.limits import Bounds
-    from uwf_git.quota import Exceeded, Quota
+    from uwf_git.processes.limits import Bounds
+    from uwf_git.processes.quota import Exceeded, Quota
 
 MARK = "UWF_AGENT_MARK"
 _POLL = 0.01
@@ -64,7 +64,7 @@ class Descendants:
         self._token = token.encode()
         self._bounds: Bounds | None = None
         if quota is not None and any(each is not None for each in quota):
-            from uwf_git.limits import Bounds
+            from uwf_git.processes.limits import Bounds
 
             self._bounds = Bounds(quota)
         self.before: Sequence[str] = self._bounds.before if self._bounds else ()

@@ -1,0 +1,1 @@
+"""Child processes: started, bounded, watched, and ended with all that they have started."""
