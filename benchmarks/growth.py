@@ -15,9 +15,8 @@ from rows import Point, Row, Size, compared
 from stores import UWF, Lab, prose
 
 from uwf_git.git.bulk import FULL as FULL_PACK
-from uwf_git.git.config import MAX_BLOB
-from uwf_git.git.objects import Stamp
-from uwf_git.git.repository import BLOB, Repository
+from uwf_git.git.objects import Stamp, id_of
+from uwf_git.git.repository import BLOB
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
@@ -95,8 +94,8 @@ def on_many_nodes(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def verifying(folder: Path, size: Size) -> Iterator[Row]:
-    """`uwf verify` of a long thread, beside reading all of its objects and hashing them, and its nodes once more by the
-    hash of their own; both by node."""
+    """`uwf verify` of a long thread, beside pygit2 reading all of its objects, these hashed, and its nodes once more by
+    the hash of their own; both by node."""
     lab = Lab(folder)
     thread = lab.threads(1, size.long)[0]
     subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
@@ -112,9 +111,10 @@ def _hashing(lab: Lab) -> Turn:
     nodes = {blob for _, blob in lab.instance.store.index.blobs()}
 
     def hashed() -> None:
-        repository = Repository(lab.git_dir)
-        for oid in pygit2.Repository(str(lab.git_dir)):
-            _, content = repository.read_within(oid, MAX_BLOB)
+        repository = pygit2.Repository(str(lab.git_dir))
+        for oid in repository:
+            kind, content = repository.read(oid)
+            assert id_of(kind, content) == oid
             if oid.raw in nodes:
                 node_hash(from_blob(content, ""))
 

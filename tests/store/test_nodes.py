@@ -13,7 +13,7 @@ import pytest
 from uwf_git.errors import HashCollision, Invalid, NotFound, StoreDamaged
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository
 from uwf_git.store.opened import Instance
-from uwf_git.store.taking_in import Store
+from uwf_git.store.taking_in import Store, pin
 from uwf_git.values.ids import Hash
 from uwf_git.values.node import Node, hash_of, self_hash, to_blob
 from uwf_git.values.types import DETAIL, META, STARTNODE, TEXT
@@ -96,8 +96,6 @@ def test_two_contents_under_one_hash_are_both_named_and_the_first_kept(store: St
 
 
 def test_a_lost_index_loses_no_node_that_a_ref_leads_to(store: Store) -> None:
-    from uwf_git.store.taking_in import pin
-
     node = store.put(TEXT, "kept")
     pin(store, node)
     for file in store.repository.private.glob("index.db*"):
@@ -108,8 +106,6 @@ def test_a_lost_index_loses_no_node_that_a_ref_leads_to(store: Store) -> None:
 
 @pytest.mark.parametrize("garbage", [b"", b"not a database at all", b"SQLite format 3\0" + b"\xff" * 4000])
 def test_a_corrupt_index_is_rebuilt_without_a_word(store: Store, garbage: bytes) -> None:
-    from uwf_git.store.taking_in import pin
-
     node = store.put(TEXT, "kept")
     pin(store, node)
     store.index.close()
@@ -120,8 +116,6 @@ def test_a_corrupt_index_is_rebuilt_without_a_word(store: Store, garbage: bytes)
 
 
 def test_an_index_that_breaks_while_open_is_rebuilt(store: Store) -> None:
-    from uwf_git.store.taking_in import pin
-
     node = store.put(TEXT, "kept")
     pin(store, node)
     store.index.close()
@@ -170,6 +164,50 @@ def test_putting_a_node_whose_object_was_lost_heals_it(store: Store) -> None:
     healer = reopened(store)
     assert healer.put(TEXT, "again") == node
     assert reopened(store).get(node).payload == "again"
+
+
+def in_a_pack_too(store: Store, node: Hash) -> tuple[Path, Path]:
+    """The file of a node's object, and a pack of it alone."""
+    folder, oid = store.repository.path / "objects", store.blob_of(node)
+    pack = ["git", "pack-objects", "-q", str(folder / "pack/pack")]
+    done = subprocess.run(
+        pack, input=f"{oid}\n".encode(), cwd=store.repository.path, capture_output=True, check=True
+    )
+    packed = folder / f"pack/pack-{done.stdout.decode().strip()}.pack"
+    packed.chmod(0o644)
+    return loose(store.repository, oid), packed
+
+
+def test_of_two_copies_of_an_object_one_may_be_damaged(store: Store) -> None:
+    for number in (0, 1):
+        node = store.put(TEXT, "x" * 5000 + f"{number}")
+        damaged = in_a_pack_too(store, node)[number]
+        damaged.write_bytes(damaged.read_bytes()[:20] + bytes(30))
+        assert reopened(store).get(node).payload[-1] == f"{number}"
+        assert reopened(store).repository.read_within(store.blob_of(node), 9000)[1]
+
+
+def test_another_content_in_a_pack_is_noticed(store: Store) -> None:
+    node, other = (store.put(TEXT, f"approved: {said}") for said in ("true", "fals"))
+    (alone, packed), (_, of_other) = in_a_pack_too(store, node), in_a_pack_too(store, other)
+    alone.unlink()
+    packed.write_bytes(of_other.read_bytes())
+    for read in (
+        lambda: reopened(store).get(node),
+        lambda: reopened(store).repository.read_within(store.blob_of(node), 900),
+    ):
+        with pytest.raises(StoreDamaged, match=str(store.blob_of(node))):
+            read()
+
+
+def test_what_others_pack_meanwhile_is_still_read(store: Store) -> None:
+    nodes = [store.put(TEXT, f"number {number}") for number in range(3)]
+    for node in nodes:
+        pin(store, node)
+    reader = reopened(store)
+    for node in nodes:
+        assert reader.get(node).payload
+        subprocess.run(["git", "gc", "-q", "--prune=now"], cwd=store.repository.path, check=True)
 
 
 def commit_with(store: Store, name: str, data: bytes) -> Oid:

@@ -1,7 +1,8 @@
 """The object database of a repository: objects by their ids, loose or in packs.
 
-pygit2 does packs and writing. Loose objects are read here: libgit2 1.9 never returns from a truncated one (its inflate
-loop waits for more input), and a store must survive that.
+pygit2 does packs and writing. Packs are asked first, as git does, and by themselves: libgit2 1.9 never returns from a
+truncated loose object (its inflate loop waits for more input), and a store must survive that. So loose objects are read
+here, and also where a pack has the same object and can't give it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING
 import pygit2
 
 from uwf_git.errors import StoreDamaged, UwfError
-from uwf_git.git.objects import KINDS, NAMES, Oid
+from uwf_git.git.objects import KINDS, Oid, id_of
 from uwf_git.git.refs import PRIVATE, common_dir
 from uwf_git.git.writers import Writers
 
 if TYPE_CHECKING:
     from uwf_git.git.bulk import Bulk
+
+    _Packs = pygit2.OdbBackendPack | pygit2.Odb
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
@@ -63,18 +66,24 @@ class ObjectDatabase:
         self._bulk: Bulk | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # lately, as one pack
+        self._packs = pygit2.OdbBackendPack(self._objects)  # those that are there by now
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
         if (new := self._new(oid)) is not None:
             return new
+        if self._packs.exists(oid):
+            try:
+                return self._read_packed(self._packs, oid)
+            except StoreDamaged:
+                self._list_packs()
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:
                 packed = file.read()
         except OSError:
-            return self._read_packed(oid)
+            return self._read_packed(self._git.odb, oid)
         try:
             data = zlib.decompress(packed)
         except zlib.error as error:
@@ -97,25 +106,35 @@ class ObjectDatabase:
             raise damaged(name, "what stands in its place is no file")
         return descriptor
 
-    def _read_packed(self, oid: Oid) -> tuple[int, bytes]:
+    def _list_packs(self) -> None:
+        """Looks anew for packs, after one couldn't give what it should have: it may only be gone."""
+        self._packs = pygit2.OdbBackendPack(self._objects)
+
+    def _read_packed(self, packs: _Packs, oid: Oid) -> tuple[int, bytes]:
         try:
-            kind, data = self._git.read(oid)
+            kind, content = packs.read(oid)
         except (pygit2.GitError, KeyError, ValueError, MemoryError) as error:  # the last: a garbled size
-            reason = "it is missing" if isinstance(error, KeyError) else str(error)
-            raise damaged(str(oid), reason) from None
-        return int(kind), data
+            raise _unread(oid, error) from None
+        if id_of(kind, content) != oid:
+            raise damaged(str(oid), _OTHER_CONTENT)
+        return int(kind), content
 
     def header(self, oid: Oid) -> tuple[int, int]:
         """An object's kind and the size of its content in bytes, as its header has them: nothing else of
         it is read. Raises StoreDamaged."""
         if (new := self._new(oid)) is not None:
             return new[0], len(new[1])
+        if self._packs.exists(oid):
+            try:
+                return self._header_packed(self._packs, oid)
+            except StoreDamaged:
+                self._list_packs()
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:
                 head = zlib.decompressobj().decompress(file.read(128), 64)
         except OSError:
-            return self._header_packed(oid)
+            return self._header_packed(self._git.odb, oid)
         except zlib.error as error:
             raise damaged(name, _garbled(error)) from None
         kind, _, size = head.partition(b"\0")[0].partition(b" ")
@@ -127,12 +146,11 @@ class ObjectDatabase:
         """The size of an object's content in bytes; it is not read. Raises StoreDamaged."""
         return self.header(oid)[1]
 
-    def _header_packed(self, oid: Oid) -> tuple[int, int]:
+    def _header_packed(self, packs: _Packs, oid: Oid) -> tuple[int, int]:
         try:
-            kind, size = self._git.odb.read_header(oid)
+            kind, size = packs.read_header(oid)
         except (pygit2.GitError, KeyError, ValueError, MemoryError) as error:  # the last: a garbled size
-            reason = "it is missing" if isinstance(error, KeyError) else str(error)
-            raise damaged(str(oid), reason) from None
+            raise _unread(oid, error) from None
         return int(kind), int(size)
 
     def read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
@@ -140,11 +158,16 @@ class ObjectDatabase:
         what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
         if self._bulk is not None and oid in self._bulk:
             return self.read(oid)
+        if self._packs.exists(oid):
+            try:
+                return self._read_packed_within(self._packs, oid, at_most)
+            except StoreDamaged:
+                self._list_packs()
         name = str(oid)
         try:
             descriptor = self._loose(name)
         except OSError:
-            return self._read_packed_within(oid, at_most)
+            return self._read_packed_within(self._git.odb, oid, at_most)
         try:
             size = os.fstat(descriptor).st_size
             packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
@@ -164,20 +187,19 @@ class ObjectDatabase:
             raise damaged(name, _OTHER_CONTENT)
         return _checked(name, data)
 
-    def _read_packed_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
-        kind, size = self._header_packed(oid)
+    def _read_packed_within(self, packs: _Packs, oid: Oid, at_most: int) -> tuple[int, bytes]:
+        _, size = self._header_packed(packs, oid)
         if size > at_most:
             raise TooLarge(str(oid), size, at_most)
-        kind, content = self._read_packed(oid)
-        return _checked(str(oid), b"%s %d\0" % (NAMES.get(kind, b""), len(content)) + content)
+        return self._read_packed(packs, oid)
 
     def has(self, oid: Oid) -> bool:
         """Whether an object is there; its content is not checked."""
-        if self._bulk is not None and oid in self._bulk:
+        if (self._bulk is not None and oid in self._bulk) or self._packs.exists(oid):
             return True
         name = str(oid)
         try:
-            return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or oid in self._git  # noqa: PTH110
+            return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or self._git.odb.exists(oid)  # noqa: PTH110
         except pygit2.GitError:  # it stands in a pack, and can't be read there
             return True
 
@@ -261,6 +283,10 @@ def _checked(name: str, data: bytes) -> tuple[int, bytes]:
     if hashlib.sha1(data).hexdigest() != name or kind not in KINDS or size != b"%d" % len(content):
         raise damaged(name, _OTHER_CONTENT)
     return KINDS[kind], content
+
+
+def _unread(oid: Oid, error: Exception) -> StoreDamaged:
+    return damaged(str(oid), "it is missing" if isinstance(error, KeyError) else str(error))
 
 
 def _garbled(error: zlib.error) -> str:

@@ -109,7 +109,12 @@ def parse_json(text: str) -> Any:
     """Normalised JSON from outside. Raises NotJson, and Invalid for JSON that no node can hold, also for duplicate
     keys: two readers could otherwise see two different values under one hash."""
     try:
-        return cbor.normalise(_DECODER.decode(text))
+        value = _DECODER.decode(text)
+        # A text that has no more brackets can't nest deeper, and what isn't escaped is valid Unicode: numbers are all
+        # that is left to be made one.
+        if "\\u" not in text and text.count("[") + text.count("{") < cbor.MAX_DEPTH:
+            return value
+        return cbor.normalise(value)
     except json.JSONDecodeError as error:
         raise NotJson(f"not JSON: {error}", "text goes in double quotes, as in '\"hello\"'") from None
     except RecursionError:
@@ -130,4 +135,14 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-_DECODER = json.JSONDecoder(parse_constant=_not_json, object_pairs_hook=unique_keys)
+def _float(digits: str) -> Any:
+    return cbor.normalise(float(digits))
+
+
+def _integer(digits: str) -> Any:
+    return cbor.normalise(int(digits))
+
+
+_DECODER = json.JSONDecoder(
+    parse_constant=_not_json, parse_float=_float, parse_int=_integer, object_pairs_hook=unique_keys
+)

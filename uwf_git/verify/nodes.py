@@ -318,7 +318,10 @@ def _only_the_last_grew(rows: Sequence[Row], before: Sequence[Row], name: bytes)
 
 
 def _row(rows: Sequence[Row], name: bytes) -> Row | None:
-    return next((row for row in reversed(rows) if row[1] == name), None)
+    for row in reversed(rows):
+        if row[1] == name:
+            return row
+    return None
 
 
 def row_of(objects: Objects, tree: bytes, name: str) -> Row | None:

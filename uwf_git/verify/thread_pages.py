@@ -67,7 +67,10 @@ class ThreadPages:
             return []
         steps = row_of(self._known.objects, before.tree, "steps")
         rows = self._known.objects.tree(steps[2]) if steps is not None else []
-        return pages.missing_hundreds(number, {row[1].decode("utf-8", "replace") for row in rows})
+        names = [row[1] for row in rows]
+        return pages.missing_hundreds(
+            number, {each.decode("utf-8", "replace") for each in names if each.endswith(b"xx.md")}
+        )
 
     def _expected(self, record: Record, lines: Sequence[str]) -> Iterator[Callable[[], bytes]]:
         """The page of the thread after a step. Where the workflow's word on what is next could not be had, here or when
@@ -93,12 +96,11 @@ class ThreadPages:
         """The lines of a hundred's steps, as far as there are any."""
         steps, numbers = self._known.past.steps, pages.numbers_in(hundred)
         found = zip(numbers, steps[numbers.start - 1 : numbers.stop - 1], strict=False)
-        return [self._line(number, step) for number, step in found]
+        known = self._lines  # nearly all of them were told after the step before
+        return [known.get(step.hash) or self._line(number, step) for number, step in found]
 
     def _line(self, number: int, step: StepContext) -> str:
-        line = self._lines.get(step.hash)
-        if line is None:
-            line = self._lines[step.hash] = pages.line_of(number, step)
+        line = self._lines[step.hash] = pages.line_of(number, step)
         return line
 
 

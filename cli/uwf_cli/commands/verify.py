@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from uwf_git.verify.signatures import Signed
 
 EVERY = 100  # commits between two signs of life
+UNCOLLECTED = 20_000  # objects made between two looks for cycles: what is kept has next to none
 
 
 @command(
@@ -54,6 +56,7 @@ def verify(
         raise Usage("threads, --all and --remote exclude each other", "give one of them")
     repository = invocation.instance.store.repository
     progress = _Progress()
+    gc.set_threshold(UNCOLLECTED)
     try:
         refs = _refs(invocation, threads, remote)
         found = verify_refs(repository, refs, repository.config.max_blob, progress.commit)
