@@ -423,6 +423,24 @@ def test_a_key_that_is_refused_twice_ends_the_attempt_and_one_that_was_renewed_d
     assert made["notes"] == ["mycli had trouble 1 time: please log in, attempt 1"]
 
 
+def test_a_key_that_is_refused_in_mid_work_keeps_what_was_said_and_spent(
+    instance: Instance, stand_in: Callable[..., Any]
+) -> None:
+    refusal = 'tell(id="s1", type="retry", why="please log in", nth=1)'
+    stand_in(
+        'tell(id="s1"); tell(type="call", call="c1", tool="read"); tell(type="came", call="c1", result="it")\n'
+        'tell(type="said", text="Much is done."); tell(type="result", **{"in": 60, "out": 5, "usd": 0.25})\n'
+        f"{refusal}\n{refusal}\ntime.sleep(300)"
+    )
+    failure = refused(instance)
+    assert failure.message == "mycli is not logged in, or its key is refused: please log in, attempt 1"
+    assert (failure.hint, failure.exit_status) == ("run: mycli login", 6)
+    (attempt,) = instance.attempts.all(*instance.threads.ids())
+    kept = instance.store.detail(attempt.detail)
+    assert (kept.usage, kept.cost, kept.session) == (Usage(60, 5), 0.25, "s1")
+    assert [turn.text for turn in instance.store.turns(kept)] == ["", "it", "Much is done."]
+
+
 def test_model_tokens_and_cost_come_from_wherever_the_program_says_them(
     instance: Instance, stand_in: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

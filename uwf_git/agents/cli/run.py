@@ -117,7 +117,8 @@ class Run:
         self._said = self.said._replace(model=read.model, spent=read.spent, turns=read.turns)
 
     def _record(self, turn: TurnRecord) -> None:
-        self._refusals = 0
+        if not self._ended:  # else it was held back, and said before the refusals
+            self._refusals = 0
         self._ctx.record(turn)
 
     def _in_session(self, session: str) -> None:
