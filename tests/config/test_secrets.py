@@ -7,6 +7,7 @@ import json
 import random
 import subprocess
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -306,6 +307,8 @@ def test_a_token_is_known_by_its_look_wherever_it_stands(kind: str, token: str) 
         (f'"aws_secret_access_key": "{letters(40)}"', '"aws_secret_access_key": "[redacted:aws-secret-key]"'),
         (f"AccountKey={letters(86)}==;", "AccountKey=[redacted:azure-key];"),
         (pem()[:300], "[redacted:private-key]"),
+        (f"{pem()[:300]}\nand no more.", "[redacted:private-key]\nand no more."),
+        (f"-----BEGIN PRIVATE KEY-----\n{letters(900)} is it", "[redacted:private-key] is it"),
         (f"{'np' + 'm_' + letters(36)} {'np' + 'm_' + letters(36, 4)}", "[redacted:npm-token] [redacted:npm-token]"),
     ],
 )  # fmt: skip
@@ -342,6 +345,87 @@ def test_what_merely_looks_random_stays() -> None:
         assert Redactor({}).text(text) == (text, 0)
 
 
+def numbered(lines: list[str], form: str) -> str:
+    return "\n".join(form.format(number, line) for number, line in enumerate(lines, 8))
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        lambda lines: numbered(lines, "{:>6}→{}"),
+        lambda lines: numbered(lines, "{:>4}\t{}"),
+        lambda lines: numbered(lines, "-{1}"),
+        lambda lines: numbered(lines, "+{1}"),
+        lambda lines: numbered(lines, " {1}"),
+        lambda lines: numbered(lines, "> {1}"),
+        lambda lines: numbered(lines, "    # {1}"),
+        lambda lines: numbered(lines, "// {1}"),
+        lambda lines: numbered(lines, "{} | {}"),
+        lambda lines: numbered(lines, "keys/my_key.pem-{}-{}"),
+        lambda lines: numbered(lines, "keys/my_key.pem:{}:{}"),
+        lambda lines: numbered(lines, "| {1} |"),
+        lambda lines: numbered(lines, '  "{1}\\n" +'),
+        lambda lines: numbered(lines, "'{1}\\n'"),
+        lambda lines: json.dumps(lines),
+        lambda lines: json.dumps(lines, indent=2),
+        lambda lines: json.dumps({"out": json.dumps([line + "\n" for line in lines])}),
+        lambda lines: json.dumps({"out": numbered(lines, "{:>6}→{}")}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["RSA ", "OPENSSH ", "headed"])
+def test_a_key_is_known_whatever_stands_in_front_of_its_lines(
+    kind: str, quoted: Callable[[list[str]], str]
+) -> None:
+    key = pem("RSA " if kind == "headed" else kind).splitlines()
+    if kind == "headed":
+        key[1:1] = ["Proc-Type: 4,ENCRYPTED", f"DEK-Info: AES-256-CBC,{'0A' * 16}", ""]
+    last = "Zb3" + letters(18, 11) + "=="
+    text = quoted([*key[:-1], last, key[-1]])
+    before, after = "All of it is honest.\n" * 3, "\n12 lines, and that is it: " + "Honest_words " * 9
+    clean, count = Redactor({}).text(before + text + after)
+    assert count == 1
+    assert clean.startswith(before) and clean.endswith(after)
+    for secret in (*(letters(64, seed) for seed in range(8)), last):
+        assert secret[:20] not in clean and secret[-20:] not in clean
+    assert Redactor({}).text(clean) == (clean, 0)
+    # Cut off, what is there goes.
+    clean, count = Redactor({}).text(text[: text.index(letters(64, 6)[:30])] + "\n" + after)
+    assert count == 1 and clean.endswith(after)
+    assert not any(letters(64, seed)[:20] in clean for seed in range(6))
+
+
+def test_what_stands_between_the_lines_of_a_key_stays() -> None:
+    old, new = ([letters(64, seed) for seed in seeds] for seeds in (range(3), range(3, 6)))
+    text = "\n".join(
+        (
+            " -----BEGIN PRIVATE KEY-----",
+            *(f"-{line}" for line in (*old, "Zm9vYmFy")),
+            '+# the "new_one"',
+            *(f"+{line}" for line in (*new, "YmFyZm9v")),
+            " -----END PRIVATE KEY-----",
+        )
+    )
+    hidden = [*["-[redacted:private-key]"] * 4, '+# the "new_one"', *["+[redacted:private-key]"] * 4]
+    wanted = "\n".join((" -----BEGIN PRIVATE KEY-----", *hidden, " -----END PRIVATE KEY-----"))
+    assert Redactor({}).text(text) == (wanted, 1)
+    honest = (
+        "Look for `-----BEGIN PRIVATE KEY-----`, in src/main/java/com/example/project/keys/KeyReader,\n"
+        f"at {random.Random(1).randbytes(20).hex()}, and for its end, `-----END PRIVATE KEY-----`; what\n"
+        "_stands_ between them_ is the key."
+    )
+    assert Redactor({}).text(honest) == (honest, 0)
+
+
+def test_a_key_in_a_list_of_its_lines_is_known() -> None:
+    lines = [f"{line}\n" for line in pem().splitlines()]
+    hidden = [lines[0], *["[redacted:private-key]\n"] * 8, lines[-1]]
+    redactor = Redactor({})
+    assert redactor.value({"a": [["x"], lines]}) == ({"a": [["x"], hidden]}, 1)
+    spot = redactor.first({"a": [["x"], lines]})
+    assert spot is not None and spot.name == "private-key"
+    assert redactor.first({"a": [["x"], hidden]}) is None
+
+
 @pytest.mark.timeout(60)  # seconds suffice; an expression that gets lost takes hours
 def test_no_text_can_be_made_to_take_long() -> None:
     """Each shape's own beginnings, repeated, are what an expression could get lost in."""
@@ -349,6 +433,10 @@ def test_no_text_can_be_made_to_take_long() -> None:
     for mark in {mark for shape in SHAPES for mark in shape.marks}:
         for filling in ("", "a." * 6, " " * 6 + "=", "A1" * 20):
             redactor.text((mark + filling) * (25_000 // len(mark + filling)))
+    line, key = letters(64), "-----BEGIN PRIVATE KEY-----"
+    for filling in (f"\n12→{line}", f"\n{line}=", "".join(f"{n:_<250}{line}" for n in range(100)), "_" * 200):
+        redactor.text((key + filling) * (500_000 // len(key + filling)))
+        redactor.text(key + filling * (500_000 // len(filling)))
     redactor.text("".join(mark + "a" * 5_000 for shape in SHAPES for mark in shape.marks))
 
 

@@ -16,13 +16,13 @@ Other secrets are recognised by their look; see `tokens`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.config.tokens import is_random, without_tokens
+from uwf_git.config.tokens import is_random, without_lines_of_keys, without_tokens
 from uwf_git.errors import Invalid
 
 if TYPE_CHECKING:
@@ -249,7 +249,8 @@ class Redactor:
             return result, count
         if isinstance(value, list | tuple):
             pairs = [self.value(item) for item in value]
-            return [clean for clean, _ in pairs], sum(count for _, count in pairs)
+            clean, spread = _without_spread_keys([clean for clean, _ in pairs])
+            return clean, sum(count for _, count in pairs) + spread
         if isinstance(value, int) and self._names and abs(value) >= _LEAST_NUMBER:
             text, count = self.text(str(value))
             return (text, count) if count else (value, 0)
@@ -363,6 +364,13 @@ def _squeezed(text: str) -> bytes:
     return data.translate(None, b" \t\r\n\v\f\\")
 
 
+def _without_spread_keys(items: Sequence[Any]) -> tuple[list[Any], int]:
+    """A list whose texts are the lines of a private key, without that; others as they are."""
+    if all(isinstance(item, str) for item in items):
+        return without_lines_of_keys(items)
+    return list(items), 0
+
+
 def _texts(value: Any) -> Iterator[str]:
     """The texts of a JSON value in which there may be secrets."""
     if isinstance(value, str):
@@ -376,6 +384,8 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
+        if _without_spread_keys(value)[1]:
+            yield "\n".join(value)
     elif isinstance(value, int) and abs(value) >= _LEAST_NUMBER:
         yield str(value)
 

@@ -9,7 +9,7 @@ and commits, UUIDs, images in base64 stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 _W = "[A-Za-z0-9_-]"
@@ -48,11 +48,23 @@ def _is_password(text: str) -> bool:
 
 _PEM_LINES = r"(?:[A-Za-z0-9+/=\s\\:,.]|-(?!----))"
 _PEM_NAME = "(?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+_EOL = r"(?:\s|\\++[nr]?)"
+_PEM_MOST = 20_000  # characters from the beginning to the end, with what stands in front of the lines
 _PEM = (
-    rf"-----BEGIN {_PEM_NAME}(?:{_PEM_LINES}{{64,20000}}+-----END {_PEM_NAME}"
+    rf"-----BEGIN {_PEM_NAME}(?:{_PEM_LINES}{{64,{_PEM_MOST}}}+-----END {_PEM_NAME}"
     # Cut off, as a tool's output may be: the lines that are there.
-    r"|(?:[\s\\]|\\[nr]){0,6}[A-Za-z0-9+/]{40,76}+[A-Za-z0-9+/=\s\\]*+)"
+    rf"|{_EOL}{{0,6}}+[A-Za-z0-9+/]{{40,}}+(?:{_EOL}++[A-Za-z0-9+/]{{40,}}+)*+={{0,2}}"
+    rf"(?:{_EOL}++[A-Za-z0-9+/]++={{0,2}}(?=[^\S\r\n]*+(?:[\r\n\\\"'.…]|\Z)))?+"
+    # With something before or after each line, which stays; see `_lines_of_key`.
+    r"|)"
 )
+_PEM_GAP = 300  # characters from one line of a key to the next, and for the headers before the first
+_PEM_ALONE = 100  # characters that a line has at most where the end of the key isn't there
+# A line of a key, but for the sign that a diff puts in front of it.
+_PEM_LINE = re.compile(r"(?<![A-Za-z0-9+/])(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{40,}+={0,2})")
+_PEM_LAST = re.compile(r"[\s-]*+(?:(?<=[\n\0])\+)?+([A-Za-z0-9+/]{1,75}+={0,2})(?![A-Za-z0-9+/=_-])(?! *\w)")
+# A number or character between two lines, without the indentation and the sign of a diff before it.
+_PEM_BETWEEN = re.compile(r"[\s+-]*+(\d++|[^\s+-])")
 # A user may be empty, as in redis://:password@host. What follows an @ may also be an image's digest.
 _URL = r"(://[^\s/@:?#\"'<>\\`]{0,200}:)[^\s/@:?#\"'<>\\`${}*]{5,300}+(?=@(?!sha\d))"
 _AWS_MARKS = ("aws_secret", "AWS_SECRET", "awsSecret", "AwsSecret", "aws-secret")
@@ -134,17 +146,34 @@ def without_tokens(text: str) -> tuple[str, int]:
     return text, count
 
 
+def without_lines_of_keys(lines: Sequence[str]) -> tuple[list[str], int]:
+    """The same for lines that stand by themselves, as in a JSON list, where a private key is spread over them."""
+    shape = SHAPES[0]
+    text = "\0".join(lines)
+    if not any(mark in text for mark in shape.marks) or text.count("\0") >= len(lines):
+        return list(lines), 0
+    spans = [_lines_of_key(text, found.end()) for found in re.finditer(f"-----BEGIN {_PEM_NAME}", text)]
+    clean, count = _replaced(text, shape, filter(None, spans))
+    return clean.split("\0"), count
+
+
 def _without(text: str, shape: Shape, mark: str) -> tuple[str, int]:
+    return _replaced(text, shape, _found(text, shape, mark))
+
+
+def _replaced(text: str, shape: Shape, tokens: Iterable[Sequence[tuple[int, int]]]) -> tuple[str, int]:
     parts: list[str] = []
-    done = 0
-    for start, end in _found(text, shape, mark):
-        parts += (text[done:start], f"[redacted:{shape.name}]")
-        done = end
-    return "".join((*parts, text[done:])) if parts else text, len(parts) // 2
+    done = count = 0
+    for spans in tokens:
+        for start, end in spans:
+            parts += (text[done:start], f"[redacted:{shape.name}]")
+            done = end
+        count += 1
+    return "".join((*parts, text[done:])) if parts else text, count
 
 
-def _found(text: str, shape: Shape, mark: str) -> Iterator[tuple[int, int]]:
-    """Where the tokens of a shape begin and end, in order."""
+def _found(text: str, shape: Shape, mark: str) -> Iterator[Sequence[tuple[int, int]]]:
+    """Where the tokens of a shape begin and end, in order. One may be in several pieces."""
     pattern = re.compile(shape.pattern)  # which caches it
     done = 0
     at = text.find(mark)
@@ -152,7 +181,62 @@ def _found(text: str, shape: Shape, mark: str) -> Iterator[tuple[int, int]]:
         found = pattern.match(text, at - shape.back) if at - shape.back >= done else None
         if found is not None:
             start = found.end(1) if pattern.groups else found.start()
-            if shape.judge is None or shape.judge(text[start : found.end()]):
-                yield start, found.end()
-            done = found.end()
+            spans = [(start, found.end())]
+            if shape is SHAPES[0] and "-----END " not in found[0]:
+                spans = [] if found[0].endswith("-----") else spans
+                spans += _lines_of_key(text, found.end())
+            if spans and (shape.judge is None or shape.judge(text[start : found.end()])):
+                yield spans
+            done = max(found.end(), spans[-1][1] if spans else 0)
         at = text.find(mark, max(at + len(mark), done))
+
+
+def _lines_of_key(text: str, begin: int) -> list[tuple[int, int]]:
+    """Where the lines of a private key are that is quoted from there on: in a listing with numbers, a diff, a comment,
+    a list of strings. What stands between them is no part of it."""
+    limit = min(begin + _PEM_MOST, len(text))
+    if (other := text.find("-----BEGIN ", begin, limit)) >= 0:
+        limit = other
+    end = text.find("-----END ", begin, limit)
+    if end >= 0:
+        limit = end
+    spans: list[tuple[int, int]] = []
+    done, between = begin, ""
+    for found in _PEM_LINE.finditer(text, begin, limit):
+        if found.start(1) - done > _PEM_GAP:
+            break
+        if end < 0 and spans and text.count("\n", done, found.start()) > 1:
+            break
+        if not _is_line_of_key(found[1]) or (end < 0 and len(found[1]) > _PEM_ALONE):
+            continue
+        if spans and (last := _last_line(text, done, found.start(), between)):
+            spans.append(last)
+        else:
+            between = text[done : found.start(1)]
+        spans.append(found.span(1))
+        done = found.end(1)
+    if spans and (last := _last_line(text, done, min(limit, done + _PEM_GAP), between)):
+        complete = 0 <= end - last[1] <= _PEM_GAP
+        rest = text[slice(*last)]
+        if complete or rest.endswith("=") or (len(rest) >= _SHORTEST and is_random(rest)):
+            spans.append(last)
+    return spans
+
+
+def _last_line(text: str, done: int, limit: int, between: str) -> tuple[int, int] | None:
+    """The last line of a key, which is shorter: it comes after what has stood between two lines before. A number in
+    that counts, the sign of a diff differs."""
+    for part in _PEM_BETWEEN.finditer(between[-_PEM_GAP:]):
+        found = _PEM_BETWEEN.match(text, done, limit)
+        if found is None or (found[1] != part[1] and not (found[1] + part[1]).isdecimal()):
+            return None
+        done = found.end()
+    found = _PEM_LAST.match(text, done, limit)
+    return found.span(1) if found else None
+
+
+def _is_line_of_key(text: str) -> bool:
+    """Whether a run of the characters of base64 is no path, hash or word."""
+    return (
+        text not in (text.lower(), text.upper()) and len(set(text)) > 8 and text.count("/") * 8 <= len(text)
+    )
