@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pytest
 from cli_samples import PAIR, write
 from commands import git
 from conftest import Result, Uwf
@@ -254,6 +255,39 @@ def _holders(store: Path) -> Iterator[tuple[str, list[str]]]:
             continue
         if held := _held(path.read_bytes() + str(path.relative_to(store)).encode()):
             yield str(path), held
+
+
+@pytest.mark.parametrize(
+    ("setting", "variable"), [("user.name", "GIT_COMMITTER_NAME"), ("user.email", "GIT_COMMITTER_EMAIL")]
+)
+def test_a_user_who_is_named_like_a_secret_writes_nothing(
+    uwf: Uwf, root: Path, tmp_path: Path, setting: str, variable: str
+) -> None:
+    pair = write(str(tmp_path / "pair.yaml"), PAIR)
+    uwf("workflow", "put", pair)
+    thread = uwf("thread", "start", "pair", "-p", "x").json["thread"]
+    (root / ".env").write_text(f"MODEL_KEY={WORD}\n")
+    store = root / "store.git"
+    before = git("--git-dir", store, "cat-file", "--batch-all-objects", "--batch-check")
+    inherited = {"GIT_COMMITTER_NAME": "", "GIT_COMMITTER_EMAIL": ""}
+    said = f"ada.{WORD}@example.com"
+    git("--git-dir", store, "config", setting, said)
+    changed = write(str(tmp_path / "changed.yaml"), PAIR.replace("name: pair", "name: other"))
+    for env, named in ((inherited, f"git config {setting}"), ({**inherited, variable: said}, variable)):
+        for command in (
+            ("workflow", "put", changed),
+            ("thread", "start", "pair", "-p", "y"),
+            ("thread", "pause", thread, "-m", "why"),
+            ("thread", "kill", thread),
+            ("cas", "put", "Text", '"clean"'),
+        ):
+            error = uwf(*command, env=env, check=1).error
+            assert error["message"].startswith(f"{named} holds a secret (MODEL_KEY), "), error
+            assert WORD not in str(error) and setting in error["hint"]
+    assert git("--git-dir", store, "cat-file", "--batch-all-objects", "--batch-check") == before
+    assert WORD.encode() not in (store / "uwf" / "index.db").read_bytes()
+    git("--git-dir", store, "config", "--unset", setting)
+    uwf("thread", "kill", thread, env=inherited)
 
 
 def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:

@@ -80,6 +80,8 @@ class Repository(ObjectDatabase):
         self.lockfiles = lockfiles_of(self.path)
         self.before_delete: Callable[[Sequence[str]], None] = lambda names: None
         """Is told of refs that are about to be deleted here: whoever remembers them won't miss them."""
+        self.before_naming: Callable[[Person], None] = lambda user: None
+        """Is told of the user before they are named in an object; what it raises is raised by `user`."""
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
         self._roots: dict[Oid, Oid] = {}
 
@@ -250,7 +252,8 @@ class Repository(ObjectDatabase):
 
     @property
     def user(self) -> Person:
-        """The user's git identity."""
+        """The user's git identity, for what is about to be written."""
+        self.before_naming(self.config.user)
         return self.config.user
 
     # Refs

@@ -77,7 +77,8 @@ class NodeStore:
     """The nodes of one repository. Touches no ref.
 
     `gate` is the one place that all passes which gets into the store from outside: the payloads of nodes, the files
-    that definitions are kept with, the reasons that tags give. Pages, messages, trees and the authors of steps follow
+    that definitions are kept with, the reasons that tags give; with it goes the name of the user, whom commits name.
+    Pages, messages and trees follow
     from these alone, which `verify` checks. What is taken over from another store comes as it is."""
 
     def __init__(self, repository: Repository, index: Index) -> None:

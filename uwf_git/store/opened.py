@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from uwf_git.errors import UwfError
+from uwf_git.errors import Invalid, UwfError
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import PRIVATE
 from uwf_git.store import layout
@@ -24,6 +24,7 @@ from uwf_git.text import counted
 if TYPE_CHECKING:
     from uwf_git.config.secrets import Redactor
     from uwf_git.config.settings import Config
+    from uwf_git.git.objects import Person
     from uwf_git.log_files import Record
     from uwf_git.store.attempts import Attempts
     from uwf_git.store.remotes import Remotes
@@ -69,6 +70,8 @@ class Instance:
         self.environ = os.environ if environ is None else environ
         self.store = Store.open(location.git_dir)
         self.store.gate = self._refuse_secrets
+        self.store.repository.before_naming = self._refuse_secret_names
+        self._named: Person | None = None  # the user, once no secret was found in the name
         private = self.store.repository.private
         self.threads = Threads(self.store)
         self.locks = Locks(private)
@@ -184,7 +187,25 @@ class Instance:
         return Redactor(self.secrets)
 
     def _refuse_secrets(self, content: Any, where: str, kept: str) -> None:
+        self._refuse_secret_names(self.store.repository.config.user)
         self.redactor.refuse(content, where, kept)
+
+    def _refuse_secret_names(self, user: Person) -> None:
+        """Raises Invalid for a user in whose name, which all commits and tags hold, there is a secret."""
+        if user == self._named:
+            return
+        for setting, variable, said in (
+            ("user.name", "GIT_COMMITTER_NAME", user.name),
+            ("user.email", "GIT_COMMITTER_EMAIL", user.email),
+        ):
+            if spot := self.redactor.first(said):
+                where = variable if os.environ.get(variable) else f"git config {setting}"
+                raise Invalid(
+                    f"{where} holds {spot}, and every commit is written with it",
+                    f"change it: git config --global {setting} TEXT; if it is no secret, name its variable in"
+                    " notSecrets",
+                )
+        self._named = user
 
     def without_secrets(self, text: str, what: str) -> str:
         """What somebody has said, without the secrets in it, of which they are told. `what` it is: "the prompt"."""
