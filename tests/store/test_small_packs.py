@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import git
+from commands import begin, git
+from conftest import Uwf
 from test_threads import FOLDERS, append, make_step, start
 
 from uwf_git.git.packing import MANY, OURS, ours
@@ -132,7 +133,7 @@ while not Path(sys.argv[1]).exists():
 """
 
 
-@pytest.mark.parametrize("meanwhile", ["gc", "clone"])
+@pytest.mark.parametrize("meanwhile", ["gc", "repack", "clone"])
 def test_steps_joins_readers_and_git_side_by_side(instance: Instance, hermetic: Path, meanwhile: str) -> None:
     threads = [start(instance, f"Count {number}") for number in range(3)]
     stop, git_dir = hermetic / "stop", instance.store.repository.path
@@ -144,6 +145,8 @@ def test_steps_joins_readers_and_git_side_by_side(instance: Instance, hermetic: 
         rounds += 1
         if meanwhile == "gc":
             git("--git-dir", git_dir, "gc", "--quiet")
+        elif meanwhile == "repack":
+            git("--git-dir", git_dir, "repack", "-adq")
         else:
             copy = hermetic / "copy.git"
             git("clone", "-q", "--mirror", f"file://{git_dir}", copy)
@@ -160,9 +163,84 @@ def test_steps_joins_readers_and_git_side_by_side(instance: Instance, hermetic: 
         assert numbers == list(range(STEPS))
 
 
-def test_one_object_alone_stays_a_file(instance: Instance) -> None:
+def test_what_is_stored_long_before_a_ref_leads_to_it_is_in_no_pack(instance: Instance) -> None:
     start(instance)
     before = packs(instance)
-    instance.store.draft(TEXT, "said at once")
+    nodes = [instance.store.draft(TEXT, text) for text in ("said at once", "said next")]
     instance.store.store_drafts()
     assert packs(instance) == before
+    git("--git-dir", instance.store.repository.path, "repack", "-adq")
+    assert [Instance(instance.location).store.get(node).payload for node in nodes] == [
+        "said at once",
+        "said next",
+    ]
+
+
+LOOP = """\
+name: loop
+description: Works and works.
+roles:
+  worker:
+    description: Works.
+    systemPrompt: Work.
+    outputSchema: { type: object, properties: { n: { type: integer } }, required: [n] }
+graph:
+  $START: [{ role: worker }]
+  worker: [{ role: $END, condition: done }, { role: worker }]
+conditions:
+  done: { expression: "steps[-1].output.n = 2" }
+"""
+
+
+def test_a_repack_that_keeps_only_what_refs_lead_to_takes_nothing_of_a_running_step(
+    uwf: Uwf, root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "loop.yaml").write_text(LOOP)
+    uwf("workflow", "put", tmp_path / "loop.yaml")
+    agent = tmp_path / "agent.sh"
+    agent.write_text("cat > /dev/null; echo '{\"n\": 1}'\n")
+    store = root / "store.git"
+    threads = [uwf("thread", "start", "loop", "-p", "Go").json["thread"] for _ in "ab"]
+    embedded, apart = f"uwf-exec sh {agent}", f"{shutil.which('env')} uwf-exec sh {agent}"
+    running = [
+        begin("thread", "run", thread, "--max-steps", 8, "--agent", how)
+        for thread, how in zip(threads, (embedded, apart), strict=True)
+    ]
+    rounds = 0
+    while any(each.poll() is None for each in running):
+        rounds += 1
+        git("--git-dir", store, "repack", "-adq")
+    for each in running:
+        _, said = each.communicate()
+        assert each.returncode == 0, said
+    assert rounds > 1
+    uwf("verify")
+    assert [len(uwf("thread", "steps", thread).json) for thread in threads] == [8, 8]
+    assert not list((store / "objects" / "pack").glob("*.keep"))
+
+
+def test_a_pack_is_kept_until_a_ref_leads_to_it_or_its_maker_is_gone(instance: Instance, uwf: Uwf) -> None:
+    repository = instance.store.repository
+    with pytest.raises(KeyError), repository.together():
+        oid = repository.write_blob(b"no ref leads to this")
+        repository.store_gathered()
+        (kept,) = folder(instance).glob("*.keep")
+        assert not packs(instance)
+        uwf("doctor", "--fix")
+        git("--git-dir", repository.path, "repack", "-adq")
+        assert kept.exists() and git("--git-dir", repository.path, "cat-file", "-t", oid) == "blob"
+        raise KeyError
+    assert not kept.exists() and kept.with_suffix(".pack").exists()
+    theirs = kept.with_name("pack-theirs.keep")
+    theirs.write_text("fetch-pack 1 on a machine\n")
+    for tidy in (("doctor", "--fix"), ("gc",)):
+        kept.write_text("uwf 1\n")  # which nobody holds: its maker was killed
+        uwf(*tidy)
+        assert not kept.exists() and theirs.exists()
+    kept.write_text("uwf 1\n")
+    assert kept.name in uwf("doctor").out
+    thread = start(instance)
+    head = instance.threads.head(thread)
+    for number in range(MANY + 1):
+        head = append(instance, head, number)
+    assert not kept.exists() and theirs.exists()

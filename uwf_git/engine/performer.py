@@ -182,15 +182,15 @@ def environment(instance: Instance, thread: ThreadId, role: str) -> dict[str, st
 
 
 def reported(instance: Instance, report: Report) -> Made:
-    """What an agent has come to by its report, whose nodes are taken in again where the index was lost since, or they
-    couldn't be written. Raises StoreUnwritable."""
+    """What an agent has come to by its report, whose nodes are taken in again where the index was lost since, and
+    drafted where they weren't written. Raises StoreUnwritable."""
     store = instance.store
     for node, blob in report.nodes.items():
         oid = Oid(hex=blob)
         if store.index.node(node) is None and store.repository.has(oid):
             store.adopt([(Hash(node), oid)])
     for name, content in report.contents.items():
-        store.put(*from_blob(content.encode(), f"{name} in the report of {report.agent}"))
+        store.draft(*from_blob(content.encode(), f"{name} in the report of {report.agent}"))
     error = None if report.step else AgentFailed(report.error, report.hint)
     return Made(report.step, error, report.detail, report.agent)
 

@@ -254,22 +254,23 @@ def append_step(
     context = instance.threads.context(node, at.history.workflow)
     then = outlook_of(instance, at.history.after(context)).next
     extraction = detail.extraction if detail else ""
-    try:
-        head = instance.threads.append(at.head, node, known, merge, extraction, then, begins)
-    except Outrun as outrun:
-        fork = fork_id(thread, node)
-        log.warning(
-            "5DWWCJD5",
-            "the head moved during the step: it is kept as thread {fork}",
-            fork=fork,
-            base=at.head.commit,
-            commit=outrun.commit,
-        )
-        instance.threads.part(thread, fork, at.head.commit, outrun.commit)
-        raise HeadMoved(
-            f"thread {thread} moved on while its step was made; that is kept as thread {fork}",
-            f"uwf thread show {fork}",
-        ) from None
+    with instance.store.together():  # until one of the two refs leads to the step
+        try:
+            head = instance.threads.append(at.head, node, known, merge, extraction, then, begins)
+        except Outrun as outrun:
+            fork = fork_id(thread, node)
+            log.warning(
+                "5DWWCJD5",
+                "the head moved during the step: it is kept as thread {fork}",
+                fork=fork,
+                base=at.head.commit,
+                commit=outrun.commit,
+            )
+            instance.threads.part(thread, fork, at.head.commit, outrun.commit)
+            raise HeadMoved(
+                f"thread {thread} moved on while its step was made; that is kept as thread {fork}",
+                f"uwf thread show {fork}",
+            ) from None
     if detail is not None:
         budget.settle(instance, thread, detail.budget)
     return at.after(head, context)

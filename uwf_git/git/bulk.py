@@ -2,8 +2,8 @@
 100,000 takes minutes.
 
 What is little is gathered in memory, as the objects of a step are. More goes into a file aside, under a name that
-`git gc` tidies up. Once it is stored it is synced, and others see it. Its objects stand in it as they are, without
-deltas; packing them anew is for maintenance.
+`git gc` tidies up. Once it is stored it is synced, and others see it; no git deletes it before all is over. Its objects
+stand in it as they are, without deltas; packing them anew is for maintenance.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Bulk:
         self._size = 0
         self._file: IO[bytes] | None = None
         self._path: Path | None = None
+        self._kept = contextlib.ExitStack()
         self._begin()
 
     def __enter__(self) -> Bulk:
@@ -51,7 +52,8 @@ class Bulk:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._drop()
+        with self._kept:
+            self._drop()
 
     def _begin(self) -> None:
         self._places: dict[bytes, tuple[int, int, int, Place]] = {}
@@ -149,11 +151,11 @@ class Bulk:
         if self._path is None:
             pack = header(len(places)) + self._little
             checksum = hashlib.sha1(pack).digest()
-            install(self._folder, pack + checksum, checksum, places, beside)
+            install(self._folder, pack + checksum, checksum, places, beside, self._kept)
         else:
             checksum = self._sealed()
             path, self._path = self._path, None
-            install(self._folder, path, checksum, places, beside)
+            install(self._folder, path, checksum, places, beside, self._kept)
         if before is None or not keeps_order(self._folder, before):
             sync(self._folder)
         self._drop()

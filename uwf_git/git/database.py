@@ -232,7 +232,8 @@ class ObjectDatabase:
     def together(self) -> Iterator[None]:
         """What is written inside becomes one pack. It can be read here at once; it is durable, and others see it, when
         a ref is moved or made here, and at the end, also where something is raised. Inside another such block, and in
-        bulk, nothing changes. Raises StoreUnwritable."""
+        bulk, nothing changes. No git deletes the pack before the end, so a ref that leads to it is moved inside. Raises
+        StoreUnwritable."""
         if self._bulk is not None:
             yield
             return

@@ -5,6 +5,9 @@ a file under `<git dir>/uwf/locking/` what it is about to have locked, and holds
 lives; a git that it starts inherits the descriptor. A file there that nobody holds is of somebody who was killed: the
 locks that it names, made since, are nobody's. So is a lock from before the machine was started. What another git made
 is never touched.
+
+A pack whose objects no ref leads to yet has a `.keep` beside it, for which a `git repack -ad` leaves it alone. One of
+ours is held in the same way, by who made it, and is nobody's once nobody holds it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from uwf_git.text import counted
 
 FOLDER = "locking"
 LOCK = ".lock"
+KEEP = ".keep"
+_KEEPS = b"uwf "  # how a .keep of ours begins
 _ANY = "*"  # what git locks is its own affair
 _NEW = "."  # how the names of files begin that nobody holds yet
 _OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects/")
@@ -132,14 +137,17 @@ class Lockfiles:
         return removed
 
     def locks(self) -> list[Lock]:
-        """Every lock that is there and may stay: not that of a git that packs at this moment."""
+        """Every lock that is there and may stay, not that of a git that packs at this moment, and what was left to keep
+        packs."""
         left: set[Path] = set()
         for record in self._others():
             with contextlib.suppress(OSError), _held(record) as free:
                 left.update((self._left_by(record) or ()) if free else ())
+        keeps = left_keeps(self._git_dir / "objects" / "pack")
+        left.update(keeps)
         now, boot = time.time(), _booted()
         found = []
-        for path in [*self._all(), self._git_dir / "gc.pid"]:
+        for path in [*self._all(), *keeps, self._git_dir / "gc.pid"]:
             with contextlib.suppress(OSError):
                 made = path.lstat().st_mtime
                 if path.name != "gc.pid" or _is_over(path):
@@ -206,6 +214,40 @@ class Lockfiles:
 def lockfiles_of(git_dir: Path) -> Lockfiles:
     """Those of a repository, of which a process has one record."""
     return Lockfiles(git_dir)
+
+
+@contextlib.contextmanager
+def keeping(pack: str) -> Iterator[None]:
+    """Keeps a pack that is about to be there, by its path without the suffix, from any git for the block. Raises
+    OSError."""
+    new = f"{os.path.dirname(pack)}/tmp_keep_{os.urandom(6).hex()}"  # noqa: PTH120
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    path = new
+    try:
+        with contextlib.suppress(
+            OSError
+        ):  # a file system without locks, where nobody can tell that it was left
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(descriptor, b"%s%d\n" % (_KEEPS, os.getpid()))
+        os.rename(new, pack + KEEP)  # noqa: PTH104
+        path = pack + KEEP
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # whoever comes next finds that nobody holds it
+            os.unlink(path)  # noqa: PTH108
+        os.close(descriptor)
+
+
+def left_keeps(packs: Path) -> list[Path]:
+    """What keeps packs of ours in a folder whose makers are gone."""
+    found = []
+    for path in packs.glob(f"*{KEEP}"):
+        with contextlib.suppress(OSError):
+            if (read_file(path) or b"").startswith(_KEEPS):
+                with _held(path) as free:
+                    if free:
+                        found.append(path)
+    return found
 
 
 class _Record(NamedTuple):

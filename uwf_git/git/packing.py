@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.git.durable import make_folders, sync, sync_all
+from uwf_git.git.lockfiles import KEEP, keeping, left_keeps
 
 OURS = "pack-757766"  # which says uwf
 HEADER = 12  # bytes, before the first object
@@ -100,12 +101,19 @@ def index(places: Iterable[Place], checksum: bytes) -> bytes:
 
 
 def install(
-    folder: Path, pack: bytes | Path, checksum: bytes, places: Iterable[Place], beside: Sequence[int] = ()
+    folder: Path,
+    pack: bytes | Path,
+    checksum: bytes,
+    places: Iterable[Place],
+    beside: Sequence[int] = (),
+    kept: contextlib.ExitStack | None = None,
 ) -> Path:
     """Puts a pack, of which all is given or which stands aside in that folder, in its place there, with its index.
     What both hold is durable by then, and what the files behind the descriptors in `beside` hold; their names are once
-    the caller has synced the folder. Returns the pack's path. Raises OSError."""
-    name = f"{folder}/{OURS}{checksum.hex()[: 40 - len(OURS) + len('pack-')]}"
+    the caller has synced the folder. Until `kept` is closed no git deletes the pack. Returns its path. Raises
+    OSError."""
+    # Never the name of another of the same content, which a git may be about to delete.
+    name = f"{folder}/{OURS}{os.urandom(20).hex()[: 40 - len(OURS) + len('pack-')]}"
     aside: list[str] = []
     opened: list[int] = []
     try:
@@ -117,6 +125,8 @@ def install(
             aside.append(str(pack))
         opened.append(_written(folder, "tmp_idx_", index(places, checksum), aside))
         sync_all((*opened, *beside))
+        if kept is not None:
+            kept.enter_context(keeping(name))
         # A pack counts once its index is there.
         os.rename(aside[0], f"{name}.pack")  # noqa: PTH104
         os.rename(aside[1], f"{name}.idx")  # noqa: PTH104
@@ -164,10 +174,10 @@ def _ours(folder: Path, at_least: int = 1) -> list[tuple[int, str]]:
     stems = [name[:-4] for name in names if name.startswith(OURS) and name.endswith(".idx")]
     if len(stems) < at_least or "multi-pack-index" in names:
         return []
-    kept = {name for name in names if name.endswith(".keep")}
+    kept = {name for name in names if name.endswith(KEEP)}
     found = []
     for stem in stems:
-        if f"{stem}.keep" not in kept:
+        if f"{stem}{KEEP}" not in kept:
             with contextlib.suppress(OSError):
                 found.append((os.stat(f"{folder}/{stem}.pack").st_size, stem))  # noqa: PTH116
     return sorted(found)
@@ -175,11 +185,15 @@ def _ours(folder: Path, at_least: int = 1) -> list[tuple[int, str]]:
 
 def join(folder: Path) -> None:
     """Joins packs of ours into larger ones where there are many of about one size. Whoever reads the old ones at this
-    moment finds their objects in the new one, as after git's own packing. Never raises: there is a next time."""
+    moment finds their objects in the new one, as after git's own packing. What is kept for objects that no ref leads to
+    yet is left for later, if its maker lives. Never raises: there is a next time."""
     if not any(_crowds(folder)):
         return
     try:
         with _alone(folder):
+            for path in left_keeps(folder):
+                log.warning("6RT2JW8K", "removes {keep}, whose maker is gone", keep=path)
+                path.unlink(missing_ok=True)
             for crowd in _crowds(folder):  # what another process has joined meanwhile is none any more
                 _join(folder, crowd)
     except OSError as error:

@@ -211,14 +211,17 @@ class Agent:
         )
 
     def report(self, instance: Instance, head: Head, order: Order, args: Sequence[str]) -> Hash:
-        """Performs a step, and sees to it that there is a report in the private folder, also of what failed before
-        anything was said: the engine may be gone by then. Raises what `perform` raises."""
+        """Performs a step and stores its nodes, and sees to it that there is a report in the private folder, also of
+        what failed before anything was said: the engine may be gone by then. Raises what `perform` raises."""
         recorder = Recorder(instance, head.thread, self.called(args))
         try:
-            return self.perform(instance, instance.threads.position(head), order, args, recorder)
+            node = self.perform(instance, instance.threads.position(head), order, args, recorder)
+            recorder.store()
+            return node
         except UwfError as error:
             if instance.runs.read_report(head.thread) is None:
                 recorder.settle(order, None, None, error)
+            recorder.store()
             raise
 
     def perform(
@@ -230,8 +233,8 @@ class Agent:
         recorder: Recorder | None = None,
         cwd: Path | None = None,
     ) -> Hash:
-        """Runs the agent for one step and stores the nodes, which are in a report in the private folder before. Returns
-        the StepNode's hash. Raises AttemptFailed, with what was said, where no valid output came of it, StoreUnwritable
+        """Runs the agent for one step and drafts its nodes, which are in a report in the private folder. Returns the
+        StepNode's hash. Raises AttemptFailed, with what was said, where no valid output came of it, StoreUnwritable
         where the disk fails, and UwfError where nothing was said."""
         from uwf_git.kit.extract import ExtractionFailed, sum_tokens
 

@@ -63,7 +63,7 @@ class Recorder:
         return clean
 
     def put(self, type_hash: Hash, payload: Any) -> Hash:
-        """Makes a node, which `settle` or `store` writes."""
+        """Makes a node, which `store` writes, or whoever records the step or the attempt it belongs to."""
         store = self._instance.store
         node = store.draft(type_hash, payload)
         if node not in store.drafts:
@@ -80,8 +80,9 @@ class Recorder:
     def settle(
         self, order: Order, step: Hash | None, detail: Hash | None = None, error: UwfError | None = None
     ) -> None:
-        """Writes what has come of the run: first into the private folder, synced, then its nodes. Whatever happens in
-        between, the next step of the thread takes it over. Raises StoreUnwritable."""
+        """Writes what has come of the run into the private folder, synced: its nodes too, which are written to the
+        store together with what a ref then leads to. Whatever happens in between, the next step of the thread takes it
+        over. Raises StoreUnwritable."""
         if self._thread:
             report = Report(
                 order.head,
@@ -95,7 +96,6 @@ class Recorder:
                 {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
             )
             self._instance.runs.report(self._thread, report)
-        self.store()
 
     def record(self, turn: TurnRecord) -> None:
         """Stores a turn now, and names it in the private folder for those who watch the step. Where the disk fails, it
@@ -305,8 +305,8 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 
 def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
-    """What an agent recorded before it, or the process it ran in, was ended: the agent's name, and a Detail node
-    that holds the turns. None where nothing was recorded."""
+    """What an agent recorded before it, or the process it ran in, was ended: the agent's name, and a draft of a
+    Detail node that holds the turns. None where nothing was recorded."""
     notes = instance.runs.notes(head.thread)
     if not notes:
         return None
@@ -314,9 +314,7 @@ def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | 
     session = next((note["session"] for note in reversed(notes) if "session" in note), None)
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
     recorder = Recorder(instance)
-    detail = recorder.detail(broken_off(turns, session), turns, order, head.node, took)
-    recorder.store()
-    return notes[-1]["agent"], detail
+    return notes[-1]["agent"], recorder.detail(broken_off(turns, session), turns, order, head.node, took)
 
 
 def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:

@@ -50,6 +50,7 @@ class Attempts:
         """Keeps a failed attempt. Moves `refs/uwf/attempts/<ULID>`. Raises HeadMoved where others keep moving
         it."""
         with self._store.together():
+            self._store.store_drafts()
             return self._record(head, attempt)
 
     def _record(self, head: Head, attempt: Attempt) -> FailedAttempt:

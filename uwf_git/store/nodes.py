@@ -218,24 +218,21 @@ class NodeStore:
         self.keep(node, Node(type_hash, value, now() if timestamp is None else timestamp))
         return node
 
-    def draft(self, type_hash: Hash, payload: Any) -> Hash:
+    def draft(self, type_hash: Hash, payload: Any, timestamp: int | None = None) -> Hash:
         """As `put`, but the node isn't written before `store_drafts`: until then this process alone has it."""
         self._drafting = True
         try:
-            return self.put(type_hash, payload)
+            return self.put(type_hash, payload, timestamp)
         finally:
             self._drafting = False
 
     def store_drafts(self) -> None:
-        """Writes what was drafted. Raises StoreUnwritable; all of it is still a draft then."""
-        if len(self.drafts) == 1 and self._unlisted is None:  # a file, and not two of a pack
-            for node, content in self.drafts.items():
-                self._file(node, content, to_blob(content))
-            self.drafts.clear()
-        elif self.drafts:
-            with self.together():
-                for node, content in self.drafts.items():
-                    self._file(node, content, to_blob(content))
+        """Writes what was drafted; outside of `together` a file each, since a pack that no ref leads to at its end is
+        any git's to delete. Raises StoreUnwritable; what isn't written is still a draft then."""
+        for node, content in tuple(self.drafts.items()):
+            self._file(node, content, to_blob(content))
+            if self._unlisted is None:
+                del self.drafts[node]
 
     @contextmanager
     def together(self) -> Iterator[None]:
