@@ -90,6 +90,22 @@ def test_what_exceeds_a_limit_is_ended_with_all_it_started_and_the_limit_is_name
     assert not list(Path("/sys/fs/cgroup").glob(f"**/uwf-{os.getpid()}-*"))
 
 
+@pytest.mark.parametrize("refused", ["signal", "error"])
+def test_a_single_file_that_reaches_the_limit_of_disk_is_no_success(tmp_path: Path, refused: str) -> None:
+    """The writer ends by itself as soon as it is refused more, and so does the command, with status 0."""
+    handled = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_%s)" % (
+        "DFL" if refused == "signal" else "IGN"
+    )
+    writer = f"{handled}\nfile = open('one', 'wb', 0)\nfor _ in range(400): file.write(b'x' * 100_000)"
+    (tmp_path / "writer.py").write_text(writer)
+    command = ["/bin/sh", "-c", f"{sys.executable} writer.py 2>err; true"]
+    done = run_command(command, cwd=tmp_path, quota=Quota(disk=5e6), timeout=50)
+    assert done.exceeded is not None and done.exceeded.limit == "disk"
+    assert (tmp_path / "one").stat().st_size < 7_000_000
+    done = run_command(command, cwd=tmp_path, quota=Quota(disk=100e6), timeout=50)
+    assert (done.returncode, done.exceeded) == (0, None)
+
+
 def test_below_its_limits_a_command_is_left_alone_and_others_are_not_counted(
     tmp_path: Path, kind: str
 ) -> None:

@@ -406,7 +406,7 @@ def _watch(
             descriptor = os.pidfd_open(child.pid)
             stack.callback(os.close, descriptor)
             selector.register(descriptor, selectors.EVENT_READ)
-        while child.poll() is None:
+        while not descendants.has_exited(child):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 log.warning(

@@ -63,6 +63,7 @@ class Descendants:
         token = secrets.token_hex(8)
         self._token = token.encode()
         self._bounds: Bounds | None = None
+        self._left: Exceeded | None = None
         if quota is not None and any(each is not None for each in quota):
             from uwf_git.processes.limits import Bounds
 
@@ -111,7 +112,7 @@ class Descendants:
         if bounds is None:
             return None
         if status is not None:
-            return bounds.ended(status)
+            return self._left or bounds.ended(status)
         if bounds.wait():
             return None
         limit = bounds.look(process.pid, lambda: self.members(process.pid))
@@ -125,6 +126,14 @@ class Descendants:
                 used=limit.used,
             )
         return limit
+
+    def has_exited(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether the process has, as its `poll` tells, before which it is looked at what it leaves."""
+        if process.returncode is None and self._bounds is not None and hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                    self._left = self._bounds.left(process.pid)
+        return process.poll() is not None
 
     def members(self, group: int) -> list[Process]:
         """Who is left, of that group or known otherwise. Zombies don't count. Processes that were looked at in an

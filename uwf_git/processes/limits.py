@@ -33,6 +33,7 @@ _SHARE = 20  # looking takes at most this part of the time
 _SOONEST, _LATEST = 0.02, 0.25  # seconds between two looks
 _REMOVED = 1.0  # seconds for the kernel to let go of a group whose processes are gone
 _TEXT = 1 << 16
+_OVER = 1 << 20  # bytes
 
 
 def of_commands() -> Quota:
@@ -74,7 +75,8 @@ class Bounds:
         quota = self.quota
         script = [f"echo 0 > {shlex.quote(path)}" for path in self.groups]
         if quota.disk is not None:
-            script.append(f"ulimit -f {int(quota.disk) // 512 + 1}")
+            # A file that reaches it is seen to be more than all of them may hold.
+            script.append(f"ulimit -f {(int(quota.disk) + _OVER) // 512 + 1}")
         if quota.cpu is not None:
             script.append(f"ulimit -t {int(quota.cpu) + 1}")
         if quota.memory is not None and self._group is None:
@@ -122,6 +124,15 @@ class Bounds:
             return Exceeded("cpu", self.quota.cpu)
         return self.refused() if status else None
 
+    def left(self, process: int) -> Exceeded | None:
+        """The limit of disk, if the command has exceeded it, which has exited and isn't waited for yet: whoever was
+        refused a longer file may have ended by itself between two looks."""
+        limit = self.quota.disk
+        if limit is None:
+            return None
+        written = max(self._most.disk or 0, _written(process))
+        return Exceeded("disk", limit, written) if written > limit else None
+
     def _watched(self, process: int, members: Callable[[], list[Process]]) -> Exceeded | None:
         inside = self.inside()
         held = process in inside
@@ -132,7 +143,9 @@ class Bounds:
         # What an ended process has used is its parent's, or forgotten: of the sums the largest is right.
         self._most = most = most._replace(
             cpu=max(most.cpu or 0, sum(each.processor for each in found)),
-            disk=max(most.disk or 0, sum(map(_written, found)) if quota.disk is not None else 0),
+            disk=max(
+                most.disk or 0, sum(_written(each.pid) for each in found) if quota.disk is not None else 0
+            ),
         )
         used = most
         if not held:
@@ -281,9 +294,9 @@ def _memory() -> Iterator[float]:
             yield float(_text(own[name] / file))
 
 
-def _written(process: Process) -> int:
+def _written(process: int) -> int:
     """The bytes that a process and its ended children have written to disk and not deleted before that."""
-    said = dict(line.split(": ", 1) for line in _text(Path(f"/proc/{process.pid}/io")).splitlines())
+    said = dict(line.split(": ", 1) for line in _text(Path(f"/proc/{process}/io")).splitlines())
     return int(said.get("write_bytes", 0)) - int(said.get("cancelled_write_bytes", 0))
 
 

@@ -78,8 +78,8 @@ class NodeStore:
 
     `gate` is the one place that all passes which gets into the store from outside: the payloads of nodes, the files
     that definitions are kept with, the reasons that tags give; with it goes the name of the user, whom commits name.
-    Pages, messages and trees follow
-    from these alone, which `verify` checks. What is taken over from another store comes as it is."""
+    Pages, messages and trees follow from these alone, which `verify` checks. What is taken over from another store
+    comes as it is."""
 
     def __init__(self, repository: Repository, index: Index) -> None:
         self.repository = repository

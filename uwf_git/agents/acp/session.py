@@ -130,7 +130,9 @@ class Session:
 
     async def _look(self) -> None:
         """Kills the agent where it exceeds a limit."""
-        while self._process.poll() is None and (pause := self._descendants.pause) is not None:
+        while (
+            not self._descendants.has_exited(self._process) and (pause := self._descendants.pause) is not None
+        ):
             await asyncio.sleep(pause)
             self._exceeded = self._descendants.exceeded(self._process)
             if self._exceeded is not None:
@@ -271,7 +273,9 @@ class Session:
         if frames.fault:
             return AgentFailed(f"{name} {frames.fault}", "what it said until then is kept")
         code = await self._pipes.exit_status(1.0, 1.0)
-        if exceeded := self._exceeded or (self._descendants.exceeded(self._process) if code else None):
+        if exceeded := self._exceeded or (
+            self._descendants.exceeded(self._process) if code is not None else None
+        ):
             return exceeded.failure(name, self._settings.alias)
         how = "closed the connection" if code is None else ending(code)
         if not frames.heard:
