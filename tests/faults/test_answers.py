@@ -6,11 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from cli_samples import ONE
-from commands import UWF
+from commands import UWF, begin
 from conftest import Uwf
 from faults import on_a_small_disk
 
@@ -88,6 +89,31 @@ dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null; truncate -s -128k /mnt/ballas
     )
     assert "exit 1" in done.stdout and "no agent is asked" in done.stderr, done.stderr
     assert not (hermetic / "asked").exists()
+
+
+def test_what_a_command_answered_is_judged_by_the_next_step_where_its_engine_was_killed_before(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path
+) -> None:
+    # What it leaves running holds its engine up, before the answer is looked at.
+    left = "trap '' TERM; while :; do sleep 0.1; done"
+    (hermetic / "answer.sh").write_text(
+        f'echo asked >>{hermetic}/asked\n(setsid sh -c "{left}" >/dev/null 2>&1 &)\nsleep 0.2\n'
+        "printf -- '---\\nn: 7\\n---\\nPaid.\\n'\n"
+    )
+    asked = ("thread", "step", thread, "--agent", f"uwf-exec -- sh {hermetic}/answer.sh")
+    runs = root / "store.git/uwf/runs"
+    answer = runs / f"{thread}.answer"
+    engine = begin(*asked)
+    while not (answer.exists() and answer.stat().st_size):
+        assert engine.poll() is None
+        time.sleep(0.005)
+    engine.kill()
+    engine.communicate()
+    assert not (runs / f"{thread}.result").exists() and uwf("thread", "steps", thread).json == []
+    assert uwf(*asked).json["done"]
+    assert (hermetic / "asked").read_text() == "asked\n"
+    assert "Paid." in uwf("thread", "read", thread).out and uwf("thread", "attempts", thread).json == []
+    assert not list(runs.iterdir()) and uwf("verify").json["findings"] == []
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")

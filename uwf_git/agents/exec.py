@@ -12,14 +12,17 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git import log
 from uwf_git.crews.conversation import talks
 from uwf_git.errors import Invalid, Usage
+from uwf_git.git.repository import StoreUnwritable
 from uwf_git.kit import Context, Reply, TurnRecord, create_agent
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import STATUS, failed_with, judge_printed
@@ -39,6 +42,7 @@ USAGE = (
     "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
 )
 TAIL = 20_000  # characters of a report
+_THIS = secrets.token_hex(8)  # this process, which asks again where it has asked already
 _NAMED = 3  # problems of what a command printed that are told
 _STDIN = ("context", "prompt", "none")
 
@@ -132,6 +136,9 @@ def run(ctx: Context) -> Reply:
             f"uwf-exec has no command for role {ctx.role.name!r}",
             'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
         )
+    kept = _Kept(ctx, argv)
+    if (found := kept.take()) is not None:
+        return _reply(ctx, options, argv, *found)
     folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
     began = time.monotonic()
     finished = run_command(
@@ -146,8 +153,63 @@ def run(ctx: Context) -> Reply:
         on_stderr=partial(ctx.show, stream="stderr"),
         quota=ctx.quota,
         guarded=True,
+        on_exit=lambda ended: kept.keep(ended, time.monotonic() - began),
     )
     return _reply(ctx, options, argv, finished, time.monotonic() - began)
+
+
+class _Kept:
+    """What a command answers, from its end until the answer is judged: where this process is killed in between, the
+    next one judges it instead of asking again. It is kept without secrets. That of a crew's step isn't kept, since what
+    it wrote into its folders belongs to it, nor that of a command which was ended, maybe with this process."""
+
+    def __init__(self, ctx: Context, argv: Sequence[str]) -> None:
+        self._ctx = ctx
+        options, history = ctx.options, ctx.history
+        step = [history.prev or history.start_hash, ctx.role.name, ctx.instruction, ctx.attempts]
+        self._asked = [*step, str(ctx.cwd), options.stdin, options.tail, *argv]
+
+    def keep(self, finished: Finished, seconds: float) -> None:
+        ctx = self._ctx
+        runs, clean = ctx.instance.runs, ctx.instance.redactor.text
+        if ctx.mounts is not None or finished.returncode < 0 or runs.broken_off(ctx.thread):
+            return
+        printed = [
+            clean(tail.decode("utf-8", "replace"))[0] for tail in (finished.stdout_tail, finished.stderr_tail)
+        ]
+        answer = {
+            "asked": self._asked,
+            "by": _THIS,
+            "returncode": finished.returncode,
+            "seconds": seconds,
+            "printed": printed,
+            "cut": [
+                finished.stdout_size - len(finished.stdout_tail),
+                finished.stderr_size - len(finished.stderr_tail),
+            ],
+        }
+        try:
+            runs.keep_answer(ctx.thread, answer)
+        except StoreUnwritable as error:
+            log.warning("T4KQ7ZB2", "an answer isn't kept before it is judged: {error}", error=error.message)
+
+    def take(self) -> tuple[Finished, float] | None:
+        """What another process has kept of this command in this very step, and the seconds that it took."""
+        from uwf_git.processes.child import Finished
+
+        value = self._ctx.instance.runs.take_answer(self._ctx.thread)
+        if value is None or value.get("asked") != self._asked or value.get("by") == _THIS:
+            return None
+        try:
+            out, err = (text.encode("utf-8", "replace") for text in value["printed"])
+            more = [int(each) for each in value["cut"]]
+            status, sizes = int(value["returncode"]), (len(out) + more[0], len(err) + more[1])
+            found = Finished(status, out, err, False, sizes[0], sizes[1])
+            seconds = float(value["seconds"])
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+            return None
+        log.info("N8XW3RD5", "takes over what a command answered before it could be judged")
+        return found, seconds
 
 
 def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:

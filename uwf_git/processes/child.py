@@ -67,12 +67,14 @@ def run_command(
     on_stdout: Callable[[bytes], None] | None = None,
     quota: Quota | None = None,
     guarded: bool = False,
+    on_exit: Callable[[Finished], object] | None = None,
 ) -> Finished:
     """Runs a command to its end, and ends its descendants. After `timeout` seconds, or when this process is
     interrupted, the command and they get SIGTERM, and two seconds later SIGKILL. `stderr_to` sends stderr to a file,
     so that a command which outlives this process can still log. `on_stdout` and `on_stderr` are handed the output in
     pieces of at most 64 KB; what they raise ends the command. `quota` is what the command and all that it starts may
-    use; with more they are killed. `guarded`, they are killed where this process is. Raises AgentFailed when the
+    use; with more they are killed. `guarded`, they are killed where this process is. `on_exit` is handed how the
+    command ended of its own accord as soon as it has, before its descendants are ended. Raises AgentFailed when the
     command can't be started."""
     stdout, stderr = Tail(keep, on_stdout), Tail(keep, on_stderr)
     began = time.monotonic()
@@ -96,6 +98,8 @@ def run_command(
             timed_out, exceeded = _watch(child, stdout, stderr, timeout, written, descendants)
             if exceeded is not None:
                 descendants.kill(child)
+            elif on_exit is not None and not timed_out:
+                on_exit(_finished(child, stdout, stderr))
         finally:
             if child is not None:
                 descendants.end(child, GRACE)
@@ -113,9 +117,11 @@ def run_command(
         stdout_size=stdout.size,
         stderr_size=stderr.size,
     )
-    return Finished(
-        child.returncode, stdout.end(), stderr.end(), timed_out, stdout.size, stderr.size, exceeded
-    )
+    return _finished(child, stdout, stderr)._replace(timed_out=timed_out, exceeded=exceeded)
+
+
+def _finished(child: subprocess.Popen[bytes], stdout: Tail, stderr: Tail) -> Finished:
+    return Finished(child.returncode, stdout.end(), stderr.end(), False, stdout.size, stderr.size)
 
 
 def start(

@@ -2,6 +2,7 @@
 
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
     runs/<ULID>.result    the report: the StepNode or the failure, with its nodes, synced before the first is written
+    runs/<ULID>.answer    what a command printed, as soon as it has ended and before anybody has judged it
     runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
@@ -37,6 +38,7 @@ from uwf_git.values.ids import Hash, ThreadId, is_hash
 
 _MINE = 0o600  # what is said in a step is read by its user alone
 _ROOM = 256 * 1024  # bytes that are kept free for a report
+_OF_A_RUN = ("json", "result", "room", "turns", "log", "now", "off")  # the files of one
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # what a step is broken off for
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
@@ -135,13 +137,14 @@ class Runs:
 
     def order(self, thread: ThreadId, order: Order) -> None:
         """Writes the order and clears the last report and log. Takes the space that a report will need: no agent is
-        asked whose answer couldn't be kept. Raises StoreUnwritable."""
-        self.withdraw(thread)
+        asked whose answer couldn't be kept. An answer that nobody has judged yet is left for the agent that it is of.
+        Raises StoreUnwritable."""
+        self._forget(thread, *_OF_A_RUN)
         write_private(self._folder / f"{thread}.json", _json(order._asdict()), mode=_MINE)
         try:
             reserve(self._room(thread), _ROOM, _MINE)
         except OSError as error:
-            self.withdraw(thread)
+            self._forget(thread, *_OF_A_RUN)
             raise StoreUnwritable(
                 f"no agent is asked, since its answer can't be kept in {self._folder}: {error}",
                 "check permissions and free space",
@@ -166,6 +169,7 @@ class Runs:
                 os.fsync(file.fileno())
             room.replace(self._folder / f"{thread}.result")
             sync(self._folder)
+            self._forget(thread, "answer")
         except OSError as error:
             raise StoreUnwritable(
                 f"can't keep what the agent answered in {self._folder}: {error}",
@@ -189,15 +193,45 @@ class Runs:
             return None
         return Report(**value)
 
+    def keep_answer(self, thread: ThreadId, answer: Mapping[str, Any]) -> None:
+        """Keeps what a command has answered, until a report takes its place, and waits until it is on the disk. It is
+        written where it is read: whoever is killed the moment after has kept it. Raises StoreUnwritable."""
+        path = self._folder / f"{thread}.answer"
+        try:
+            with open(path, "wb", opener=_opener(_MINE)) as file:
+                file.write(_json(answer))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self._forget(thread, "answer")
+            raise StoreUnwritable(
+                f"can't write {path}: {error}", "check permissions and free space"
+            ) from None
+
+    def take_answer(self, thread: ThreadId) -> dict[str, Any] | None:
+        """What a command has answered that nobody came to judge, which is forgotten: once is enough for one at which
+        whoever judges it dies. None where there is none, or half of one."""
+        try:
+            value = json.loads(read_private(self._folder / f"{thread}.answer"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError):
+            value = None
+        self._forget(thread, "answer")
+        return value if isinstance(value, dict) else None
+
     def clear(self, thread: ThreadId) -> None:
-        """Forgets order, report, turns, log and what is being said, and that anybody was called."""
+        """Forgets order, report, answer, turns, log and what is being said, and that anybody was called."""
         self.withdraw(thread)
         with contextlib.suppress(OSError):
             (self._folder / f"{thread}.called").unlink(missing_ok=True)
 
     def withdraw(self, thread: ThreadId) -> None:
-        """Forgets order, report, turns, log and what is being said."""
-        for suffix in ("json", "result", "room", "turns", "log", "now", "off"):
+        """Forgets order, report, answer, turns, log and what is being said."""
+        self._forget(thread, *_OF_A_RUN, "answer")
+
+    def _forget(self, thread: ThreadId, *suffixes: str) -> None:
+        for suffix in suffixes:
             with contextlib.suppress(OSError):
                 (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
 
