@@ -89,9 +89,9 @@ def test_another_file_than_the_trusted_one_is_told_everywhere_until_that_is_put_
     root["workflow.esm.js"] = forger.blob(b"export const another = 1;\n")
     forger.point(VERSION, forger.amended(VERSION, forger.tree(root)))
     wrong = "is not the file of bundle"
-    (listed,) = uwf("workflow", "list").json
+    (listed,) = uwf("workflow", "list", check=7).json
     assert (listed["trusted"], wrong in listed["problem"]) == (False, True)
-    assert wrong in uwf("workflow", "list", "--format", "text").out
+    assert wrong in uwf("workflow", "list", "--format", "text", check=7).out
     assert uwf("workflow", "show", "debate").json["trusted"] is False
     assert wrong in uwf("workflow", "show", "debate", "--source").err
     assert wrong in uwf("workflow", "trust", "debate", "--yes", check=7).error["message"]

@@ -128,7 +128,7 @@ def test_a_question_is_put_once_with_its_options_and_the_command_that_answers(
     done = uwf("thread", command, thread, "--agent", asks, "--format", "text", check=None)
     assert done.code == (5 if command == "run" else 0)
     assert done.out.splitlines() == [
-        "   1  worker (uwf-rehearse): needs_input  → waiting",
+        "   1  worker (uwf-rehearse): asks: Which [31mcolour ?  → waiting",
         "      Which \\x1b[31mcolour\\u202e?",
         "        1  red",
         "        2  blue",

@@ -276,7 +276,7 @@ def test_one_output_has_one_headline_whoever_wrote_its_fields_in_what_order(uwf:
         thread = uwf("thread", "start", flow, "-p", "x").json["thread"]
         uwf("thread", "step", thread, "--agent", "uwf-rehearse --script said.yaml")
         said.append(uwf("thread", "log", thread).json[0]["subject"])
-    assert said == ["0001 one: a", "0001 one: a"]
+    assert said == ["0001 one: b", "0001 one: b"]
 
 
 def test_what_can_not_be_done_is_told_before_anything_is_made(uwf: Uwf, pair: str) -> None:

@@ -186,11 +186,12 @@ class Threads(Histories):
                     found[thread] = Head(thread, Oid(raw=tip.tip), row, tag)
         folded = index.folded_threads()
         for thread in self._ids_of_refs() - found.keys() - folded:
-            if not self.exists(thread):
+            try:
+                found[thread] = self.head(thread)  # it began since the refs were read
+            except NotFound:  # and is gone again
+                continue
+            except StoreDamaged:
                 found[thread] = Damaged(thread, "its ref can't be read")
-            else:  # it began since the refs were read
-                with contextlib.suppress(UwfError):  # and is gone again
-                    found[thread] = self.head(thread)
         for thread in found.keys() & folded:
             if layout.ARCHIVE + thread not in tips:
                 del found[thread]
