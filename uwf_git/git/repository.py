@@ -48,6 +48,7 @@ from uwf_git.git.refs import PRIVATE as PRIVATE
 
 NAMESPACE = "refs/uwf/"
 LOCK_TRIES = 40
+PACKING_TRIES = 200  # hundredths of a second that a packing of refs is waited for
 TREES_KEPT = 256
 MANY_REFS = 20
 _WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once, and of all packs
@@ -390,6 +391,15 @@ class Repository(ObjectDatabase):
 
     def _delete_ref(self, name: str, old: Oid) -> None:
         self._move(name, lambda: self._reference(name, old).delete())
+        # A git that packs refs at this moment may have read this one before, and then brings it back.
+        lock = self.path / "packed-refs.lock"
+        for _ in range(PACKING_TRIES):
+            if not lock.exists():
+                break
+            time.sleep(0.01)
+        if self.ref(name) == old:
+            with contextlib.suppress(HeadMoved):
+                self._move(name, lambda: self._reference(name, old).delete())
 
     def _reference(self, name: str, old: Oid) -> pygit2.Reference:
         # What is damaged is refused here: libgit2 waits for a pipe.
