@@ -50,22 +50,37 @@ class Used(NamedTuple):
     seconds: float
 
 
+# Linux counts as a process's memory what the one that it was forked from had, and a runner of tests grows large.
+WATCH = """
+import os, sys
+_, status, usage = os.wait4(os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ), 0)
+print(f"\\n{os.waitstatus_to_exitcode(status)} {usage.ru_maxrss} {usage.ru_utime}")
+"""
+
+
 def used(machine: Machine, *args: str | Path) -> Used:
-    process = subprocess.Popen(
-        ["prlimit", f"--as={ENOUGH}", "--cpu=120", sys.executable, "-m", "uwf_cli.main", *map(str, args)],
+    command = [
+        "prlimit",
+        f"--as={ENOUGH}",
+        "--cpu=120",
+        sys.executable,
+        "-m",
+        "uwf_cli.main",
+        *map(str, args),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", WATCH, *command],
         env={**os.environ, **machine.environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        check=True,
     )
-    assert process.stdout is not None
-    with process.stdout:
-        said = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    said, _, last = done.stdout.rstrip().rpartition("\n")
+    status, memory, seconds = last.split()
     assert "Traceback" not in said, said
-    return Used(said, process.returncode, usage.ru_maxrss, usage.ru_utime)
+    return Used(said.strip("\n"), int(status), int(memory), float(seconds))
 
 
 @pytest.fixture
