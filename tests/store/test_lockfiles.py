@@ -42,7 +42,9 @@ def killed_holding(lock: Path, *command: str | Path) -> None:
 
 
 def locks(uwf: Uwf, *options: str) -> list[dict[str, str]]:
-    return [each for each in uwf("doctor", "--quick", *options).json if each["check"] == "locks"]
+    """What doctor says of locks; a pack that the killed one kept stays until packs are joined."""
+    found = [each for each in uwf("doctor", "--quick", *options).json if each["check"] == "locks"]
+    return [each for each in found if ".keep, " not in each["message"]]
 
 
 @traced
