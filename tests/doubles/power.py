@@ -139,8 +139,9 @@ def _violations(lines: Iterator[str], store: Path) -> Iterator[str]:
 
 
 def _is_object(path: str, objects: str) -> bool:
-    """Whether a file holds objects. What stands in objects/info can be made anew."""
-    return path.startswith(objects) and not path.startswith(f"{objects}info/")
+    """Whether a file holds objects. What stands in objects/info can be made anew, and what keeps a pack from being
+    packed anew isn't needed after a power cut."""
+    return path.startswith(objects) and not path.startswith(f"{objects}info/") and not path.endswith(".keep")
 
 
 def _paths(arguments: str) -> list[str]:
