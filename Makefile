@@ -59,7 +59,7 @@ bench: $(BENCH_VENV)/.installed
 	@$(BENCH_VENV)/bin/python benchmarks/run.py --page
 
 bench-smoke: $(BENCH_VENV)/.installed
-	@$(BENCH_VENV)/bin/python benchmarks/run.py --quick
+	@page=$$(mktemp -d); trap "rm -rf $$page" EXIT; $(BENCH_VENV)/bin/python benchmarks/run.py --quick --page $$page
 
 venv: $(VENV)/.installed-dev
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from measure import Turn, fastest, process, run
-from rows import Row, Size, compared, cost
+from rows import Point, Row, Size, compared, cost
 from stores import BY_CONDITION, BY_STATUS, UWF, Lab
 
 from uwf_git.values.ids import new_thread_id
@@ -92,13 +92,13 @@ def pulling(folder: Path, size: Size) -> Iterator[Row]:
     yield compared(f"uwf pull, nothing new of {threads:,} / git fetch + start", mine, git + begin, 1.3)
 
 
-def exchanging_a_step(folder: Path, size: Size) -> Iterator[Row]:
+def exchanging_a_step(folder: Path, size: Size) -> Iterator[Row | Point]:
     """One new step to and from a remote with few, many and very many threads, all of which are known here."""
     for count in size.archived:
         yield from _among(folder / str(count), count, size.few_turns)
 
 
-def _among(folder: Path, count: int, turns: int) -> Iterator[Row]:
+def _among(folder: Path, count: int, turns: int) -> Iterator[Row | Point]:
     shared = Shared(folder / "a", 2, 1)
     shared.push()
     other = Lab(folder / "b")
@@ -131,6 +131,8 @@ def _among(folder: Path, count: int, turns: int) -> Iterator[Row]:
         ours = process([UWF, what], lab.environ)
         mine, git, begin = fastest(turns, grown(ours, arrives), grown(plain, arrives), start)
         like = "git fetch" if arrives else "git push"
+        yield Point("exchange", f"uwf {what}", count, mine * 1000)
+        yield Point("exchange", f"{like} + start", count, (git + begin) * 1000)
         yield compared(
             f"uwf {what} of a step among {count:,} threads / {like} + start", mine, git + begin, 1.2
         )

@@ -38,7 +38,7 @@ def on_many_threads(folder: Path, size: Size) -> Iterator[Row | Point]:
         turns = [_command(lab, command) for lab in labs.values()]
         times = fastest(size.few_turns, *turns)
         for many, seconds in zip(size.crowds, times, strict=True):
-            yield Point("commands among many threads", f"uwf thread {command}", many, seconds * 1000)
+            yield Point("crowds", f"uwf thread {command}", many, seconds * 1000)
             if many == few:
                 continue
             # As many times as there are more threads is linear; what starting a process costs makes it less.

@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md: every row of a run, with plots as SVG beside it."""
+"""Writes benchmarks.md: every row of a run, with plots as SVG beside it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGE = DOCS / "benchmarks.md"
-PLOTS = DOCS / "benchmarks"
-OURS = "uwf-git"
+OURS = "uwf"
 
 ROOMS = {
     "startup": "Commands, as they are started",
@@ -41,7 +39,8 @@ class Plot(NamedTuple):
 DRAWN = {
     "step": Plot("A durable step of 4.2 KB", "ms", "step of the run"),
     "disk": Plot("Disk after 500 such steps, ours packed", "MB"),
-    "growth": Plot("A durable step, as its thread grows", "ms", "step of the thread"),
+    "growth": Plot("A durable step, as its thread grows", "ms, kB", "step of the thread"),
+    "crowds": Plot("Commands, as the store fills", "ms", "threads of the store"),
     "exchange": Plot("One new step, as the remote fills", "ms", "threads on the remote"),
 }
 
@@ -64,12 +63,13 @@ A row that is over its limit says so, and stays until it isn't.
 """
 
 
-def write(machine: str, found: Mapping[str, Sequence[Row | Point]]) -> None:
-    """The page and its plots, of what each group found by its `module.function`."""
-    PLOTS.mkdir(exist_ok=True)
+def write(folder: Path, machine: str, found: Mapping[str, Sequence[Row | Point]]) -> None:
+    """The page and its plots in a folder, of what each group found by its `module.function`."""
+    plots = folder / "benchmarks"
+    plots.mkdir(exist_ok=True)
     points = [each for group in found.values() for each in group if isinstance(each, Point)]
     drawn = {
-        name: _draw(name, [p for p in points if p.plot == name])
+        name: _draw(plots, name, [p for p in points if p.plot == name])
         for name in dict.fromkeys(p.plot for p in points)
     }
     parts = [HEAD, f"The last run was on: {machine.partition(';')[0]}.\n"]
@@ -79,7 +79,7 @@ def write(machine: str, found: Mapping[str, Sequence[Row | Point]]) -> None:
         parts.append(_table([each for each in yielded if isinstance(each, Row)]))
         shown = dict.fromkeys(each.plot for each in yielded if isinstance(each, Point))
         parts += [f"![{DRAWN[name].title}](benchmarks/{drawn[name]})\n" for name in shown]
-    PAGE.write_text("\n".join(parts))
+    (folder / "benchmarks.md").write_text("\n".join(parts))
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -105,8 +105,8 @@ def _number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _draw(name: str, points: Sequence[Point]) -> str:
-    """The plot's file."""
+def _draw(folder: Path, name: str, points: Sequence[Point]) -> str:
+    """The plot's file in the folder."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -122,7 +122,7 @@ def _draw(name: str, points: Sequence[Point]) -> str:
     axes.set_xlabel(plot.x or plot.y)
     if plot.x:
         axes.set_ylabel(plot.y)
-    figure.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
     plt.close(figure)
     return f"{name}.svg"
 

@@ -1,5 +1,6 @@
 """How fast and how small, against yardsticks measured in the same run. Prints a table; `--quick` uses small
-stores and few turns, and shows only that everything runs; `--page` writes docs/benchmarks.md and its plots.
+stores and few turns, and shows only that everything runs; `--page` writes docs/benchmarks.md and its plots, or the
+same into a folder that is there.
 
 What users start is measured as processes of a real install; what the library does, in this process.
 """
@@ -65,7 +66,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small stores, few turns")
     parser.add_argument("--only", metavar="TEXT", default="", help="the groups with this in module.function")
-    parser.add_argument("--page", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument(
+        "--page", type=Path, nargs="?", const=page.DOCS, metavar="FOLDER", help="write benchmarks.md"
+    )
     options = parser.parse_args()
     size = QUICK if options.quick else FULL
     found: dict[str, list[Row | Point]] = {}
@@ -82,7 +85,7 @@ def main() -> None:
     elif over:
         print(f"{over} over the limit")
     if options.page:
-        page.write(machine, found)
+        page.write(options.page, machine, found)
 
 
 def _measured(group: Group, folder: Path, size: Size, judged: bool) -> Iterator[Row | Point]:
