@@ -38,6 +38,7 @@ _OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects
 _SLACK = 50_000_000  # nanoseconds: the clock of files is behind that of processes
 _WHERE = ("*.lock", "objects/info/*.lock", "objects/info/commit-graphs/*.lock", "objects/pack/*.lock")
 _PROC = Path("/proc")
+_GIT_BELIEVES = 12 * 60 * 60  # seconds in which a gc.pid keeps others from packing
 
 
 class Lock(NamedTuple):
@@ -248,6 +249,15 @@ def left_keeps(packs: Path) -> list[Path]:
                     if free:
                         found.append(path)
     return found
+
+
+def is_packed_now(git_dir: Path) -> bool:
+    """Whether a git packs a whole repository at this moment, as far as its note of that tells."""
+    note = git_dir / "gc.pid"
+    try:
+        return time.time() - note.lstat().st_mtime < _GIT_BELIEVES and not _is_over(note)
+    except OSError:
+        return False
 
 
 class _Record(NamedTuple):

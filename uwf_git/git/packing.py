@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from uwf_git import log
 from uwf_git.git.durable import make_folders, sync, sync_all
-from uwf_git.git.lockfiles import KEEP, keeping, left_keeps
+from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, left_keeps
 
 OURS = "pack-757766"  # which says uwf
 HEADER = 12  # bytes, before the first object
@@ -186,8 +186,9 @@ def _ours(folder: Path, at_least: int = 1) -> list[tuple[int, str]]:
 def join(folder: Path) -> None:
     """Joins packs of ours into larger ones where there are many of about one size. Whoever reads the old ones at this
     moment finds their objects in the new one, as after git's own packing. What is kept for objects that no ref leads to
-    yet is left for later, if its maker lives. Never raises: there is a next time."""
-    if not any(_crowds(folder)):
+    yet is left for later, if its maker lives; and all is while a git packs everything, some of whose parts end over a
+    pack that is gone. Never raises: there is a next time."""
+    if not any(_crowds(folder)) or is_packed_now(folder.parent.parent):
         return
     try:
         with _alone(folder):
@@ -247,6 +248,8 @@ def _join(folder: Path, packs: Sequence[Path]) -> None:
     checksum = hashlib.sha1(pack).digest()
     new = install(folder, pack + checksum, checksum, places.values())
     sync(folder)
+    if is_packed_now(folder.parent.parent):  # begun since then: it takes them away itself
+        return
     for path in joined:
         if path != new:
             # What is left of a pack after a kill in between, git gc tidies up in this order alone.

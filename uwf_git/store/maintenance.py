@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -26,6 +27,10 @@ KEPT = "2.weeks.ago"  # younger objects that nothing refers to stay: a step may 
 STALE_SECONDS = 24 * 60 * 60
 LIMIT = 2000  # loose objects; git's own default is 6,700, ours are smaller and come more steadily
 PACKS = 8  # large packs of ours
+
+# A part of git's packing met a pack that was joined into another since that part had begun.
+_PACK_GONE = re.compile(r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index)")
+_TRIES = 4
 
 
 class Counts(NamedTuple):
@@ -61,7 +66,10 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     store.repository.lockfiles.remove_left(thorough=True)  # over one from before a power cut git would fail
     _tidy_refs(store.repository.path)
     how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
-    done = git.run("gc", "--quiet", *how, check=False)
+    for _ in range(_TRIES):
+        done = git.run("gc", "--quiet", *how, check=False)
+        if done.code == 0 or not _PACK_GONE.search(done.err):
+            break
     if "gc is already running" in done.err:
         raise Busy("another git gc is at work on the store", "repeat when it is done")
     if done.code != 0:
@@ -124,6 +132,8 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose, packs=packs)
     command = ["gc", "--auto", "--quiet"]
     settings = [] if shared or repository.config.value("gc.auto") else ["-c", f"gc.auto={limit}"]
+    # What it says of files that came and went meanwhile, it would keep in a gc.log, and then not begin for a day.
+    settings += ["-c", "gc.autoDetach=false"]
     if packs > PACKS and not shared and not repository.config.value("gc.autoPackLimit"):
         settings += ["-c", f"gc.autoPackLimit={PACKS}"]
     try:
