@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from acp_steps import AGENT
 from cli_samples import ONE
 from commands import UWF, begin
 from conftest import Uwf
@@ -114,6 +116,99 @@ def test_what_a_command_answered_is_judged_by_the_next_step_where_its_engine_was
     assert (hermetic / "asked").read_text() == "asked\n"
     assert "Paid." in uwf("thread", "read", thread).out and uwf("thread", "attempts", thread).json == []
     assert not list(runs.iterdir()) and uwf("verify").json["findings"] == []
+
+
+VALID, WRONG = "---\nn: 7\n---\nPaid.", "no fields"
+_SAYS = """\
+import json, sys
+asked, *answers = sys.argv[1:]
+with open(asked, "a") as file:
+    file.write("asked\\n")
+print(json.dumps({"id": "s1", "text": answers[len(open(asked).readlines()) - 1], "in": 100, "out": 20}))
+"""
+_LINES = {
+    "program": sys.executable,
+    "first": ["{args}"],
+    "resume": ["{args}", "{session}"],
+    "output": "lines",
+    "prompt": "stdin",
+    "session": ".id",
+    "text": ".text",
+    "turns": [{"text": ".text"}],
+    "usage": {"input": ".in", "output": ".out"},
+}
+
+
+def _asking(kind: str, folder: Path, answers: list[str]) -> str:
+    """The command of an agent that answers so, one after the other, and notes each in `asked`."""
+    (folder / "says.py").write_text(_SAYS)
+    asked, words = folder / "asked", shlex.join(answers)
+    if kind == "a command":
+        return f"uwf-exec -- sh -c {shlex.quote(f'echo asked >>{asked}; echo {shlex.quote(answers[0])}')}"
+    if kind == "a CLI":
+        return f"uwf-cli says {folder}/says.py {asked} {words}"
+    if kind == "over ACP":
+        said = shlex.join(f"say:{each}" for each in answers)
+        return f"uwf-acp -- {sys.executable} {AGENT} --log {asked} --sessions {folder} {said}"
+    (folder / "script.yaml").write_text(json.dumps([{"role": "r", "answer": answers[0]}]))
+    return f"uwf-rehearse --script {folder}/script.yaml"
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.parametrize(
+    ("kind", "answers"),
+    [
+        ("a command", [VALID]),
+        ("a CLI", [VALID]),
+        ("a CLI", [WRONG, VALID]),
+        ("over ACP", [VALID]),
+        ("over ACP", [WRONG, VALID]),
+        ("of the kit", [VALID]),
+    ],
+)
+def test_an_answer_is_judged_by_the_next_step_where_its_engine_was_killed_before_it_looked(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path, kind: str, answers: list[str]
+) -> None:
+    (root / "config.yaml").write_text(json.dumps({"agentClis": {"says": _LINES}}))
+    runs, asked = root / "store.git/uwf/runs", hermetic / "asked"
+    step = ("thread", "step", thread, "--agent", _asking(kind, hermetic, answers))
+    inject = f"inject=close:signal=KILL:when={len(answers)}"
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(runs / f"{thread}.answer"), "-e", inject]
+    killed = subprocess.run([*strace, *UWF, *step], capture_output=True, text=True, check=False)
+    assert killed.returncode == -9, killed.stderr
+    assert not (runs / f"{thread}.result").exists() and uwf("thread", "steps", thread).json == []
+    before = asked.read_text() if asked.exists() else ""
+    (hermetic / "script.yaml").unlink(missing_ok=True)
+    if kind == "of the kit":  # its script is gone, and would be asked for
+        (hermetic / "script.yaml").write_text("[]")
+    assert uwf(*step).json["done"]
+    assert (asked.read_text() if asked.exists() else "") == before
+    assert "Paid." in uwf("thread", "read", thread).out and uwf("thread", "attempts", thread).json == []
+    detail = uwf(
+        "thread", "step-details", "--format", "json", uwf("thread", "steps", thread).json[0]["step"]
+    ).json["detail"]["value"]
+    assert detail["extraction"] == ("correction" if WRONG in answers else detail["extraction"])
+    assert [
+        turn["text"] for turn in detail["turns"] if turn["text"] in answers
+    ] == answers or kind == "a command"
+    if kind in ("a CLI", "over ACP"):
+        assert detail["usage"]["output"] == 20 * len(answers)
+    assert not list(runs.iterdir()) and uwf("verify").json["findings"] == []
+
+
+def test_what_an_agent_answered_is_a_failed_attempt_where_another_is_asked_then(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path
+) -> None:
+    (root / "config.yaml").write_text(json.dumps({"agentClis": {"says": _LINES}}))
+    step = ("thread", "step", thread, "--agent", _asking("a CLI", hermetic, [VALID]))
+    answer = root / f"store.git/uwf/runs/{thread}.answer"
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(answer), "-e", "inject=close:signal=KILL"]
+    subprocess.run([*strace, *UWF, *step], capture_output=True, text=True, check=False)
+    assert answer.exists()
+    uwf("thread", "step", thread, "--agent", "false", check=6)
+    kept = uwf("thread", "attempts", thread).json
+    assert [each["agent"] for each in kept] == ["uwf-cli/says", "false"]
+    assert "Paid." in uwf("cas", "get", kept[0]["detail"]).out
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")

@@ -12,18 +12,16 @@ import contextlib
 import json
 import os
 import re
-import secrets
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from uwf_git import log
 from uwf_git.crews.conversation import talks
-from uwf_git.errors import Invalid, Usage
-from uwf_git.git.repository import StoreUnwritable
-from uwf_git.kit import Context, Reply, TurnRecord, create_agent
+from uwf_git.errors import AgentFailed, Invalid, Usage
+from uwf_git.kit import Agent, Context, Reply, TurnRecord
+from uwf_git.kit.agent import Conversation
 from uwf_git.kit.arguments import read_options
 from uwf_git.kit.extract import STATUS, failed_with, judge_printed
 from uwf_git.kit.format import render_frontmatter
@@ -42,8 +40,8 @@ USAGE = (
     "[--stdin context|prompt|none] [--] [COMMAND [ARG…]]"
 )
 TAIL = 20_000  # characters of a report
-_THIS = secrets.token_hex(8)  # this process, which asks again where it has asked already
 _NAMED = 3  # problems of what a command printed that are told
+_LONGER = "raise the agent's timeout in config.yaml"
 _STDIN = ("context", "prompt", "none")
 
 # Words that a schema may have for it, best first.
@@ -124,130 +122,108 @@ def _split(text: str) -> tuple[str, ...]:
         raise Usage(f"uwf-exec: {text!r} can't be split into words: {error}", "check the quotes") from None
 
 
-def run(ctx: Context) -> Reply:
-    """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started,
-    runs out of time, or ends in a way that the role's schema can't say."""
-    from uwf_git.processes.child import run_command
+class _Conversation(Conversation):
+    """One run of the role's command, which can't be told what is wrong with its answer."""
 
-    options: Options = ctx.options
-    argv = options.roles.get(ctx.role.name) or options.command
-    if not argv:
+    correctable = False
+
+    def begin(self) -> Reply:
+        """Runs the role's command. Raises Usage where there is none, AgentFailed when it can't be started, runs out of
+        time, or ends in a way that the role's schema can't say."""
+        from uwf_git.processes.child import run_command
+
+        ctx, options = self.ctx, self._options
+        argv = self._argv()
+        folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
+        began = time.monotonic()
+
+        def heard(finished: Finished) -> Reply:
+            return _heard(ctx, argv, finished, time.monotonic() - began)
+
+        finished = run_command(
+            argv,
+            stdin=_stdin(ctx, options),
+            cwd=ctx.cwd,
+            env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name, **folders},
+            timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
+            pass_fds=held_lock(ctx.store, ctx.thread),
+            keep=max(4 * options.tail, 1 << 20),
+            on_stdout=ctx.show,
+            on_stderr=partial(ctx.show, stream="stderr"),
+            quota=ctx.quota,
+            guarded=True,
+            # What was ended by a signal was so maybe together with this process.
+            on_exit=lambda ended: ctx.keep(heard(ended)) if ended.returncode >= 0 else None,
+        )
+        reply = heard(finished)
+        if finished.exceeded is None and not finished.timed_out:
+            return _judged(ctx, argv, reply)
+        name, turn = shortened(shlex.join(argv), 60), reply.turns[0]
+        how, error = "ran out of time", AgentFailed(f"{name} ran out of time", _LONGER)
+        if finished.exceeded is not None:
+            how = f"was ended at its limit of {finished.exceeded.limit}"
+            error = finished.exceeded.failure(name, ctx.alias)
+        failed = Reply(f"`{shlex.join(argv)}` {how}.\n\n{fenced(turn.text, 'text')}\n", turns=(turn,))
+        raise failed_with(failed, error.message, error.hint)
+
+    def take_over(self, reply: Reply) -> Reply:
+        """What the command answered, judged now."""
+        return _judged(self.ctx, self._argv(), reply)
+
+    @property
+    def _options(self) -> Options:
+        options: Options = self.ctx.options
+        return options
+
+    def _argv(self) -> tuple[str, ...]:
+        role = self.ctx.role.name
+        if argv := self._options.roles.get(role) or self._options.command:
+            return argv
         raise Usage(
-            f"uwf-exec has no command for role {ctx.role.name!r}",
+            f"uwf-exec has no command for role {role!r}",
             'in config.yaml, agents.<name>.args: ["--", "make", "test"], or ["--role", "tests=make test"]',
         )
-    kept = _Kept(ctx, argv)
-    if (found := kept.take()) is not None:
-        return _reply(ctx, options, argv, *found)
-    folders = ctx.mounts.prepare().variables if ctx.mounts is not None else {}
-    began = time.monotonic()
-    finished = run_command(
-        argv,
-        stdin=_stdin(ctx, options),
-        cwd=ctx.cwd,
-        env={**os.environ, "UWF_THREAD": ctx.thread, "UWF_ROLE": ctx.role.name, **folders},
-        timeout=None if ctx.deadline is None else max(0.0, ctx.deadline - began),
-        pass_fds=held_lock(ctx.store, ctx.thread),
-        keep=max(4 * options.tail, 1 << 20),
-        on_stdout=ctx.show,
-        on_stderr=partial(ctx.show, stream="stderr"),
-        quota=ctx.quota,
-        guarded=True,
-        on_exit=lambda ended: kept.keep(ended, time.monotonic() - began),
-    )
-    return _reply(ctx, options, argv, finished, time.monotonic() - began)
 
 
-class _Kept:
-    """What a command answers, from its end until the answer is judged: where this process is killed in between, the
-    next one judges it instead of asking again. It is kept without secrets. That of a crew's step isn't kept, since what
-    it wrote into its folders belongs to it, nor that of a command which was ended, maybe with this process."""
-
-    def __init__(self, ctx: Context, argv: Sequence[str]) -> None:
-        self._ctx = ctx
-        options, history = ctx.options, ctx.history
-        step = [history.prev or history.start_hash, ctx.role.name, ctx.instruction, ctx.attempts]
-        self._asked = [*step, str(ctx.cwd), options.stdin, options.tail, *argv]
-
-    def keep(self, finished: Finished, seconds: float) -> None:
-        ctx = self._ctx
-        runs, clean = ctx.instance.runs, ctx.instance.redactor.text
-        if ctx.mounts is not None or finished.returncode < 0 or runs.broken_off(ctx.thread):
-            return
-        printed = [
-            clean(tail.decode("utf-8", "replace"))[0] for tail in (finished.stdout_tail, finished.stderr_tail)
-        ]
-        answer = {
-            "asked": self._asked,
-            "by": _THIS,
-            "returncode": finished.returncode,
-            "seconds": seconds,
-            "printed": printed,
-            "cut": [
-                finished.stdout_size - len(finished.stdout_tail),
-                finished.stderr_size - len(finished.stderr_tail),
-            ],
-        }
-        try:
-            runs.keep_answer(ctx.thread, answer)
-        except StoreUnwritable as error:
-            log.warning("T4KQ7ZB2", "an answer isn't kept before it is judged: {error}", error=error.message)
-
-    def take(self) -> tuple[Finished, float] | None:
-        """What another process has kept of this command in this very step, and the seconds that it took."""
-        from uwf_git.processes.child import Finished
-
-        value = self._ctx.instance.runs.take_answer(self._ctx.thread)
-        if value is None or value.get("asked") != self._asked or value.get("by") == _THIS:
-            return None
-        try:
-            out, err = (text.encode("utf-8", "replace") for text in value["printed"])
-            more = [int(each) for each in value["cut"]]
-            status, sizes = int(value["returncode"]), (len(out) + more[0], len(err) + more[1])
-            found = Finished(status, out, err, False, sizes[0], sizes[1])
-            seconds = float(value["seconds"])
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            return None
-        log.info("N8XW3RD5", "takes over what a command answered before it could be judged")
-        return found, seconds
-
-
-def _reply(ctx: Context, options: Options, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
-    shown = shlex.join(argv)
-    name = shortened(shown, 60)
-    ended = _ended(finished, options.tail)
+def _heard(ctx: Context, argv: Sequence[str], finished: Finished, seconds: float) -> Reply:
+    """What a command answered, before anybody has judged it: its output is the text, unless its beginning is missing
+    and somebody wants fields of it; the turn says how it ended."""
+    ended = _ended(finished, ctx.options.tail)
+    is_cut = finished.stdout_size > len(finished.stdout_tail) and not talks(ctx.role)
     turn = TurnRecord(
         "tool",
         ended.report,
         tool="command",
         arguments=list(argv),
-        result={"exitStatus": finished.returncode},
+        result={"exitStatus": ended.code},
         duration_ms=round(seconds * 1000),
     )
-    report = fenced(ended.report, "text")
-    body = f"`{shown}` {ended.words}.\n\n{report}"
-    if finished.exceeded is not None:
-        error = finished.exceeded.failure(name, ctx.alias)
-        failed = Reply(
-            f"`{shown}` was ended at its limit of {finished.exceeded.limit}.\n\n{report}\n", turns=(turn,)
-        )
-        raise failed_with(failed, error.message, error.hint)
-    if finished.timed_out:
-        failed = Reply(f"`{shown}` ran out of time.\n\n{report}\n", turns=(turn,))
-        raise failed_with(failed, f"{name} ran out of time", "raise the agent's timeout in config.yaml")
+    return Reply("" if is_cut else finished.stdout_tail.decode("utf-8", "replace"), turns=(turn,))
+
+
+def _judged(ctx: Context, argv: Sequence[str], heard: Reply) -> Reply:
+    """The reply with the output that is in what a command answered, or that follows from how it ended. Raises
+    AgentFailed."""
+    options: Options = ctx.options
+    shown = shlex.join(argv)
+    name = shortened(shown, 60)
+    turn = heard.turns[0]
+    code = int(turn.result["exitStatus"])
+    ended = Ended(code == 0, code, _words(code), turn.text)
+    body = f"`{shown}` {ended.words}.\n\n{fenced(ended.report, 'text')}"
     if talks(ctx.role):
-        if finished.returncode:
+        if code:
             raise failed_with(Reply(body + "\n", turns=(turn,)), f"{name} {ended.words}")
-        return Reply(finished.stdout_tail.decode("utf-8", "replace"), turns=(turn,))
+        return heard
     try:
         changes = ctx.written()
     except Invalid as error:
         said = error.message if ended.ok else f"{name} {ended.words}, and {error.message}"
         raise failed_with(Reply(body + "\n", turns=(turn,)), said, error.hint) from None
-    if (verdict := _printed(ctx, options, finished, changes)) is not None:
-        text, problems = finished.stdout_tail.decode("utf-8", "replace"), verdict.problems
+    if (verdict := _printed(ctx, options, heard.text, changes)) is not None:
+        problems = verdict.problems
         if not problems:
-            return Reply(text, turns=(turn,), output=verdict.output, notes=verdict.notes)
+            return heard._replace(output=verdict.output, notes=verdict.notes)
         wrong = "; ".join(problem.removeprefix("/") for problem in problems[:_NAMED])
         more = f" (and {len(problems) - _NAMED} more)" if len(problems) > _NAMED else ""
         said = f"what {name} printed is no output of role {ctx.role.name}: {wrong}{more}"
@@ -294,13 +270,16 @@ def held_lock(store: Store, thread: ThreadId) -> tuple[int, ...]:
 
 def _ended(finished: Finished, tail: int) -> Ended:
     code = finished.returncode
-    words = f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
     parts = (
         _text(finished.stdout_tail, finished.stdout_size),
         _text(finished.stderr_tail, finished.stderr_size),
     )
     report = "\n".join(filter(None, parts))
-    return Ended(code == 0, code, words, _end_of(report, tail) or "(it printed nothing)")
+    return Ended(code == 0, code, _words(code), _end_of(report, tail) or "(it printed nothing)")
+
+
+def _words(code: int) -> str:
+    return f"was ended by signal {-code}" if code < 0 else f"exited with {code}"
 
 
 def _text(data: bytes, size: int) -> str:
@@ -317,11 +296,8 @@ def _end_of(text: str, most: int) -> str:
     return f"[… the first {len(text) - most} characters are left out …]\n{text[len(text) - most :]}"
 
 
-def _printed(ctx: Context, options: Options, finished: Finished, changes: Changes | None) -> Verdict | None:
+def _printed(ctx: Context, options: Options, text: str, changes: Changes | None) -> Verdict | None:
     """The verdict on what was printed, with what was written of the run; None where that is no answer."""
-    if finished.stdout_size > len(finished.stdout_tail):
-        return None
-    text = finished.stdout_tail.decode("utf-8", "replace")
     if options.stdin == "prompt":  # its example of an answer is none, where it is only repeated
         text = text.replace(ctx.prompt.strip(), "")
     return judge_printed(text, ctx.role, ctx.schema, ctx.reads, changes)
@@ -412,7 +388,7 @@ def _untold(
     return said, "let the command print the fields itself, as JSON or between two lines of ---"
 
 
-agent = create_agent("uwf-exec", run, parse_args=parse_args, usage=USAGE)
+agent = Agent("uwf-exec", _Conversation, parse_args, USAGE, about=__doc__)
 main = agent.main
 
 if __name__ == "__main__":

@@ -366,6 +366,8 @@ class _Run:
             made = reported(self._instance, report)
             log.info("PTMBS4G9", "takes over what an agent finished without its engine", step=made.step)
         elif order is not None and (order.head, order.role) == asked and runs.notes(self._thread):
+            if runs.answers(self._thread, order):
+                return None  # whoever is asked now may be who has given it
             made = Made(error=AgentFailed("the step was broken off"))
             log.info("P1DTS74H", "finds what was said before the last run was broken off", agent=order.name)
         else:
@@ -392,7 +394,14 @@ class _Run:
             name,
             len(history.steps) + 1,
             persona_value(history.speaker(self._role)).get("persona"),
+            (config.command, *config.args),
+            str(folder),
         )
+        left = self._order
+        if left is not None and left.asks() != order.asks() and instance.runs.answers(self._thread, left):
+            instance.runs.take_answers(self._thread, left)
+            self._left_behind()
+            return self._ask(agent, cwd, lock)
         instance.runs.order(self._thread, order)
         self._order = order
         self._pinned = pins(instance.store)

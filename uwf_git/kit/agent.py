@@ -29,7 +29,7 @@ from uwf_git.git.repository import StoreUnwritable
 from uwf_git.kit.context import Context, Reply
 from uwf_git.kit.memory import Memory, carry_on
 from uwf_git.kit.prompt import prompt_at, role_of, was_chosen
-from uwf_git.kit.record import Recorder, broken_off
+from uwf_git.kit.record import Answers, Recorder, broken_off
 from uwf_git.store.private import Order
 from uwf_git.values.ids import Hash, parse_thread_id
 from uwf_git.values.kinds import Detail, Role, Step, TurnRecord
@@ -50,11 +50,14 @@ ContinueFunction = Callable[[Context, str, str], "Reply | str"]
 
 
 class Conversation:
-    """What one step says to an agent and hears from it. The kit makes one for each step, calls `begin` once and `say`
-    for each correction, and closes it whatever happens. Both raise AgentFailed where the agent can't go on."""
+    """What one step says to an agent and hears from it. The kit makes one for each step, calls `first` once and `more`
+    for each correction, which call `begin` and `say`, and closes it whatever happens. These raise AgentFailed where the
+    agent can't go on."""
 
     correctable = True
     """Whether the agent can be told, in the same session, what is wrong with its answer."""
+    answers: Answers | None = None
+    """Where its answers are kept until they are judged, if they are."""
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -66,6 +69,23 @@ class Conversation:
     def say(self, text: str) -> Reply:
         """The answer to one more message in the same session."""
         raise NotImplementedError
+
+    def take_over(self, reply: Reply) -> Reply:
+        """The answer that an earlier process was given in this conversation and has kept, as far as it had been looked
+        at then. After that `say` is called only by an agent that can go on from it."""
+        self.correctable = False
+        return reply
+
+    def first(self) -> Reply:
+        """What the agent answers first, as `begin` says or as it was kept."""
+        return self._next(self.begin)
+
+    def more(self, text: str) -> Reply:
+        """What the agent answers to one more message, as `say` says or as it was kept."""
+        return self._next(lambda: self.say(text))
+
+    def _next(self, ask: Callable[[], Reply]) -> Reply:
+        return ask() if self.answers is None else self.answers.next(ask, self.take_over)
 
     def close(self) -> None:
         """Ends what the conversation holds open, such as a process."""
@@ -101,6 +121,10 @@ class OfFunctions(Conversation):
         """Calls `continue_` with the session that the agent named last."""
         assert self._continue is not None
         return self._heard(self._continue(self.ctx, self._session, text))
+
+    def take_over(self, reply: Reply) -> Reply:
+        """The answer as it was; a correction goes on in its session."""
+        return self._heard(reply)
 
     def _heard(self, value: Reply | str) -> Reply:
         if isinstance(value, str):
@@ -188,7 +212,8 @@ class Agent:
             head = instance.threads.active_head(thread)
             order = instance.runs.read_order(thread)
             if order is None or order.head != head.node or order.role != role:
-                order = Order(head.node, role, self.name, None, None)
+                folder = str(Path.cwd())
+                order = Order(head.node, role, self.name, None, None, command=tuple(args), folder=folder)
             print(self.report(instance, head, order, args))
         except UwfError as error:
             hint = f" — {error.hint}" if error.hint else ""
@@ -242,6 +267,10 @@ class Agent:
         name = instance.redactor.text(self.called(args))[0]
         recorder = recorder or Recorder(instance, head.thread, name)
         context = self.context(instance, at, order, args, cwd or Path.cwd(), recorder)
+        answers = None
+        if context.mounts is None:
+            answers = Answers(instance, head.thread, order, recorder)
+            context = context._replace(keep=answers.keep)
 
         log.debug(
             "0SCJCGT5",
@@ -264,8 +293,9 @@ class Agent:
             if context.mounts is not None:
                 stack.enter_context(context.mounts)
             conversation = stack.enter_context(closing(self.converse(context)))
+            conversation.answers = answers
             try:
-                extraction = read_output(context, conversation.begin(), conversation, heard=recorder.heard)
+                extraction = read_output(context, conversation.first(), conversation, heard=recorder.heard)
                 recorder.hush()
             except ExtractionFailed as failure:
                 last = failure.replies[-1]
@@ -412,7 +442,7 @@ def read_output(
     from uwf_git.kit.reading import reader
 
     wanted = schema or ctx.schema
-    said = conversation.say if conversation is not None and conversation.correctable else None
+    said = conversation.more if conversation is not None and conversation.correctable else None
     return extract(
         reply,
         ctx.role,

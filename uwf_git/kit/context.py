@@ -91,6 +91,9 @@ class Context(NamedTuple):
     off can be carried on. `show(data)` tells them what a command of the agent prints, piece by piece as it comes, and
     `show(data, stream=name)` where it has several outputs; `show(model=name)` whom the agent asks; it is kept nowhere.
 
+    `keep(reply)` makes an answer durable before anything else is done: where this process is killed then, the next step
+    takes it over. What an agent returns is kept anyway, so that is for one that has more to do once it has the answer.
+
     `hear(text)` tells those who listen in this process what a model says, word by word, and `hear(None)` that it broke
     off and is asked again; it is None where nobody listens.
 
@@ -124,6 +127,7 @@ class Context(NamedTuple):
     secrets: Mapping[str, str]
     instance: Instance
     mounts: Mounts | None = None
+    keep: Callable[[Reply], None] = lambda reply: None
 
     @property
     def previous_session(self) -> str | None:

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
+from uwf_git.errors import NotFound
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import Report
 from uwf_git.text import encodable, last_line, one_line, whole_lines
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, parse_turn
+from uwf_git.values.kinds import EXTRACT, Detail, TurnRecord, Usage, parse_turn
 from uwf_git.values.node import to_blob
 from uwf_git.values.types import DETAIL, TURN
 
 if TYPE_CHECKING:
     from uwf_git.config.streamed import StreamedText
     from uwf_git.errors import UwfError
+    from uwf_git.kit.context import Reply
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order
@@ -176,6 +178,11 @@ class Recorder:
                 )
             )
 
+    def recorded(self, turn: TurnRecord) -> Hash | None:
+        """The node of a turn that is in the store already; None where it isn't."""
+        node = self._known.get(id(turn))
+        return node if node in self.nodes else None
+
     def take(self, turn: TurnRecord) -> None:
         """Takes over a turn that another recorder has noted already."""
         self._turn(turn)
@@ -289,6 +296,84 @@ class Recorder:
             notes=self.redact(said.notes, "notes"),
         )
         return self.put(DETAIL, detail._replace(redactions=tuple(self._redacted.items())).payload())
+
+
+class Answers:
+    """What an agent answers to an order, from when it is there until a report in the private folder has what came of
+    it: where this process is killed in between, the next one judges it instead of asking, and paying, again. It is
+    kept without the secrets. Nothing is kept in the step of a crew's workflow, since what its agent wrote into the
+    folders belongs to its answer, nor of an agent that is being ended."""
+
+    def __init__(self, instance: Instance, thread: ThreadId, order: Order, recorder: Recorder) -> None:
+        self._instance = instance
+        self._thread = thread
+        self._order = order
+        self._recorder = recorder
+        self._left = instance.runs.take_answers(thread, order)
+        self._number = 0
+        self._is_kept = False
+
+    def next(self, ask: Callable[[], Reply], take_over: Callable[[Reply], Reply]) -> Reply:
+        """The next answer: the one that another process has kept, or what the agent says when it is asked. What it
+        hasn't kept itself is kept then."""
+        reply, self._is_kept = self._taken(), False
+        if reply is not None:
+            reply = take_over(reply)
+        else:
+            reply = ask()
+            if not self._is_kept:
+                self.keep(reply, synced=False)
+        self._number += 1
+        return reply
+
+    def keep(self, reply: Reply, synced: bool = True) -> None:
+        """Keeps the agent's answer. Where that can't be done, nothing is lost yet. With `synced` a power cut loses
+        nothing either."""
+        runs, number = self._instance.runs, self._number
+        self._is_kept = True
+        if reply.detail is not None or runs.broken_off(self._thread):
+            return
+        clean = self._instance.redactor.value
+        value = {
+            **reply._asdict(),
+            "turns": [self._turn(turn) for turn in reply.turns],
+        }
+        try:
+            runs.keep_answer(self._thread, self._order, number, clean(sound(value))[0], synced)
+        except (StoreUnwritable, TypeError, ValueError) as error:
+            log.warning("T4KQ7ZB2", "an answer isn't kept before it is judged: {error}", error=str(error))
+
+    def _turn(self, turn: TurnRecord) -> Any:
+        """A turn as JSON: the names of its node and blob where it is recorded already."""
+        node = self._recorder.recorded(turn)
+        return turn.payload() if node is None else [node, self._recorder.nodes[node]]
+
+    def _taken(self) -> Reply | None:
+        from uwf_git.kit.context import Reply
+
+        if not self._left:
+            return None
+        value = self._left.pop(0)
+        try:
+            usage = value["usage"]
+            reply = Reply(**value)._replace(
+                usage=None if usage is None else Usage(*usage),
+                turns=tuple(map(self._told, value["turns"])),
+                notes=tuple(value["notes"]),
+            )
+        except (KeyError, TypeError, ValueError, NotFound):
+            self._left.clear()
+            return None
+        log.info("N8XW3RD5", "takes over what an agent answered before it could be judged")
+        for turn in reply.turns:
+            self._recorder.record(turn)
+        return reply
+
+    def _told(self, turn: Any) -> TurnRecord:
+        if isinstance(turn, dict):
+            return parse_turn(turn)
+        node, blob = turn
+        return noted_turns(self._instance, [{"turn": node, "blob": blob}])[0]
 
 
 def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:

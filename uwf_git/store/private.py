@@ -2,7 +2,7 @@
 
     runs/<ULID>.json      the engine's order: head, role, agent, instruction, time limit
     runs/<ULID>.result    the report: the StepNode or the failure, with its nodes, synced before the first is written
-    runs/<ULID>.answer    what a command printed, as soon as it has ended and before anybody has judged it
+    runs/<ULID>.answer    what an agent answers, an answer a line, as soon as it is there and before anybody judges it
     runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
@@ -91,7 +91,8 @@ class Order(NamedTuple):
     """What an engine asks an agent: the next step on `head`, by `role`. `agent` is the alias or command
     it was resolved from; `timeout` is in seconds; `budget` are limits that a human raised since the last step,
     which this step records; `name` is the agent's own, as steps bear it, as far as the engine knows it; `number` is the
-    step's, from 1; `persona` is the id and the name of who speaks, in a crew's workflow."""
+    step's, from 1; `persona` is the id and the name of who speaks, in a crew's workflow. `command` is what `agent` was
+    resolved to, with its arguments, and `folder` where it works."""
 
     head: Hash
     role: str
@@ -102,6 +103,12 @@ class Order(NamedTuple):
     name: str = ""
     number: int = 0
     persona: Mapping[str, str] | None = None
+    command: tuple[str, ...] = ()
+    folder: str = ""
+
+    def asks(self) -> list[Any]:
+        """What is asked of whom, as JSON: an answer to this is none to anything else."""
+        return [self.head, self.role, self.agent, self.instruction, [*self.command], self.folder]
 
 
 class Now(NamedTuple):
@@ -137,9 +144,9 @@ class Runs:
 
     def order(self, thread: ThreadId, order: Order) -> None:
         """Writes the order and clears the last report and log. Takes the space that a report will need: no agent is
-        asked whose answer couldn't be kept. An answer that nobody has judged yet is left for the agent that it is of.
-        Raises StoreUnwritable."""
-        self._forget(thread, *_OF_A_RUN)
+        asked whose answer couldn't be kept. Answers to this very order that nobody has judged yet are left for its
+        agent. Raises StoreUnwritable."""
+        self._forget(thread, *_OF_A_RUN, *(() if self.answers(thread, order) else ("answer",)))
         write_private(self._folder / f"{thread}.json", _json(order._asdict()), mode=_MINE)
         try:
             reserve(self._room(thread), _ROOM, _MINE)
@@ -153,7 +160,7 @@ class Runs:
     def read_order(self, thread: ThreadId) -> Order | None:
         """The order of the step in progress, if there is one."""
         value = self._read(self._folder / f"{thread}.json", Order)
-        return None if value is None else Order(**value)
+        return None if value is None else Order(**value | {"command": tuple(value.get("command", ()))})
 
     def report(self, thread: ThreadId, report: Report) -> None:
         """Writes the report, into the space that was taken for it, and waits until it is on the disk. Raises
@@ -193,32 +200,44 @@ class Runs:
             return None
         return Report(**value)
 
-    def keep_answer(self, thread: ThreadId, answer: Mapping[str, Any]) -> None:
-        """Keeps what a command has answered, until a report takes its place, and waits until it is on the disk. It is
-        written where it is read: whoever is killed the moment after has kept it. Raises StoreUnwritable."""
+    def keep_answer(
+        self, thread: ThreadId, order: Order, number: int, answer: Mapping[str, Any], synced: bool
+    ) -> None:
+        """Keeps what an agent has answered to an order, the first time with `number` 0, until a report takes its place.
+        Of one number the last counts. `synced` waits until it is on the disk. Raises StoreUnwritable."""
         path = self._folder / f"{thread}.answer"
         try:
-            with open(path, "wb", opener=_opener(_MINE)) as file:
-                file.write(_json(answer))
+            with open(path, "ab", opener=_opener(_MINE)) as file:
+                file.write(_json({"asked": order.asks(), "number": number, "answer": answer}) + b"\n")
                 file.flush()
-                os.fsync(file.fileno())
+                if synced:
+                    os.fsync(file.fileno())
         except OSError as error:
-            self._forget(thread, "answer")
             raise StoreUnwritable(
                 f"can't write {path}: {error}", "check permissions and free space"
             ) from None
 
-    def take_answer(self, thread: ThreadId) -> dict[str, Any] | None:
-        """What a command has answered that nobody came to judge, which is forgotten: once is enough for one at which
-        whoever judges it dies. None where there is none, or half of one."""
+    def answers(self, thread: ThreadId, order: Order) -> list[dict[str, Any]]:
+        """What an agent has answered to this very order that nobody came to judge, from the first on; a torn one is
+        left out."""
         try:
-            value = json.loads(read_private(self._folder / f"{thread}.answer"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError):
-            value = None
+            lines = read_private(self._folder / f"{thread}.answer").split(b"\n")
+        except OSError:
+            return []
+        found: dict[Any, dict[str, Any]] = {}
+        for line in lines:
+            with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
+                value = json.loads(line)
+                if value["asked"] == order.asks() and isinstance(value["answer"], dict):
+                    found[value["number"]] = value["answer"]
+        count = next(number for number in range(len(found) + 1) if number not in found)
+        return [found[number] for number in range(count)]
+
+    def take_answers(self, thread: ThreadId, order: Order) -> list[dict[str, Any]]:
+        """The same, which are forgotten: once is enough for one at which whoever judges it dies."""
+        found = self.answers(thread, order)
         self._forget(thread, "answer")
-        return value if isinstance(value, dict) else None
+        return found
 
     def clear(self, thread: ThreadId) -> None:
         """Forgets order, report, answer, turns, log and what is being said, and that anybody was called."""

@@ -71,6 +71,7 @@ class _Conversation(Conversation):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self._session: Session | None = None
+        self._kept = ""  # the session of an answer that was taken over
 
     def begin(self) -> Reply:
         """Tells the agent the task, in this role's last session where there is one."""
@@ -85,8 +86,14 @@ class _Conversation(Conversation):
     def say(self, text: str) -> Reply:
         """One more message in the live session, which is loaded again where the process has ended."""
         session = self._session
-        assert session is not None
-        return _say(self.ctx, session, text, ()) if session.alive else self._go_on(session.id, text)
+        if session is not None and session.alive:
+            return _say(self.ctx, session, text, ())
+        return self._go_on(session.id if session is not None else self._kept, text)
+
+    def take_over(self, reply: Reply) -> Reply:
+        """What the agent answered; corrections go on in its session."""
+        self._kept = reply.session or ""
+        return _with_text(self.ctx, reply)
 
     def close(self) -> None:
         """Ends the agent's process."""
@@ -201,9 +208,12 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
     try:
         said = session.prompt(text, ctx.deadline)
     except AgentFailed as error:
-        heard = _reply(ctx, session, session.heard(), notes)
-        raise failed_with(heard, error.message, error.hint) from None
-    reply = _reply(ctx, session, said, notes)
+        heard = _heard(session, session.heard(), notes)
+        raise failed_with(_with_text(ctx, heard), error.message, error.hint) from None
+    reply = _heard(session, said, notes)
+    if said.stop not in ("refusal", "cancelled") and not said.failure and said.turns:
+        ctx.keep(reply)
+    reply = _with_text(ctx, reply)
     name = Path(ctx.options.command[0]).name
     if said.stop in ("refusal", "cancelled"):
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
@@ -228,10 +238,11 @@ def _told(failure: str) -> str:
     return printable(failure)
 
 
-def _reply(ctx: Context, session: Session, said: Said, notes: Sequence[str]) -> Reply:
+def _heard(session: Session, said: Said, notes: Sequence[str]) -> Reply:
+    """What the agent said to a prompt, before anybody has looked for the deliverable in it."""
     unfinished = [_UNFINISHED[said.stop]] if said.stop in _UNFINISHED else []
     return Reply(
-        _deliverable(ctx, [turn.text for turn in said.turns if turn.role == "assistant"]),
+        "",
         session=session.id,
         model=said.model,
         usage=said.usage,
@@ -241,12 +252,14 @@ def _reply(ctx: Context, session: Session, said: Said, notes: Sequence[str]) -> 
     )
 
 
-def _deliverable(ctx: Context, texts: Sequence[str]) -> str:
-    """The last message that holds a valid output: some say a word more after it. Else the last one."""
+def _with_text(ctx: Context, reply: Reply) -> Reply:
+    """The reply with the last message that holds a valid output: some say a word more after it. Else with the last
+    one."""
+    texts = [turn.text for turn in reply.turns if turn.role == "assistant"]
     for text in reversed(texts):
         if not judged(ctx, Reply(text)).problems:
-            return text
-    return texts[-1] if texts else ""
+            return reply._replace(text=text)
+    return reply._replace(text=texts[-1] if texts else "")
 
 
 def named(options: Options) -> str:

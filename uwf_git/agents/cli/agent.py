@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from uwf_git.agents.cli.run import Run
     from uwf_git.config.settings import Config
     from uwf_git.kit import Usage as Tokens
+    from uwf_git.processes.child import Finished
 
 ANY = "uwf-cli"
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
@@ -189,6 +190,22 @@ class _Conversation(Conversation):
         self._answer = None
         return self._resumed(self._session, text, "\n\n".join(parts))
 
+    def take_over(self, reply: Reply) -> Reply:
+        """What the program answered; corrections go on in its session. What the row's second call tells of it is asked
+        for where nobody came to that."""
+        from uwf_git.agents.cli.run import Run
+
+        after, session = self._row.after, reply.session
+        if after is not None and session and reply.usage is None:
+            run = Run(self.ctx, self._name, self._row, session, self._totals)
+            run.end(None, self._env)
+            self._read_log(run, after.args)
+            log = run.reply()
+            reply = reply._replace(
+                model=log.model, usage=log.usage, cost=log.cost, turns=log.turns or reply.turns
+            )
+        return self._heard(reply)
+
     def _resumed(self, session: str, message: str, whole: str) -> Reply:
         """The reply to `message` in a session; where that is lost, to the `whole` context in a new one."""
         if not self._row.resume:
@@ -203,38 +220,41 @@ class _Conversation(Conversation):
     def _fresh(self, prompt: str, note: str = "", wasted: Reply | None = None) -> Reply:
         """The reply to the whole context in a new session. `wasted` is the reply from a lost session, whose turns and
         cost are counted too."""
-        from uwf_git.kit.extract import sum_usage
 
-        run = self._call(self._row.first, prompt, None)
-        reply = run.reply()
-        if note:
-            reply = reply._replace(notes=(note, *reply.notes))
-        if wasted is not None:
-            costs = [each for each in (wasted.cost, reply.cost) if each is not None]
-            turns = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
-            reply = reply._replace(
-                usage=sum_usage([wasted, reply]),
-                turns=(*wasted.turns, *turns),
-                cost=sum(costs) if costs else None,
-            )
-        return self._checked(run, reply)
+        def whole(reply: Reply) -> Reply:
+            return _together(reply, note, wasted)
+
+        run = self._call(self._row.first, prompt, None, whole)
+        return self._checked(run, whole(run.reply()))
 
     def _checked(self, run: Run, reply: Reply) -> Reply:
         from uwf_git.kit.extract import failed_with
 
-        if self._unheld:
-            reply = reply._replace(notes=(self._unheld, *reply.notes))
-            self._unheld = ""
         failure = run.failure(self._env)
         if failure is not None:
-            failed = failed_with(reply, failure.message, failure.hint)
+            failed = failed_with(self._noted(reply), failure.message, failure.hint)
             failed.printed = run.printed
             raise failed
+        return self._heard(reply)
+
+    def _heard(self, reply: Reply) -> Reply:
         if reply.session:
             self._session, self._answer = reply.session, reply.text
-        return reply
+        return self._noted(reply)
 
-    def _call(self, words: Sequence[str], prompt: str, session: str | None) -> Run:
+    def _noted(self, reply: Reply) -> Reply:
+        """The reply; the first one with the note on what the program can't be held to."""
+        unheld, self._unheld = self._unheld, ""
+        return reply._replace(notes=(unheld, *reply.notes)) if unheld else reply
+
+    def _call(
+        self,
+        words: Sequence[str],
+        prompt: str,
+        session: str | None,
+        whole: Callable[[Reply], Reply] = lambda reply: reply,
+    ) -> Run:
+        """A run of the program, whose answer is kept as soon as it has ended, as `whole` makes it of the run's."""
         from uuid import uuid4
 
         from uwf_git.agents.cli.calls import arguments, require
@@ -247,6 +267,12 @@ class _Conversation(Conversation):
         data = prompt.encode("utf-8", "replace")
         run = Run(ctx, self._name, row, session, self._totals)
         finished = None
+
+        def ended(finished: Finished) -> None:
+            run.end(finished, self._env)
+            if run.answered:
+                ctx.keep(whole(run.reply()))
+
         with contextlib.ExitStack() as stack:
             said = prompt.replace("\0", "�") if row.prompt == "argument" else ""
             if len(said.encode("utf-8", "replace")) > _INLINE:
@@ -268,6 +294,7 @@ class _Conversation(Conversation):
                     on_stderr=run.feed_stderr,
                     quota=ctx.quota,
                     guarded=True,
+                    on_exit=ended,
                 )
             except Hopeless:
                 pass
@@ -275,9 +302,12 @@ class _Conversation(Conversation):
                 run.end(None, self._env)
                 run.count()
                 raise
-        run.end(finished, self._env)
+        if not run.ended:
+            run.end(finished, self._env)
         if row.after is not None and finished is not None and run.session:
             self._read_log(run, row.after.args)
+            if run.answered:
+                ctx.keep(whole(run.reply()))
         return run
 
     def _read_log(self, run: Run, words: Sequence[str]) -> None:
@@ -288,6 +318,20 @@ class _Conversation(Conversation):
         argv = [self._row.program, *arguments(words, (), values)]
         done = run_command(argv, cwd=self.ctx.cwd, env=self._env, timeout=_LOG_TIMEOUT, keep=_LOG)
         run.take_log(done.stdout_tail)
+
+
+def _together(reply: Reply, note: str, wasted: Reply | None) -> Reply:
+    """A reply from a new session, with the note on why it is one, and with what was said and spent in the lost one."""
+    from uwf_git.kit.extract import sum_usage
+
+    if note:
+        reply = reply._replace(notes=(note, *reply.notes))
+    if wasted is None:
+        return reply
+    costs = [each for each in (wasted.cost, reply.cost) if each is not None]
+    turns = reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
+    usage, cost = sum_usage([wasted, reply]), sum(costs) if costs else None
+    return reply._replace(usage=usage, turns=(*wasted.turns, *turns), cost=cost)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -56,6 +56,7 @@ class Run:
         self._refusals = 0
         self._said: Said | None = None
         self._finished: Finished | None = None
+        self._reply: Reply | None = None
         self._out, self._err = Tail(_PRINTED), Tail(KEEP)
         self._listens = any(find.stream == "stderr" for find in row.trouble)
         shown = row if row.after is None else row._replace(after=None, usage=(), turns=(), model=())
@@ -83,6 +84,11 @@ class Run:
         if self._row.log and session and self._other is None:
             self._output.read_log(kept_by(self._row, session, env))
         self._said = self._output.end(self._err.end())
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._ended
 
     def count(self) -> None:
         """Records the tokens of a run that nobody will ask for its reply, as those of one more turn without a word."""
@@ -114,6 +120,7 @@ class Run:
         )
         log.feed(data)
         read = log.end()
+        self._reply = None
         self._said = self.said._replace(model=read.model, spent=read.spent, turns=read.turns)
 
     def _record(self, turn: TurnRecord) -> None:
@@ -146,8 +153,20 @@ class Run:
         assert self._said is not None
         return self._said
 
+    @property
+    def answered(self) -> bool:
+        """Whether it has ended with an answer in the session that was wanted, as far as that can be told at once."""
+        finished, said = self._finished, self._said
+        well = finished is not None and finished.returncode == 0 and self._other is None and not self.refused
+        return well and said is not None and not said.errors and bool(said.turns or (said.text or "").strip())
+
     def reply(self) -> Reply:
         """The reply, also of a run that failed."""
+        if self._reply is None:  # its cost is what the session has cost since it was last asked for that
+            self._reply = self._made()
+        return self._reply
+
+    def _made(self) -> Reply:
         said, session = self.said, self.session
         usage, cost = self._usage(session)
         return Reply(
