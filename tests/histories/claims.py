@@ -347,7 +347,7 @@ def statuses_are_explained(evidence: Evidence) -> Found:
         code = event.error.get("code")
         unknown = code == "not_found" and event.name not in ("fork", "restore")
         if unknown and not shared and not _any(here, ("rm",)):
-            yield f"thread {event.thread} was not found, and nobody had removed it", (event,)
+            yield f"thread {event.thread}: {event.error.get('message')}, and nobody had removed it", (event,)
         ended = "is killed" in str(event.error.get("message"))
         if ended and not _any(before, ("kill",)) and not evidence.sides:
             yield f"thread {event.thread} had been killed by nobody", (event,)

@@ -41,6 +41,48 @@ def killed_holding(lock: Path, *command: str | Path) -> None:
     assert lock.exists()
 
 
+def packed_meanwhile(
+    store: Path, lock: Path, is_taken: bool, *command: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command, and lets git pack all refs just before it takes a lock, or just after it has renamed it."""
+    log = store.parent / "calls.log"
+    calls = "openat" if is_taken else "rename"
+    tracer = ["strace", "-f", "-qq", "-o", str(log), "-P", str(lock), "-e", f"trace={calls}"]
+    inject = ["-e", f"inject={calls}:delay_{'enter' if is_taken else 'exit'}=4000000:when=1"]
+    with subprocess.Popen(
+        [*tracer, *inject, *UWF, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        while not (log.exists() and str(lock) in log.read_text()) or lock.exists():
+            assert running.poll() is None, running.communicate()
+            time.sleep(0.02)
+        subprocess.run(["git", "--git-dir", store, "pack-refs", "--all"], check=True)
+        assert is_taken or not lock.parent.exists()
+        out, err = running.communicate()
+    return subprocess.CompletedProcess(command, running.returncode, out, err)
+
+
+@traced
+def test_what_git_packs_while_another_ref_is_deleted_stays(uwf: Uwf, store: Path, thread: str) -> None:
+    uwf("gc")
+    new = uwf("thread", "start", "one", "-p", "Do it too").json["thread"]
+    done = packed_meanwhile(store, store / "packed-refs.lock", True, "thread", "kill", thread)
+    assert done.returncode == 0, done.stderr
+    assert not (store / f"refs/uwf/threads/{new}").exists()
+    states = {each["thread"]: each["status"] for each in uwf("thread", "list", "--all").json}
+    assert states == {thread: "killed", new: "idle"}
+    assert uwf("thread", "show", new).json["status"] == "idle"
+
+
+@traced
+def test_a_step_is_reported_as_done_though_git_packs_its_ref_and_removes_the_folder(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    lock = store / f"refs/uwf/threads/{thread}.lock"
+    done = packed_meanwhile(store, lock, False, "thread", "step", thread)
+    assert done.returncode == 0, done.stderr
+    assert uwf("thread", "show", thread).json["done"]
+
+
 def locks(uwf: Uwf, *options: str) -> list[dict[str, str]]:
     """What doctor says of locks; a pack that the killed one kept stays until packs are joined."""
     found = [each for each in uwf("doctor", "--quick", *options).json if each["check"] == "locks"]

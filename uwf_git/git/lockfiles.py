@@ -199,12 +199,29 @@ class Lockfiles:
             paths = [path for path in self._all() if self._is_ours(path)]
         else:
             paths = [self._git_dir / f"{name}{LOCK}" for name in names]
-        left = []
+        made: list[tuple[Path, int]] = []
         for path in paths:
             with contextlib.suppress(OSError):
-                if path.lstat().st_mtime_ns >= since:
+                made.append((path, path.lstat().st_mtime_ns))
+        # Somebody who is alive says so before a lock is made: one that isn't said is nobody's, if it is still the same.
+        said = self._said(without=record)
+        left = []
+        for path, modified in made:
+            with contextlib.suppress(OSError):
+                if modified >= since and path not in said and path.lstat().st_mtime_ns == modified:
                     left.append(path)
         return None if left and names == [_ANY] and _is_git_at_work(self._git_dir) else left
+
+    def _said(self, without: Path) -> set[Path]:
+        """The locks that those who are alive have said to make, this process among them, whatever one record says."""
+        names = list(self._active)
+        for record in self._others():
+            if record == without:
+                continue
+            with contextlib.suppress(OSError), _held(record) as free:
+                if not free:
+                    names += (read_file(record) or b"").decode("utf-8", "surrogateescape").split()[1:]
+        return {self._git_dir / f"{name}{LOCK}" for name in names}
 
     def _is_ours(self, lock: Path) -> bool:
         """Whether a git that we start makes such a lock: those of a project's own work it doesn't."""
@@ -271,9 +288,10 @@ class _Record(NamedTuple):
         """Replaces what it is about to have locked."""
         data = f"{time.time_ns()} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
         with contextlib.suppress(OSError):
-            os.ftruncate(self.descriptor, 0)
+            # In this order nobody finds it empty while a lock is held.
             if data:
                 os.pwrite(self.descriptor, data, 0)
+            os.ftruncate(self.descriptor, len(data))
 
     def end(self) -> None:
         """Takes it away."""

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,8 +145,18 @@ def may_have_refs(git_dir: Path, prefix: str) -> bool:
             return True
     except OSError as error:
         raise _damaged_folder(git_dir / prefix, error) from None
+    return is_packed_under(git_dir, prefix)
+
+
+def is_packed_under(git_dir: Path, prefix: str) -> bool:
+    """Whether packed-refs has a ref under a prefix that ends in a slash; without reading all of it. Raises
+    StoreDamaged."""
+    wanted = prefix.encode("utf-8", "surrogateescape")
     with _opened(git_dir) as (descriptor, key):
-        return key is not None and b" " + prefix.encode() in _read(descriptor, key.size, 0)
+        if key is None:
+            return False
+        low, high = _around(descriptor, key.size, wanted)
+        return b" " + wanted in _read(descriptor, high - low + _PROBE, low)
 
 
 def packed_damage(git_dir: Path) -> PackedDamage | None:
@@ -159,6 +169,24 @@ def packed_damage(git_dir: Path) -> PackedDamage | None:
         there = os.path.lexists(git_dir / PACKED)
         return PackedDamage(_NO_FILE) if there else PackedDamage(_GONE) if _seen(git_dir) else None
     return None if data and _SOUND.fullmatch(data) else _damage_in(data)
+
+
+def packed_without(git_dir: Path, names: Collection[str]) -> bytes | None:
+    """What packed-refs is without some refs; None where it has none of them. Raises StoreDamaged."""
+    wanted = {name.encode("utf-8", "surrogateescape") for name in names}
+    with _opened(git_dir) as (descriptor, key):
+        if key is None:
+            return None
+        data = _read(descriptor, key.size, 0)
+        _check(git_dir, key, data)
+    kept, is_kept = [], True
+    lines = data.split(b"\n")
+    for line in lines:
+        if not line.startswith(b"^"):  # what the tag in the line above leads to
+            is_kept = line[41:] not in wanted
+        if is_kept:
+            kept.append(line)
+    return b"\n".join(kept) if len(kept) < len(lines) else None
 
 
 def sound_lines(data: bytes) -> list[bytes]:
@@ -221,11 +249,13 @@ class _Packed:
 
 _NOTHING = _Packed()
 _parsed: tuple[object, _Packed] = (None, _NOTHING)
+# While the file that was parsed is open no other gets its inode, by which it is known.
+_parsed_file = -1
 
 
 def _packed(git_dir: Path) -> _Packed:
     """The refs of packed-refs. Raises StoreDamaged."""
-    global _parsed
+    global _parsed, _parsed_file
     with _opened(git_dir) as (descriptor, key):
         if key is None:
             return _NOTHING
@@ -233,6 +263,9 @@ def _packed(git_dir: Path) -> _Packed:
             data = _read(descriptor, key.size, 0)
             _check(git_dir, key, data)
             _parsed = (git_dir, key), _Packed(data)
+            if _parsed_file >= 0:
+                os.close(_parsed_file)
+            _parsed_file = os.dup(descriptor)
     return _parsed[1]
 
 

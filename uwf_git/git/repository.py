@@ -9,18 +9,19 @@ import contextlib
 import os
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pygit2
 
-from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged
+from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
-from uwf_git.git.durable import make_folder, make_folders, sync, sync_folder
+from uwf_git.git.durable import make_folder, sync_folder
 from uwf_git.git.lockfiles import lockfiles_of
+from uwf_git.git.moving import RefFiles
 from uwf_git.git.objects import BLOB as BLOB
 from uwf_git.git.objects import BLOB_MODE as BLOB_MODE
 from uwf_git.git.objects import COMMIT as COMMIT
@@ -43,12 +44,10 @@ from uwf_git.git.objects import Commit as Commit
 from uwf_git.git.objects import Entry as Entry
 from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
-from uwf_git.git.refs import FIX, PACKED, is_waited_for, may_have_refs, read_ref, read_refs
+from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
 from uwf_git.git.refs import PRIVATE as PRIVATE
 
 NAMESPACE = "refs/uwf/"
-LOCK_TRIES = 40
-PACKING_TRIES = 200  # hundredths of a second that a packing of refs is waited for
 TREES_KEPT = 256
 MANY_REFS = 20
 _WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once, and of all packs
@@ -79,6 +78,7 @@ class Repository(ObjectDatabase):
         self.private = self.path / PRIVATE
         self.config = GitConfig(self._git, self.path)
         self.lockfiles = lockfiles_of(self.path)
+        self._files = RefFiles(self.path, self.lockfiles)
         self.before_delete: Callable[[Sequence[str]], None] = lambda names: None
         """Is told of refs that are about to be deleted here: whoever remembers them won't miss them."""
         self.before_naming: Callable[[Person], None] = lambda user: None
@@ -289,44 +289,26 @@ class Repository(ObjectDatabase):
         return [name for name, oid in read_refs(self.path, NAMESPACE).items() if oid is None]
 
     def create_ref(self, name: str, target: Oid) -> None:
-        """Makes a ref. Raises HeadMoved where it exists already."""
-        self.store_gathered()
-
-        def create() -> None:
-            if self.ref(name) is not None:
-                raise HeadMoved(f"{name} was made by somebody else", "read it again and repeat")
-            self._git.references.create(name, target)
-
-        self._move(name, create)
+        """Makes a ref. Raises HeadMoved where it exists already, NotFound where what it shall point at isn't there."""
+        self._put(name, None, target)
 
     def create_refs(self, refs: Mapping[str, Oid]) -> set[str]:
-        """Makes many refs, by one call of git where that is quicker: libgit2 syncs each by itself. Returns
+        """Makes many refs, by one call of git where that is quicker: here each is synced by itself. Returns
         those that were made; one that exists already is none of them."""
-        return self._change_refs("create", refs, self.create_ref)
-
-    def delete_refs(self, refs: Mapping[str, Oid]) -> set[str]:
-        """Deletes many refs, by one call of git where that is quicker: libgit2 writes packed-refs anew for
-        each. Returns those that were deleted; one that is elsewhere by now is none of them."""
-        self.before_delete(list(refs))
-        return self._change_refs("delete", refs, self._delete_ref)
-
-    def _change_refs(
-        self, order: str, refs: Mapping[str, Oid], change: Callable[[str, Oid], None]
-    ) -> set[str]:
         self.store_gathered()
         if len(refs) > MANY_REFS:
             from uwf_git.git.program import Git
 
-            orders = "".join(f"{order} {name} {oid}\n" for name, oid in refs.items())
+            orders = "".join(f"create {name} {oid}\n" for name, oid in refs.items())
             done = Git(self.path).run("update-ref", "--stdin", stdin=orders.encode(), check=False)
             if done.code == 0:
                 return set(refs)
-        changed = set()
+        made = set()
         for name, oid in refs.items():
             with contextlib.suppress(HeadMoved):
-                change(name, oid)
-                changed.add(name)
-        return changed
+                self.create_ref(name, oid)
+                made.add(name)
+        return made
 
     def move_ref(self, name: str, old: Oid, new: Oid) -> None:
         """Compare-and-swap. Raises HeadMoved where the ref is not at `old`, Busy where its lock file
@@ -334,48 +316,29 @@ class Repository(ObjectDatabase):
 
         What waits to be stored is on the disk before the ref is, and waited for together with it: a step waits twice,
         for all that it wrote and for the new name of its ref. libgit2 would wait eleven times."""
+        self._put(name, old, new)
+
+    def _put(self, name: str, old: Oid | None, new: Oid) -> None:
+        def store(descriptor: int, folder: Path) -> None:
+            if self._bulk is None:
+                os.fsync(descriptor)
+            else:
+                self._bulk.store([descriptor], before=folder)
+
+        if old is None and not self.has(new):
+            raise NotFound(f"no object {new} for {name}", "repeat: it was removed meanwhile")
+        with self._changing():
+            self._files.put(name, old, new, store)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
         self.writers.begin()
         try:
-            with self.lockfiles.locking(name):
-                self._swap(name, old, new)
+            yield
         except OSError as error:
             raise unwritable(self.path, error) from None
         finally:
             self.writers.end()
-
-    def _swap(self, name: str, old: Oid, new: Oid) -> None:
-        path = self.path / name
-        lock = path.with_name(f"{path.name}.lock")
-        descriptor = self._lock(name, lock)
-        try:
-            try:
-                if self.ref(name) != old:
-                    raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
-                os.write(descriptor, f"{new}\n".encode())
-                if self._bulk is None:
-                    os.fsync(descriptor)
-                else:
-                    self._bulk.store([descriptor], before=path.parent)
-            finally:
-                os.close(descriptor)
-            lock.rename(path)
-        except BaseException:
-            lock.unlink(missing_ok=True)
-            raise
-        sync(path.parent)
-
-    def _lock(self, name: str, lock: Path) -> int:
-        """A descriptor of the new lock file of a ref. Raises Busy, OSError."""
-        for attempt in range(LOCK_TRIES):
-            try:
-                return os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            except FileNotFoundError:  # the ref is in packed-refs, and git gc has removed the empty folder
-                make_folders(lock.parent)
-            except FileExistsError:
-                if attempt % 10 == 3:
-                    self.lockfiles.remove_left(thorough=attempt > 20)
-                time.sleep(_jitter() * (1 + attempt / 4))
-        raise self._busy(name)
 
     def put_ref(self, name: str, old: Oid | None, new: Oid) -> None:
         """Makes a ref that is not there, `old` being None, or compares and swaps it. Raises HeadMoved."""
@@ -386,65 +349,17 @@ class Repository(ObjectDatabase):
 
     def delete_ref(self, name: str, old: Oid) -> None:
         """Compare-and-delete. Raises HeadMoved where the ref is not at `old`."""
-        self.before_delete([name])
-        self._delete_ref(name, old)
-
-    def _delete_ref(self, name: str, old: Oid) -> None:
-        self._move(name, lambda: self._reference(name, old).delete())
-        # A git that packs refs at this moment may have read this one before, and then brings it back.
-        lock = self.path / "packed-refs.lock"
-        for _ in range(PACKING_TRIES):
-            if not lock.exists():
-                break
-            time.sleep(0.01)
-        if self.ref(name) == old:
-            with contextlib.suppress(HeadMoved):
-                self._move(name, lambda: self._reference(name, old).delete())
-
-    def _reference(self, name: str, old: Oid) -> pygit2.Reference:
-        # What is damaged is refused here: libgit2 waits for a pipe.
-        if self.ref(name) != old or (reference := self._git.references[name]).target != old:
+        if not self.delete_refs({name: old}):
             raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
-        return reference
 
-    def _move(self, name: str, change: Callable[[], object]) -> None:
-        """The one place that knows how libgit2 reports a lost race and a lock that is held."""
-        self.writers.begin()
-        try:
-            self._try_to_move(name, change)
-        finally:
-            self.writers.end()
-
-    def _try_to_move(self, name: str, change: Callable[[], object]) -> None:
-        for attempt in range(LOCK_TRIES):
-            try:
-                with self.lockfiles.locking(name, PACKED):
-                    change()
-                return
-            except pygit2.InvalidSpecError:
-                raise Invalid(
-                    f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes"
-                ) from None
-            except (KeyError, pygit2.AlreadyExistsError):
-                raise HeadMoved(f"{name} was changed by somebody else", "read it again and repeat") from None
-            except (pygit2.GitError, OSError) as error:
-                reason = str(error)
-                if "does not match" in reason or "not the first parent" in reason:
-                    raise HeadMoved(
-                        f"{name} was moved by somebody else", "read it again and repeat"
-                    ) from None
-                if not _is_lock_failure(reason):
-                    raise unwritable(self.path, error) from None
-            if attempt % 10 == 3:
-                self.lockfiles.remove_left(thorough=attempt > 20)
-            time.sleep(_jitter() * (1 + attempt / 4))
-        raise self._busy(name)
-
-    def _busy(self, name: str) -> Busy:
-        lock = self.lockfiles.lock_on(name, PACKED)
-        if lock is None:
-            return Busy(f"{name} is changed by others all the time", "repeat")
-        return Busy(f"{name} is locked by {lock.told}", lock.hint)
+    def delete_refs(self, refs: Mapping[str, Oid]) -> set[str]:
+        """Deletes many refs at once. Returns those that were deleted; one that is elsewhere by now is none of them."""
+        if not refs:
+            return set()
+        self.before_delete(list(refs))
+        self.store_gathered()
+        with self._changing():
+            return self._files.delete(refs)
 
 
 def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tuple[Entry, ...], bytes]:
@@ -465,17 +380,6 @@ def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tu
 def _init(git_dir: Path) -> None:
     made = pygit2.init_repository(str(git_dir), bare=True)
     made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
-
-
-def _jitter() -> float:
-    """Seconds until a lock is tried for again."""
-    import random
-
-    return random.uniform(0.002, 0.01)
-
-
-def _is_lock_failure(reason: str) -> bool:
-    return "failed to lock file" in reason or ("locked file" in reason and "exists" in reason.lower())
 
 
 def _open_hint(reason: str) -> str:

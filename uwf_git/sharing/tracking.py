@@ -222,12 +222,14 @@ def fetch(
                 bring_tracked(git, repository, remote, wanted, meanwhile)
             break
         except RemoteFailed as error:
-            # A ref that was listed may be gone by now; then there is another list to look at.
-            if last_try or "couldn't find remote ref" not in error.message:
+            # A ref that was listed may be gone by now, and another fetch may have moved one that is tracked.
+            if last_try or not any(
+                each in error.message for each in ("couldn't find remote ref", "cannot lock ref")
+            ):
                 raise
             log.warning(
                 "QCTJ481C",
-                "a ref of {remote} is gone since it was listed: lists once more",
+                "refs of {remote} have moved since they were listed: lists once more",
                 remote=remote.name,
             )
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}

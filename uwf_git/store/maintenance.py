@@ -70,7 +70,7 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
         done = git.run("gc", "--quiet", *how, check=False)
         if done.code == 0 or not _PACK_GONE.search(done.err):
             break
-    if "gc is already running" in done.err:
+    if "gc is already running" in done.err or "gc.pid.lock': File exists" in done.err:
         raise Busy("another git gc is at work on the store", "repeat when it is done")
     if done.code != 0:
         raise StoreUnwritable(f"git gc failed: {telling_line(done.err)}", "uwf doctor says why")

@@ -1,0 +1,157 @@
+"""Changes of refs in their files, each under the locks that git takes, so that git can do the same at any moment.
+
+libgit2 does neither half of it safely beside others. What it deletes a ref from is the packed-refs that it read before
+it had the lock, so that refs which another process packs in between are lost; and a ref that comes to be while it makes
+one of that name is overwritten. Here a ref is only looked at once its lock is held, and so is packed-refs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from pygit2 import Oid, reference_is_valid_name
+
+from uwf_git.errors import Busy, HeadMoved, Invalid
+from uwf_git.git.durable import make_folders, sync
+from uwf_git.git.lockfiles import LOCK, Lockfiles
+from uwf_git.git.refs import PACKED, PRIVATE, is_packed_under, note_packed, packed_without, read_ref
+
+TRIES = 40
+PACKING_TRIES = 120  # of which a packing of refs may need all: 13 seconds
+
+_NEW = "packed-refs.new"
+_NAMESPACED = 3  # folders of a name, refs/uwf/threads, that no ref is called
+
+
+class RefFiles:
+    """The refs of the repository in `git_dir`. Raises HeadMoved where a ref is not what it was thought to be, Busy
+    where a lock stays, StoreDamaged, OSError."""
+
+    def __init__(self, git_dir: Path, lockfiles: Lockfiles) -> None:
+        self._git_dir = git_dir
+        self._lockfiles = lockfiles
+
+    def put(self, name: str, old: Oid | None, new: Oid, store: Callable[[int, Path], object]) -> None:
+        """Makes a ref that is not there, `old` being None, or compares and swaps it. `store` is given the descriptor of
+        what becomes the ref's file, and its folder, and has to make its content durable. Raises Invalid for what is no
+        name of a ref."""
+        if not reference_is_valid_name(name):
+            raise Invalid(f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes")
+        with self._lockfiles.locking(name), self._locked(name) as lock:
+            if (found := read_ref(self._git_dir, name)) != old:
+                if old is None:
+                    raise HeadMoved(f"{name} was made by somebody else", "read it again and repeat")
+                moved = f"is at {found}" if found else "is gone"
+                raise HeadMoved(f"{name} {moved}, not at {old} any more", "read it again and repeat")
+            if old is None:
+                self._refuse_collision(name)
+            path = self._git_dir / name
+            os.write(lock.descriptor, f"{new}\n".encode())
+            store(lock.descriptor, path.parent)
+            lock.become(path)
+            try:
+                sync(path.parent)
+            except FileNotFoundError:  # a git has packed it already, and removed the folder
+                sync(self._git_dir)
+
+    def _refuse_collision(self, name: str) -> None:
+        """A ref can't be where others have their folder, nor in another that is a ref."""
+        above = [str(each) for each in PurePosixPath(name).parents][: -_NAMESPACED - 1]
+        beside = [each for each in above if read_ref(self._git_dir, each) is not None]
+        if beside or is_packed_under(self._git_dir, f"{name}/"):
+            raise HeadMoved(
+                f"{name} has no place beside {beside[0] if beside else f'{name}/'}", "use another name"
+            )
+
+    def delete(self, refs: Mapping[str, Oid]) -> set[str]:
+        """Deletes refs that are where they are said to be; returns those. Whoever looks sees each as it was or not at
+        all, and no packing brings it back."""
+        doomed = []
+        with contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
+            for name, old in sorted(refs.items()):
+                lock = locks.enter_context(contextlib.ExitStack())
+                lock.enter_context(self._locked(name))
+                if read_ref(self._git_dir, name) == old:
+                    doomed.append(name)
+                else:
+                    lock.close()
+            if doomed:
+                self._delete(doomed)
+        return set(doomed)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        with self._locked(PACKED, PACKING_TRIES):
+            # Until the lock is given back no git reads a file below in order to pack it.
+            if (data := packed_without(self._git_dir, names)) is not None:
+                new = self._git_dir / PRIVATE / _NEW  # of whoever holds the lock, a kill may have left it
+                make_folders(new.parent)
+                new.write_bytes(data)
+                sync(new)
+                new.replace(self._git_dir / PACKED)
+                sync(self._git_dir)
+                note_packed(self._git_dir)
+            for name in names:
+                for path in (self._git_dir / name, self._git_dir / "logs" / name):
+                    with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                        path.unlink()
+
+    @contextlib.contextmanager
+    def _locked(self, name: str, tries: int = TRIES) -> Iterator[_Held]:
+        """The lock file of a ref or of packed-refs, new and empty; removed in the end, unless it has become the ref."""
+        path = self._git_dir / f"{name}{LOCK}"
+        held = _Held(path, self._lock(name, path, tries))
+        try:
+            yield held
+        finally:
+            os.close(held.descriptor)
+            if not held.is_given:
+                path.unlink(missing_ok=True)
+
+    def _lock(self, name: str, path: Path, tries: int) -> int:
+        for attempt in range(tries):
+            try:
+                return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:  # the ref is in packed-refs, and git gc has removed the empty folder
+                with contextlib.suppress(FileNotFoundError):  # and does so again at this moment
+                    make_folders(path.parent)
+            except NotADirectoryError:
+                raise HeadMoved(f"{name} has no place beside another ref", "use another name") from None
+            except FileExistsError:
+                if attempt % 10 == 3:
+                    self._lockfiles.remove_left(thorough=attempt > 20)
+                time.sleep(_jitter() * (1 + min(attempt, TRIES) / 4))
+        lock = self._lockfiles.lock_on(name)
+        if lock is None:
+            raise Busy(f"{name} is changed by others all the time", "repeat")
+        raise Busy(f"{name} is locked by {lock.told}", lock.hint)
+
+
+class _Held:
+    """A lock file of ours. Once it has become a ref, one of its name is somebody else's."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self.descriptor = descriptor
+        self.is_given = False
+
+    def become(self, path: Path) -> None:
+        """Puts it in the place of a ref. Empty folders there are what is left of others."""
+        if path.is_dir():
+            try:
+                for folder, _, _ in os.walk(path, topdown=False):
+                    os.rmdir(folder)  # noqa: PTH106
+            except OSError:
+                raise HeadMoved(f"{path} is a folder of other refs", "use another name") from None
+        self._path.rename(path)
+        self.is_given = True
+
+
+def _jitter() -> float:
+    """Seconds until a lock is tried for again."""
+    import random
+
+    return random.uniform(0.002, 0.01)
