@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
@@ -15,7 +16,7 @@ from rows import Point, Row, Size, compared
 from stores import UWF, Lab, prose
 
 from uwf_git.git.bulk import FULL as FULL_PACK
-from uwf_git.git.objects import Stamp, id_of
+from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
@@ -94,15 +95,20 @@ def on_many_nodes(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def verifying(folder: Path, size: Size) -> Iterator[Row]:
-    """`uwf verify` of a long thread, beside pygit2 reading all of its objects, these hashed, and its nodes once more by
-    the hash of their own; both by node."""
+    """`uwf verify` of a long thread, by node, beside the same thread read and hashed. That is all which has to be read
+    to know a thread whole: each object once, by pygit2, which checks its id, and each node parsed as strictly as
+    a stranger's must be and hashed by XXH64. The nodes alone are a fourth of the objects, so to read no more than
+    those would be a yardstick for less than what is verified; to check ids a second time, one for more. A process
+    starts in both."""
     lab = Lab(folder)
     thread = lab.threads(1, size.long)[0]
     subprocess.run(["git", "--git-dir", lab.git_dir, "gc", "--quiet"], check=True, env=lab.environ)
-    ours, bare = fastest(size.few_turns, process([UWF, "verify", thread], lab.environ), _hashing(lab))
+    start = process([sys.executable, "-c", "import pygit2, click"], lab.environ)
+    whole = process([UWF, "verify", thread], lab.environ)
+    ours, bare, begin = fastest(size.few_turns, whole, _hashing(lab), start)
     nodes = lab.instance.store.index.node_count()
-    what = f"uwf verify, {nodes:,} nodes / their objects read and hashed"
-    yield Row(what, ours * 1e6 / nodes, "µs", bare * 1e6 / nodes, 3)
+    what = f"uwf verify, {nodes:,} nodes / read and hashed + start"
+    yield Row(what, ours * 1e6 / nodes, "µs", (bare + begin) * 1e6 / nodes, 3)
 
 
 def _hashing(lab: Lab) -> Turn:
@@ -113,8 +119,7 @@ def _hashing(lab: Lab) -> Turn:
     def hashed() -> None:
         repository = pygit2.Repository(str(lab.git_dir))
         for oid in repository:
-            kind, content = repository.read(oid)
-            assert id_of(kind, content) == oid
+            _, content = repository.read(oid)
             if oid.raw in nodes:
                 node_hash(from_blob(content, ""))
 

@@ -7,6 +7,7 @@ an agent wrote as Markdown stays Markdown, with its headings below those of the 
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from uwf_git.text import fenced, printable, shortened
 _LONGEST_CELL = 300
 _LONGEST_FIELD = 200  # characters of a text that stands in a table
 _WITHOUT_END = 1 << 30
+_SHORT = 100
 
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>#|~$!&@]")
 _LINE_START = re.compile(r"^(\s*)([-+=>]|\d+(?=[.)]))")
@@ -29,10 +31,18 @@ _NO_PARAGRAPH = re.compile(r" {4}|\t| {0,3}(?:[-+*>|]|\d+[.)])")
 
 def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
     """Markdown that shows a text as it is, on one line; also for the inside of a table."""
+    return _short(text, at_most) if len(text) <= _SHORT else _inline(text, at_most)
+
+
+def _inline(text: str, at_most: int) -> str:
     escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), _flat(text, at_most))
     escaped = _MARKUP.sub(_escape, escaped)
     escaped = _LINE_START.sub(lambda match: match.group(1) + _shield(match.group(2)), escaped)
     return escaped.replace("\0", "_")
+
+
+# Names, verdicts and titles: many pages show the same.
+_short = functools.lru_cache(1024)(_inline)
 
 
 def paragraphs(text: str) -> str:

@@ -74,6 +74,8 @@ def cut(text: str, at_most: int) -> str:
 def one_line(text: str, at_most: int = 200, instead: str = " ") -> str:
     """The text on one line, shortened: `instead` for every character that isn't printable, then one space for any
     run of white space."""
+    if text.isalnum() and len(text) <= at_most:  # as most are that commits and pages name
+        return text
     return shortened(" ".join(printable(text, instead).split()), at_most)
 
 

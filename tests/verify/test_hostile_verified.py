@@ -11,13 +11,14 @@ from conftest import Uwf
 from forged import WORKFLOW, Forger, stepped
 from workflows import register, start_thread
 
-from uwf_git.git.repository import Oid, Repository
+from uwf_git.git.repository import TREE, Oid, Repository
 from uwf_git.store import layout
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 from uwf_git.values.kinds import Attempt
 from uwf_git.values.types import TEXT
-from uwf_git.verify.findings import Finding
+from uwf_git.verify.findings import Bad, Finding
+from uwf_git.verify.objects import Objects
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
@@ -384,3 +385,32 @@ def test_a_history_that_stands_on(what: str, uwf: Uwf, hermetic: Path, root: Pat
     found = uwf("verify", check=7).json["findings"]
     assert [each["code"] for each in found] == ["no-decision"]
     assert found[0]["step"] in {each.hash for each in instance.threads.history(head).steps}
+
+
+def test_folders_that_grow_are_read_as_if_each_were_the_first(world: World) -> None:
+    """What is kept of a folder that was read, for the next that begins alike, changes nothing of what is found."""
+    repository = world.instance.store.repository
+    blob = bytes(range(20))
+    rows = [b"100644 %04d-step\0" % number + blob for number in range(30)]
+    told = b"40000 00xx\0" + blob
+    contents = [b"".join(rows[:count]) for count in range(31)]
+    contents += [content + told for content in contents] + [content + told * 2 for content in contents]
+    contents += [content + b"40000 0" for content in contents]  # cut off in a name
+    contents += [content[:-1] for content in contents[:31] if content]  # cut off in an id
+    contents += [content.replace(b"0003-step", b"0003-st\0p") for content in contents[:31]]
+    contents += [content.replace(b"100644 0009", b"100699 0009") for content in contents[:31]]
+    with repository.in_bulk() as bulk:
+        trees = [bulk.add(TREE, content) for content in contents]
+
+    def read(objects: Objects, tree: Oid) -> object:
+        try:
+            return objects.tree(tree.raw)
+        except Bad as bad:
+            return bad.code, bad.message
+
+    alone = [read(Objects(repository), tree) for tree in trees]
+    for order in (trees, trees[::-1], trees[::3] + trees[1::3] + trees[2::3]):
+        together = Objects(repository)
+        found = {tree: read(together, tree) for tree in order}
+        assert [found[tree] for tree in trees] == alone
+    assert sum(isinstance(each, tuple) for each in alone) > 100

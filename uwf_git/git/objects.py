@@ -204,7 +204,9 @@ def sort_key(entry: Entry) -> bytes:
 
 def clean(text: str) -> str:
     """Text that can stand in a name: git forbids angle brackets and control characters there."""
-    kept = "".join(c for c in text if c.isprintable() and c not in "<>")
+    kept = text
+    if "<" in text or ">" in text or not text.isprintable():
+        kept = "".join(c for c in text if c.isprintable() and c not in "<>")
     return kept.strip(" .,:;\"'")
 
 

@@ -15,8 +15,9 @@ page as it was at its start. They stay valid; a step of that form leaves the thr
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.markdown import below, code, inline, output, question, table
@@ -341,6 +342,16 @@ def lines_in(page: bytes) -> list[str]:
 
 def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
     """The page of a thread after a step. `lines` are those of the steps since the last hundred, oldest first."""
+    return top_of(standing) + listed(lines)
+
+
+def listed(lines: Iterable[str]) -> bytes:
+    """The end of a thread's page: the lines of steps."""
+    return harmless("".join([f"{line}\n" for line in lines])).encode("utf-8", "replace")
+
+
+def top_of(standing: Standing) -> bytes:
+    """A thread's page up to the lines of its steps."""
     title, workflow, number, rehearsed, last, then = standing
     steps = counted(number, "step")
     page = "/".join((*step_folder(number, last.role), "README.md"))
@@ -371,11 +382,14 @@ def thread_page(standing: Standing, lines: Sequence[str]) -> bytes:
     elif then == END and 0 < len(shown := output(last.output, ruling(last.output)[1])) <= _LONGEST_OUTCOME:
         parts.append(shown)
     if number >= HUNDRED:
-        links = (f"[{_span(each)}]({past_page_path(each)})" for each in range(number // HUNDRED))
-        parts.append(f"Earlier steps: {', '.join(links)}")
-    return harmless("\n\n".join(parts) + f"\n\n{_STEPS}" + "".join(f"{line}\n" for line in lines)).encode(
-        "utf-8", "replace"
-    )
+        parts.append(_earlier(number // HUNDRED))
+    return harmless("\n\n".join(parts) + f"\n\n{_STEPS}").encode("utf-8", "replace")
+
+
+@functools.lru_cache(2)
+def _earlier(hundreds: int) -> str:
+    links = (f"[{_span(each)}]({past_page_path(each)})" for each in range(hundreds))
+    return f"Earlier steps: {', '.join(links)}"
 
 
 def past_page_path(hundred: int) -> str:

@@ -445,9 +445,12 @@ def parse_start(payload: Any) -> Start:
     )
 
 
+_OF_STEPS = frozenset(Step._fields)
+
+
 def parse_step(payload: Any) -> Step:
     """The value of a StepNode's payload. Raises Invalid."""
-    if not isinstance(payload, dict) or payload.keys() != set(Step._fields):
+    if not isinstance(payload, dict) or payload.keys() != _OF_STEPS:
         raise Invalid(f"not a StepNode: it has exactly {', '.join(Step._fields)}")
     for name in ("start", "output", "detail"):
         if not is_hash(payload[name]):

@@ -3,7 +3,7 @@ ask of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from uwf_git.errors import UwfError
@@ -354,16 +354,18 @@ class Known:
         if not any(make() == shown for make in expected):
             report("wrong-page", f"{path}{name} is not what the nodes say", Oid(raw=blob))
 
-    def message(self, commit: CommitObject, expected: str, report: Report, *others: str) -> None:
-        """Reports a message that is neither the expected one nor one of the others."""
-        if commit.message not in (expected, *others):
+    def message(self, commit: CommitObject, report: Report, expected: Iterable[str]) -> None:
+        """Reports a message that is none of those that are expected; they are made until one is it."""
+        if commit.message not in expected:
             subject = one_line(commit.message.split("\n", 1)[0], 80)
             report("wrong-message", f"the message is not what the nodes say: {subject!r}")
 
     def author(self, commit: CommitObject, agent: str, persona: Persona | None, report: Report) -> None:
         """Reports a commit of which somebody else is the author than the agent of its record, and the persona."""
-        name = one_line(agent, 60)
-        expected = [layout.agent_author(each, persona) for each in (agent, name)]
-        if commit.author not in {each.ident for each in expected}:
-            by = clean(expected[1].name)
+        whole = layout.agent_author(agent, persona)
+        if commit.author == whole.ident:
+            return
+        short = layout.agent_author(one_line(agent, 60), persona)
+        if commit.author != short.ident:
+            by = clean(short.name)
             report("wrong-author", f"the author is {one_line(commit.author, 120)!r}, the agent {by!r}")

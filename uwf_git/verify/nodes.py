@@ -55,6 +55,7 @@ class Nodes:
         self._valid: set[Hash] = set()
         self._schemas: dict[Hash, Schema | Bad] = {}
         self._plain: dict[Hash, Check | None] = {}
+        self._own: dict[Hash, bool] = {}
         self.rows: list[NodeRow] = []
 
     def __len__(self) -> int:
@@ -136,7 +137,7 @@ class Nodes:
             if parse is not None:
                 parse(node.payload)
                 return None
-            if node.type in (META, name) or self._type_node(node.type, among).type == node.type:
+            if node.type in (META, name) or self._is_its_own(node.type, among):
                 found = check_schema(node.payload)
             else:
                 schema = self._schema(node.type, among)
@@ -149,6 +150,13 @@ class Nodes:
         except _STUMBLES as error:
             raise Bad("bad-type", f"its type {node.type} can't be applied: {error}", name) from None
         return str(found[0]) if found else None
+
+    def _is_its_own(self, type_hash: Hash, among: Mapping[Hash, Node]) -> bool:
+        """Whether a type is a meta-schema: its own type. Raises Bad where it can't be read."""
+        known = self._own.get(type_hash)
+        if known is None:
+            known = self._own[type_hash] = self._type_node(type_hash, among).type == type_hash
+        return known
 
     def _schema(self, type_hash: Hash, among: Mapping[Hash, Node]) -> Schema:
         known = self._schemas.get(type_hash)

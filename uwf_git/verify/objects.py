@@ -5,18 +5,21 @@ and parsed strictly. Nothing here is taken from the index or from libgit2's idea
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
 from uwf_git.git.config import MAX_BLOB
 from uwf_git.git.objects import stands_for_git
 from uwf_git.git.repository import BLOB, COMMIT, TAG, TREE, Oid, Repository, TooLarge
+from uwf_git.store import layout
 from uwf_git.text import printable, shortened
 from uwf_git.verify.findings import Bad
 
 MESSAGE_LIMIT = 1 << 20  # bytes of a commit or tag
 TREE_LIMIT = 4 << 20  # bytes, about 70,000 entries
 DEPTH_LIMIT = 20  # folders within folders: no record needs as many, but a crew's package may
+_MANY = 8  # entries of a folder worth remembering
 COUNT_LIMIT = 50_000  # files that one commit adds
 LATEST = 2**40  # Unix seconds
 
@@ -24,6 +27,8 @@ _KINDS = {COMMIT: "commit", TREE: "tree", BLOB: "blob", TAG: "tag"}
 _ROW = re.compile(rb"([0-7]{1,7}) ([^\0]*)\0(.{20})", re.DOTALL)
 _OID = re.compile(r"[0-9a-f]{40}")
 _PERSON = re.compile(r"([^<>\x00-\x1f\x7f-\x9f]*<[^<>\x00-\x1f\x7f-\x9f]*>) ([0-9]{1,13}) [+-][0-9]{4}")
+# A name that nobody takes for anything else, as all are that a record has.
+_HARMLESS = re.compile(rb"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # What git writes below a tag's message: OpenPGP, SSH or X.509, and nothing after it.
 _SIGNATURE = re.compile(
@@ -42,7 +47,8 @@ Row = tuple[bytes, bytes, bytes]
 
 
 class CommitObject(NamedTuple):
-    """A commit's parts. `time` is the committer's, in Unix seconds; `author` a name and an address."""
+    """A commit's parts. `time` is the committer's, in Unix seconds; `author` a name and an address; `trailers` what the
+    message says that it records."""
 
     oid: Oid
     tree: bytes
@@ -50,6 +56,7 @@ class CommitObject(NamedTuple):
     author: str
     message: str
     time: int
+    trailers: layout.Trailers | None
 
 
 class TagObject(NamedTuple):
@@ -68,6 +75,7 @@ class Objects:
         self._repository = repository
         self._blob_limit = blob_limit
         self._trees: dict[bytes, list[Row]] = {}
+        self._grown: dict[bytes, tuple[bytes, list[Row]]] = {}
 
     def kind(self, oid: Oid) -> str:
         """What an object is: commit, tree, blob or tag."""
@@ -86,13 +94,32 @@ class Objects:
         if known is None:
             oid = Oid(raw=raw)
             data = self._read(oid, TREE, TREE_LIMIT)
-            found: list[Row] = _ROW.findall(data)
-            if sum([len(mode) + len(name) for mode, name, _ in found]) + 22 * len(found) != len(data):
+            known = self._rows(data)
+            if known is None:
                 raise Bad("malformed", f"tree {oid} is not well formed", oid)
             if len(self._trees) >= 512:
                 self._trees.clear()
-            known = self._trees[raw] = found
+            self._trees[raw] = known
         return known
+
+    def _rows(self, data: bytes) -> list[Row] | None:
+        """The rows of a tree's content; None where it isn't well formed. Folders grow at their end, so what is before
+        the last entry of one that begins alike has been read already."""
+        begins = data[:64]
+        same, shared = self._grown.get(begins, (b"", []))
+        if not same or not data.startswith(same):
+            same, shared = b"", []
+        found: list[Row] = _ROW.findall(data, len(same))
+        rest = data[len(same) :]
+        if len(b"".join(chain.from_iterable(found))) + 2 * len(found) != len(rest):
+            return None
+        rows = shared + found
+        if len(rows) >= _MANY:
+            if len(self._grown) >= 16:
+                self._grown.clear()
+            mode, name, _ = rows[-1]
+            self._grown[begins] = data[: -len(mode) - len(name) - 22], rows[:-1]
+        return rows
 
     def commit(self, oid: Oid) -> CommitObject:
         """A commit."""
@@ -125,7 +152,10 @@ class Objects:
         when = int(committer.group(2))
         if max(when, int(author.group(2))) > LATEST:
             raise Bad("malformed", f"commit {oid} has a time no clock shows", oid)
-        return CommitObject(oid, bytes.fromhex(tree), tuple(parents), author.group(1), message, when)
+        trailers = layout.parse_message(message)
+        return CommitObject(
+            oid, bytes.fromhex(tree), tuple(parents), author.group(1), message, when, trailers
+        )
 
     def tag(self, oid: Oid) -> TagObject:
         """An annotated tag on a commit."""
@@ -175,6 +205,8 @@ def shown_name(name: bytes) -> str:
 
 def name_problem(name: bytes) -> str | None:
     """What is wrong with a file's name; None where nothing is."""
+    if _HARMLESS.fullmatch(name):
+        return None
     try:
         text = name.decode("utf-8")
     except UnicodeDecodeError:

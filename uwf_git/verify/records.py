@@ -4,6 +4,7 @@ attempt against what the workflow called for."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from uwf_git.store import layout, pages
@@ -47,7 +48,7 @@ class Records:
     def check(self, commit: CommitObject, report: Report) -> Record | None:
         """Checks a commit and returns what it records; None where a parent's record is missing, which was
         reported with that. Raises Bad where the commit can't be read further."""
-        trailers = layout.parse_message(commit.message)
+        trailers = commit.trailers
         if trailers is None:
             raise Bad("no-record", f"commit {commit.oid} records nothing of uwf's")
         kind, node = trailers
@@ -84,7 +85,7 @@ class Records:
                 self._definitions[commit.tree] = definition
         self._known.workflows[node, self._known.workflow_folder(commit.tree)] = definition
         name = definition.workflow.name
-        self._known.message(commit, layout.workflow_message(name, node), report)
+        self._known.message(commit, report, (layout.workflow_message(name, node),))
         if commit.parents:
             before = self._known.parent(commit, 0, ("workflow",))
             if before is None:
@@ -112,7 +113,7 @@ class Records:
             if sound:
                 self._crews[commit.tree, node] = version
         crew = version.crew
-        self._known.message(commit, layout.crew_message(crew.name, crew.version, node), report)
+        self._known.message(commit, report, (layout.crew_message(crew.name, crew.version, node),))
         if commit.parents:
             before = self._known.parent(commit, 0, ("crew",))
             if before is None:
@@ -145,7 +146,7 @@ class Records:
         top, title = files_of(self._known.objects, commit.tree), title_of(payload.prompt)
         self._known.page(top, "", report, lambda: pages.first_thread_page(title, name))
         self._known.page(files, "start/", report, lambda: pages.start_readme(payload.prompt))
-        self._known.message(commit, layout.start_message(name, payload.prompt, node), report)
+        self._known.message(commit, report, (layout.start_message(name, payload.prompt, node),))
         self._known.starts[node] = payload
         row = start_row(_row(commit, "start", node), payload, name, commit.author)
         return Record(row, commit.tree)
@@ -197,9 +198,9 @@ class Records:
         extraction = parse_detail(detail.payload).extraction if is_kind(detail.type, "detail") else ""
         texts = (
             layout.step_message(number, node, made.role, made.agent, verdict, extraction)
-            for verdict in (pages.verdict(output.payload), *_earlier_verdicts(output.payload))
+            for verdict in chain((pages.verdict(output.payload),), _earlier_verdicts(output.payload))
         )
-        self._known.message(commit, next(texts), report, *texts)
+        self._known.message(commit, report, texts)
         persona = self._known.speaker(before, made.role)
         if made.role != USER:
             self._known.author(commit, made.agent, persona, report)
@@ -375,7 +376,7 @@ class Records:
             lambda: pages.first_attempt_page(made, detail),
         )
         self._known.page(files, name.path, report, *both)
-        self._known.message(commit, layout.attempt_message(number, node, made), report)
+        self._known.message(commit, report, (layout.attempt_message(number, node, made),))
         self._known.author(commit, made.agent, persona, report)
         row = _row(commit, "attempt", node)._replace(start=head.row.start, role=made.role)
         return Record(row, commit.tree, head=head.row.oid, attempts=number)
@@ -395,7 +396,7 @@ class Records:
         for path in files.keys() - expected:
             report("extra-file", f"{path} is not reached by node {node}")
         check_attributes(self._known.objects, files, report)
-        self._known.message(commit, layout.pin_message(node), report)
+        self._known.message(commit, report, (layout.pin_message(node),))
         return Record(_row(commit, "pin", node), commit.tree)
 
 

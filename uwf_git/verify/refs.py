@@ -362,7 +362,7 @@ class Verifier:
 
     def _check(self, commit: CommitObject, entered: tuple[Oid, ...]) -> None:
         own: list[Finding] = []
-        trailers = layout.parse_message(commit.message)
+        trailers = commit.trailers
         step = trailers.node if trailers is not None and trailers.kind == "step" else None
         self.steps += step is not None
 
@@ -427,7 +427,7 @@ _UNFORESEEN = (
 def _entered(commit: CommitObject) -> tuple[Oid, ...]:
     """The parents that are records as well. Where a version was taken from may be anything, such as a merge
     on a forge."""
-    trailers = layout.parse_message(commit.message)
+    trailers = commit.trailers
     if trailers is None or trailers.kind == "pin":
         return ()
     return commit.parents[: 1 if trailers.kind in layout.REGISTERED else 2]

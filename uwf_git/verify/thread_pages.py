@@ -28,6 +28,8 @@ class ThreadPages:
     def __init__(self, known: Known) -> None:
         self._known = known
         self._lines: dict[Hash, str] = {}
+        self._told: tuple[bytes, bytes] = b"", b""  # the commit whose page was made last, the lines on it
+        self._lacking: tuple[bytes, list[int]] = b"", []  # a commit, and the hundreds without a page after it
 
     def is_told(self, tree: bytes, before: Record) -> bool:
         """Whether a step changes the thread's page, as one of the second form does."""
@@ -47,11 +49,10 @@ class ThreadPages:
 
     def check(self, record: Record, before: Record, report: Report) -> None:
         """Reports pages of a thread after a step that are not what the steps say."""
-        known, number = self._known, record.row.number
+        known = self._known
         known.past.go_to(record, known.records)
         top = files_of(known.objects, record.tree)
-        hundred = number // pages.HUNDRED
-        known.page(top, "", report, *self._expected(record, self._lines_of(hundred)))
+        known.page(top, "", report, *self._expected(record, self._listed(record, before)))
         if missing := self._missing(before):
             steps = row_of(known.objects, record.tree, "steps")
             files = files_of(known.objects, steps[2]) if steps is not None else {}
@@ -65,14 +66,14 @@ class ThreadPages:
         number = before.row.number + 1
         if number < pages.HUNDRED:
             return []
-        steps = row_of(self._known.objects, before.tree, "steps")
-        rows = self._known.objects.tree(steps[2]) if steps is not None else []
-        names = [row[1] for row in rows]
-        return pages.missing_hundreds(
-            number, {each.decode("utf-8", "replace") for each in names if each.endswith(b"xx.md")}
-        )
+        if self._lacking[0] != before.row.oid:
+            steps = row_of(self._known.objects, before.tree, "steps")
+            rows = self._known.objects.tree(steps[2]) if steps is not None else []
+            names = {name.decode("utf-8", "replace") for _, name, _ in rows if name[-5:] == b"xx.md"}
+            self._lacking = before.row.oid, pages.missing_hundreds(number, names)
+        return self._lacking[1]
 
-    def _expected(self, record: Record, lines: Sequence[str]) -> Iterator[Callable[[], bytes]]:
+    def _expected(self, record: Record, lines: bytes) -> Iterator[Callable[[], bytes]]:
         """The page of the thread after a step. Where the workflow's word on what is next could not be had, here or when
         the page was made, it may name any role, or none."""
         decision = self._known.decision(record)
@@ -90,7 +91,20 @@ class ThreadPages:
         assert step is not None
         for role in then:
             standing = pages.Standing(row.title or "", row.name or "", row.number, row.rehearsed, step, role)
-            yield partial(pages.thread_page, standing, lines)
+            yield partial(_page, standing, lines)
+
+    def _listed(self, record: Record, before: Record) -> bytes:
+        """The lines of steps on the page after a step: those on the page before it, unless a hundred is full, and
+        one more."""
+        number, step = record.row.number, record.step
+        assert step is not None
+        if number % pages.HUNDRED == 0 or self._told[0] == before.row.oid:
+            past = self._told[1] if number % pages.HUNDRED else b""
+            lines = past + pages.listed([self._line(number, step)])
+        else:
+            lines = pages.listed(self._lines_of(number // pages.HUNDRED))
+        self._told = record.row.oid, lines
+        return lines
 
     def _lines_of(self, hundred: int) -> list[str]:
         """The lines of a hundred's steps, as far as there are any."""
@@ -102,6 +116,10 @@ class ThreadPages:
     def _line(self, number: int, step: StepContext) -> str:
         line = self._lines[step.hash] = pages.line_of(number, step)
         return line
+
+
+def _page(standing: pages.Standing, lines: bytes) -> bytes:
+    return pages.top_of(standing) + lines
 
 
 def files_of(objects: Objects, tree: bytes) -> dict[str, bytes]:
