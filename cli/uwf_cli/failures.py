@@ -51,6 +51,15 @@ class Failures:
 
             self.note(StoreDamaged.exit_status)
 
+    def missing(self) -> None:
+        """Warns where refs are gone that what was listed may have been in. What is here is listed all the same."""
+        if missed := self._invocation.instance.store.missed():
+            first, more = min(missed), len(missed) - 1
+            are = f" and {more} more are" if more else " is"
+            self._invocation.warn(
+                f"{first}{are} gone, though no uwf deleted that — bring it back: uwf doctor --fix"
+            )
+
     def end(self) -> None:
         """Ends the command with the highest exit status that there was; returns where nothing went wrong."""
         if self._worst:

@@ -62,7 +62,7 @@ def read_file(name: str, what: str) -> str:
     """A file's text; `-` is standard input. Raises NotFound, Invalid."""
     if name == STDIN:
         return read_stdin(what)
-    from uwf_git.values.documents import open_file
+    from uwf_git.values.documents import open_file, unreadable
 
     path = Path(name)
     try:
@@ -77,7 +77,7 @@ def read_file(name: str, what: str) -> str:
     except IsADirectoryError:
         raise Invalid(f"{name} is a folder, not a file", "") from None
     except OSError as error:
-        raise Invalid(f"{name} can't be read: {error.strerror}", "check its permissions") from None
+        raise unreadable(name, error) from None
 
 
 def json_value(text: str) -> Any:

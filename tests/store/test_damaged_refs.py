@@ -96,14 +96,19 @@ def test_a_line_that_went_from_packed_refs_without_a_trace_is_missed_by_doctor_a
     peeled = [at + 1 for at, line in enumerate(lines) if line.endswith(lost[2] + "\n")]
     kept = [line for at, line in enumerate(lines) if at not in peeled and line[41:].strip() not in lost]
     packed.write_text("".join(kept))
-    assert [each["thread"] for each in uwf("thread", "list", "--all").json] == [threads[2]]
+    listed = uwf("thread", "list", "--all")
+    assert [each["thread"] for each in listed.json] == [threads[2]]
+    for said in (listed, uwf("workflow", "list"), uwf("stats")):
+        assert f"{min(lost)} and 2 more are gone" in said.err and "uwf doctor --fix" in said.err
+    found = uwf("verify", check=7).json["findings"]
+    assert {(each["code"], each["ref"]) for each in found} >= {("missing-ref", name) for name in lost}
     for damaged in (uwf("doctor", check=7), uwf("doctor", "--quick", check=7)):
         said = errors(damaged.json)
         assert all(any(name in each and "is gone" in each for each in said) for name in lost)
     uwf("cas", "reindex")  # forgets nothing of what is missed
     fixed = uwf("doctor", "--fix").json
     assert sum(each["message"].startswith("put refs/") for each in fixed) == 3 and refs(store) == before
-    assert not errors(uwf("doctor").json)
+    assert not errors(uwf("doctor").json) and not uwf("thread", "list", "--all").err
 
 
 def test_what_uwf_itself_deletes_is_never_missed(uwf: Uwf, store: Path, threads: list[str]) -> None:

@@ -41,6 +41,47 @@ def test_a_read_only_store_is_read_and_a_write_refused(uwf: Uwf, root: Path, thr
     assert uwf("thread", "step", thread).json["done"]
 
 
+@pytest.mark.parametrize("folder", ["objects", "objects/pack", "refs/uwf/threads", "uwf", "uwf/runs"])
+def test_doctor_tells_of_a_folder_in_which_a_step_could_not_write(
+    uwf: Uwf, root: Path, thread: str, folder: str
+) -> None:
+    where = root / "store.git" / folder
+    where.mkdir(exist_ok=True)
+    before = sorted(where.iterdir())
+    where.chmod(0o555)
+    try:
+        done = subprocess.run(
+            [*obeying_modes(), *UWF, "doctor", "--quick"], capture_output=True, text=True, check=False
+        )
+    finally:
+        where.chmod(0o755)
+    said = [each for each in json.loads(done.stdout) if each["status"] == "error"]
+    assert done.returncode == 1 and [each["check"] for each in said] == ["store"], done.stdout
+    assert f"written in {where}: Permission denied" in said[0]["message"] and "permissions" in said[0]["hint"]
+    assert all(each["status"] == "ok" for each in uwf("doctor", "--quick").json)
+    assert sorted(where.iterdir()) == before
+
+
+@on_a_small_disk
+def test_doctor_tells_of_a_disk_on_which_no_answer_could_be_kept(root: Path, thread: str) -> None:
+    uwf = " ".join(UWF) + " --root /mnt"
+    program = f"""
+mount -t tmpfs -o size=8m none /mnt && cp -a {root}/. /mnt/ || exit 99
+dd if=/dev/zero of=/mnt/ballast bs=1k 2>/dev/null
+for free in 0 128; do truncate -s -${{free}}k /mnt/ballast; {uwf} doctor --quick | tr -d '\n'; echo; done
+truncate -s -1m /mnt/ballast; {uwf} doctor --quick | tr -d '\n'
+"""
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", program], capture_output=True, text=True, check=False
+    )
+    *full, roomy = [
+        [each for each in json.loads(line) if each["status"] == "error"] for line in done.stdout.splitlines()
+    ]
+    for ((said,),) in zip(full, strict=True):
+        assert "256 KiB" in said["message"] and "No space left" in said["message"] and "free" in said["hint"]
+    assert roomy == []
+
+
 @on_a_small_disk
 @pytest.mark.parametrize("free", [0, 8, 24, 48])
 def test_a_full_disk_stops_a_step_and_loses_nothing(

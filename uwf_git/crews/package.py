@@ -22,6 +22,7 @@ from uwf_git.crews.draft import InvalidPackage, PackageFinding
 from uwf_git.errors import Invalid, NotFound
 from uwf_git.git.objects import stands_for_git
 from uwf_git.text import one_line
+from uwf_git.values.documents import unreadable
 from uwf_git.values.types import BMAD, OWN
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def read_package(path: Path) -> Package:
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no package {shown}", "check the path") from None
     except (OSError, ValueError) as error:
-        raise _unreadable(shown, error) from None
+        raise unreadable(shown, error) from None
     if stat.S_ISDIR(mode):
         return _read_folder(path)
     if not stat.S_ISREG(mode):
@@ -109,7 +110,7 @@ def read_package(path: Path) -> Package:
         with path.open("rb") as file:
             data = file.read(MAX_ARCHIVE + 1)
     except OSError as error:
-        raise _unreadable(shown, error) from None
+        raise unreadable(shown, error) from None
     return read_archive(data, path.name)
 
 
@@ -322,7 +323,7 @@ def _walk(top: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
                     else:
                         yield relative, info
         except OSError as error:
-            raise _unreadable(one_line(str(folder)), error) from None
+            raise unreadable(one_line(str(folder)), error) from None
 
 
 def _content(path: Path) -> bytes:
@@ -462,8 +463,3 @@ def _raise(name: str, findings: Iterable[PackageFinding]) -> None:
 
 def _refused(name: str, code: str, message: str, hint: str) -> InvalidPackage:
     return InvalidPackage(name, [_finding("", code, message, hint)])
-
-
-def _unreadable(shown: str, error: Exception) -> Invalid:
-    reason = getattr(error, "strerror", None) or str(error)
-    return Invalid(f"{shown} can't be read: {reason}", "check its permissions")

@@ -7,6 +7,7 @@ nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -107,6 +108,20 @@ def reserve(path: Path, size: int, mode: int) -> None:
         os.write(descriptor, bytes(size))
     finally:
         os.close(descriptor)
+
+
+def refusal(folder: Path, size: int = 1) -> OSError | None:
+    """Why a file of so many bytes can't be made in a folder; None where it can. It is gone again, and nothing that
+    looks for refs or objects there takes it for one."""
+    path = folder / f".{os.getpid()}.lock"
+    try:
+        reserve(path, size, 0o600)
+    except OSError as error:
+        return error
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return None
 
 
 def make_folders(path: Path) -> None:

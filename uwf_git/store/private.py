@@ -37,7 +37,7 @@ from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
 
 _MINE = 0o600  # what is said in a step is read by its user alone
-_ROOM = 256 * 1024  # bytes that are kept free for a report
+ROOM = 256 * 1024  # bytes that are kept free for a report
 _OF_A_RUN = ("json", "result", "room", "turns", "log", "now", "off")  # the files of one
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # what a step is broken off for
@@ -149,7 +149,7 @@ class Runs:
         self._forget(thread, *_OF_A_RUN, *(() if self.answers(thread, order) else ("answer",)))
         write_private(self._folder / f"{thread}.json", _json(order._asdict()), mode=_MINE)
         try:
-            reserve(self._room(thread), _ROOM, _MINE)
+            reserve(self._room(thread), ROOM, _MINE)
         except OSError as error:
             self._forget(thread, *_OF_A_RUN)
             raise StoreUnwritable(

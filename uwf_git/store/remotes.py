@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import Invalid, NotFound, RemoteFailed, Usage
+from uwf_git.errors import Busy, Invalid, NotFound, RemoteFailed, Usage
 from uwf_git.git.durable import sync
-from uwf_git.git.program import Git
-from uwf_git.git.repository import Repository
+from uwf_git.git.program import Git, telling_line
+from uwf_git.git.repository import Repository, StoreUnwritable
 from uwf_git.store import layout
 from uwf_git.text import nearest, one_line
 
@@ -93,9 +93,9 @@ class Remotes:
         if self._settings()[name].get("tagopt") != ["--no-tags"]:  # it was there before uwf
             for key in ("fetch", "push"):
                 self._git.run("config", "--unset-all", f"remote.{name}.{key}", r"refs/uwf/", check=False)
-            self._git.run("config", "--unset-all", f"remote.{name}.uwf")
+            self._change("--unset-all", f"remote.{name}.uwf")
         else:
-            self._git.run("config", "--remove-section", f"remote.{name}")
+            self._change("--remove-section", f"remote.{name}")
         self._sync()
         for prefix in (layout.REMOTES, layout.MERGED):
             self._repository.delete_refs(self._repository.refs(f"{prefix}{name}/"))
@@ -103,7 +103,7 @@ class Remotes:
 
     def _configure(self, name: str, url: str, own: bool) -> None:
         def put(key: str, value: str) -> None:
-            self._git.run("config", "--add", f"remote.{name}.{key}", value)
+            self._change("--add", f"remote.{name}.{key}", value)
 
         if own:
             put("url", url)
@@ -118,6 +118,18 @@ class Remotes:
                 put("push", f"{pushed}*:{pushed}*")
         put("uwf", "true")
         self._sync()
+
+    def _change(self, *args: str) -> None:
+        """Changes git's configuration of the store. Raises Busy while somebody has it locked, StoreUnwritable."""
+        done = self._git.run("config", *args, check=False)
+        if done.code == 0:
+            return
+        if (lock := self._repository.lockfiles.lock_on("config")) is not None:
+            raise Busy(f"the store's configuration is locked by {lock.told}", lock.hint)
+        where = self._repository.path / "config"
+        raise StoreUnwritable(
+            f"can't change {where}: {telling_line(done.err)}", "check permissions and free space"
+        )
 
     def _sync(self) -> None:
         """git syncs everything but its configuration."""

@@ -80,10 +80,16 @@ def read_bytes(path: Path, at_most: int = MAX_BYTES) -> bytes:
     except IsADirectoryError:
         raise Invalid(f"{shown} is a folder, not a file", "name a file in it") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or str(error)
-        raise Invalid(f"{shown} can't be read: {reason}", "check its permissions") from None
+        raise unreadable(shown, error) from None
     check_size(data, shown, at_most)
     return data
+
+
+def unreadable(shown: str, error: Exception) -> Invalid:
+    """Why a file can't be read. ValueError is for a NUL in its path."""
+    is_permitted = isinstance(error, OSError) and error.errno == errno.EINVAL  # as `open_file` raises it
+    hint = "put a file there, or name another" if is_permitted else "check its permissions"
+    return Invalid(f"{shown} can't be read: {getattr(error, 'strerror', None) or error}", hint)
 
 
 def open_file(path: Path) -> BinaryIO:

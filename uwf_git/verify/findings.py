@@ -46,6 +46,7 @@ CODES = {
     "wrong-name": "a workflow under another's name",
     # refs
     "wrong-ref": "a ref points at something that does not belong there",
+    "missing-ref": "a ref was seen here and is gone, though no uwf deleted it",
     "wrong-tag": "a tag does not say what its ref asks for",
     "bad-signature": "a signature that is not one of what it stands on",
     "too-many": "there is more than is reported",

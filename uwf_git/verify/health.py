@@ -7,6 +7,7 @@ the mode of `.env`, a stale index. What puts right what is damaged is handed in.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
@@ -25,6 +26,7 @@ from uwf_git.config.settings import FILE, Config
 from uwf_git.config.workflows import Known, check_names, together
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
+from uwf_git.git.durable import refusal
 from uwf_git.git.mending import has_head, mend_head
 from uwf_git.git.repository import Oid
 from uwf_git.processes.limits import held_by
@@ -34,6 +36,7 @@ from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, PAUSED, REMOTES, THR
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.opened import Instance
+from uwf_git.store.private import ROOM
 from uwf_git.store.remotes import Remote
 from uwf_git.store.taking_in import Store
 from uwf_git.store.threads import Damaged
@@ -227,9 +230,7 @@ class Doctor:
         version = marker.read_text(encoding="utf-8").strip() if marker.is_file() else "none yet"
         kind = "the project's own" if location.here else "the root's"
         yield Check("store", OK, f"{location.git_dir}, {kind}, format {version}")
-        for folder in (path, path / "objects", path / "refs", private):
-            if folder.exists() and not os.access(folder, os.W_OK):
-                yield Check("store", ERROR, f"{folder} is not writable", "check its owner and permissions")
+        yield from _writing(path, private)
         yield from self._locks(instance)
 
     def _locks(self, instance: Instance) -> Iterator[Check]:
@@ -338,6 +339,26 @@ class Doctor:
             yield Check("leftovers", OK, f"removed {what}")
         else:
             yield Check("leftovers", WARNING, f"{what}, from a git that was killed", "uwf doctor --fix")
+
+
+def _writing(path: Path, private: Path) -> Iterator[Check]:
+    """The folders in which a step makes files, where it couldn't; and whether the disk has room for its answer."""
+    objects, refs = path / "objects", path / "refs"
+    mine = [each for each in sorted(private.iterdir()) if each.is_dir()] if private.is_dir() else []
+    below = sorted(each for each in (refs / "uwf").rglob("*") if each.is_dir())
+    full: OSError | None = None
+    for folder in (path, objects, objects / "pack", refs, refs / "uwf", *below, private, *mine):
+        error = refusal(folder, ROOM if folder == private else 1) if folder.is_dir() else None
+        if error is not None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            full = error
+        elif error is not None:
+            hint = "check its owner and permissions, and that its disk isn't mounted read-only"
+            yield Check("store", ERROR, f"nothing can be written in {folder}: {error.strerror}", hint)
+    if full is not None:
+        message = (
+            f"no agent would be asked, since {ROOM // 1024} KiB for its answer can't be had on the disk of"
+        )
+        yield Check("store", ERROR, f"{message} {path}: {full.strerror}", "free some space there")
 
 
 def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:

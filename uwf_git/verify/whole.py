@@ -5,7 +5,7 @@ Trial goes on from the store's index, and hands over to it what was found to be 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from uwf_git.git.config import MAX_BLOB
@@ -51,6 +51,22 @@ def thread_refs(repository: Repository, threads: Iterable[ThreadId]) -> dict[str
     every = local_refs(repository)
     names = [prefix + thread for thread in threads for prefix in layout.OF_THREADS]
     return {name: every[name] for name in names if name in every}
+
+
+def missing_refs(store: Store, threads: Collection[ThreadId] = ()) -> list[Finding]:
+    """The refs that were seen here and are gone, though no `uwf` deleted them: those of some threads, or all."""
+    return [
+        Finding(
+            "missing-ref",
+            layout.thread_of(name) if layout.is_thread_ref(name) else None,
+            None,
+            str(oid),
+            f"{name} is gone, though no uwf deleted it; uwf doctor --fix brings it back",
+            name,
+        )
+        for name, oid in store.missed().items()
+        if not threads or (layout.is_thread_ref(name) and layout.thread_of(name) in threads)
+    ]
 
 
 def verify_refs(

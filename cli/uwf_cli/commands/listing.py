@@ -57,6 +57,7 @@ def list_(
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
     failures = Failures(invocation)
     failures.damaged(any(each["status"] == "corrupt" for each in items))
+    failures.missing()
     failures.end()
 
 

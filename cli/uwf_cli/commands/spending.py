@@ -72,6 +72,8 @@ def stats(
     invocation.emit({"by": by, "groups": groups, "total": total, "damaged": damaged}, _stats_text)
     failures = Failures(invocation)
     failures.damaged(bool(damaged))
+    if not threads:
+        failures.missing()
     failures.end()
 
 

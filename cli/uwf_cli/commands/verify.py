@@ -18,6 +18,7 @@ from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.git.repository import Oid
+    from uwf_git.values.ids import ThreadId
     from uwf_git.verify.findings import Finding
     from uwf_git.verify.signatures import Signed
 
@@ -50,7 +51,7 @@ def verify(
     Nothing that was found out before is believed. Exit 7 where something is wrong. Answers that
     uwf-rehearse made up are a warning. Of a workflow that is code it is only told that its code isn't run again.
     """
-    from uwf_git.verify.whole import verify_refs
+    from uwf_git.verify.whole import missing_refs, verify_refs
 
     if (bool(threads) + everything + (remote is not None)) > 1:
         raise Usage("threads, --all and --remote exclude each other", "give one of them")
@@ -58,7 +59,8 @@ def verify(
     progress = _Progress()
     gc.set_threshold(UNCOLLECTED)
     try:
-        refs = _refs(invocation, threads, remote)
+        named = [invocation.instance.threads.find(each) for each in threads]
+        refs = _refs(invocation, named, remote)
         found = verify_refs(repository, refs, repository.config.max_blob, progress.commit)
     finally:
         progress.end()
@@ -67,7 +69,8 @@ def verify(
         from uwf_git.verify.signatures import signed_records
 
         signed = signed_records(repository, {name: oid for name, oid in refs.items() if oid is not None})
-    findings = [*found.findings, *_bad(signed)]
+    missing = missing_refs(invocation.instance.store, named) if remote is None else []
+    findings = [*missing, *found.findings, *_bad(signed)]
     value: dict[str, Any] = {
         "verified": {"threads": found.threads, "steps": found.steps, "nodes": found.nodes},
         "findings": [finding.as_json() for finding in findings],
@@ -83,7 +86,7 @@ def verify(
         raise Exit(UwfError.exit_status)
 
 
-def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) -> dict[str, Oid | None]:
+def _refs(invocation: Invocation, threads: list[ThreadId], remote: str | None) -> dict[str, Oid | None]:
     from uwf_git.store import layout
     from uwf_git.verify.whole import local_refs, thread_refs
 
@@ -99,9 +102,8 @@ def _refs(invocation: Invocation, threads: tuple[str, ...], remote: str | None) 
         return {ref: oid for ref, oid in tracked if not ref.startswith(layout.BRANCHES)}
     if not threads:
         return local_refs(repository)
-    ids = [instance.threads.find(each) for each in threads]
-    refs = thread_refs(repository, ids)
-    for thread in ids:
+    refs = thread_refs(repository, threads)
+    for thread in threads:
         folded = instance.store.folded(thread)
         if folded is not None and layout.ARCHIVE + thread not in refs:
             refs[folded.ref] = repository.ref(folded.ref)

@@ -113,6 +113,7 @@ def list_(invocation: Invocation) -> None:
     invocation.emit(found, text)
     failures = Failures(invocation)
     failures.damaged(any("problem" in each for each in found))
+    failures.missing()
     failures.end()
 
 
