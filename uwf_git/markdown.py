@@ -35,7 +35,9 @@ def inline(text: str, at_most: int = _LONGEST_CELL) -> str:
 
 
 def _inline(text: str, at_most: int) -> str:
-    escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), _flat(text, at_most))
+    escaped = _flat(text, at_most)
+    if "_" in escaped:
+        escaped = _WORD.sub(lambda word: word.group().replace("_", "\0"), escaped)
     escaped = _MARKUP.sub(_escape, escaped)
     escaped = _LINE_START.sub(lambda match: match.group(1) + _shield(match.group(2)), escaped)
     return escaped.replace("\0", "_")

@@ -30,7 +30,8 @@ def guard(owner, name):
 
 for name in ("_write", "create_ref", "move_ref", "delete_ref"): guard(repository.Repository, name)
 guard(bulk, "install")
-for name in ("set_node", "add_commit", "set_tip", "set_folded", "add_archive", "set_decision"): guard(index.Index, name)
+rows = "set_nodes", "add_commit", "set_tip", "set_folded", "add_archive", "set_decision"
+for name in rows: guard(index.Index, name)
 for name in ("order", "clear"): guard(private.Runs, name)
 sys.argv[1:] = sys.argv[3:]
 from uwf_cli.main import main

@@ -89,7 +89,7 @@ def test_a_foreign_bootstrap_node_comes_along_and_can_be_a_type(store: Store) ->
 def test_two_contents_under_one_hash_are_both_named_and_the_first_kept(store: Store) -> None:
     node = store.put(TEXT, "the first")
     other = store.repository.write_blob(to_blob(Node(TEXT, "another", 1)))
-    store.index.set_node(hash_of(TEXT, "the second"), TEXT, other.raw)  # as a collision would leave it
+    store.index.set_nodes([(hash_of(TEXT, "the second"), TEXT, other.raw)])  # as a collision would leave it
     with pytest.raises(HashCollision, match=str(other)):
         store.put(TEXT, "the second")
     assert reopened(store).get(node).payload == "the first"

@@ -201,7 +201,7 @@ def test_another_content_under_a_hash_that_is_known_is_a_collision(instance: Ins
     output = instance.store.get(instance.threads.history(head).steps[0].hash).payload["output"]
     other = instance.store.repository.write_blob(to_blob(Node(TEXT, "another", 1)))
     base = Overlay()
-    base.set_node(output, TEXT, other.raw)  # as a collision would leave it
+    base.set_nodes([(output, TEXT, other.raw)])  # as a collision would leave it
     store = Store(instance.store.repository, Overlay(base))
     found = Verifier(store).ref(layout.THREADS + head.thread, head.commit)
     assert "collision" in {each.code for each in found}

@@ -272,7 +272,8 @@ class Redactor:
             # As it stands in UTF-16, too.
             return self.first(text) or (self.first(text.replace("\0", "")) if "\0" in text else None)
         if not isinstance(content, str):
-            return next((spot for each in _texts(content) if (spot := self.first(each))), None)
+            texts = (each for each in _texts(content) if len(each) >= SHORTEST and each not in self._clean)
+            return next((spot for each in texts if (spot := self.first(each))), None)
         clean, count = self.text(content)
         if not count:
             return None
@@ -375,7 +376,7 @@ def _texts(value: Any) -> Iterator[str]:
     """The texts of a JSON value in which there may be secrets."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
+    elif isinstance(value, (dict, Mapping)):
         for key, item in value.items():
             yield key
             yield from _texts(item)

@@ -132,4 +132,9 @@ class GitConfig:
         if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
             paths = [Path(self._git.path) / "config.worktree", self._shared / "config", Path(instead)]
             return [pygit2.Config(str(path)) for path in paths if path.is_file()]
-        return [self._git.config]
+        return [self._own]
+
+    @cached_property
+    def _own(self) -> pygit2.Config:
+        """What libgit2 reads for the repository, and reads again where a file has changed."""
+        return self._git.config

@@ -7,6 +7,7 @@ nothing else.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import errno
 import os
@@ -18,9 +19,10 @@ from pathlib import Path
 
 ASIDE = ".new"
 """How the names of folders end that are still being made, or whose maker was killed."""
+_SYNCED_TOGETHER = ("ext4", "xfs")
 
 
-def sync(path: Path) -> None:
+def sync(path: str | Path) -> None:
     """Waits until a file's content, or a folder's names, are on the disk. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -30,15 +32,13 @@ def sync(path: Path) -> None:
 
 
 def sync_all(descriptors: Sequence[int]) -> None:
-    """Waits until what several files of one file system hold is on the disk. Where that has a journal they wait
-    together, for about as long as for one; btrfs is quicker one by one. Raises OSError."""
+    """Waits until what several files of one file system hold is on the disk. They wait together where that is known to
+    take about as long as for one; btrfs is quicker one by one. Raises OSError."""
     first, *others = descriptors
-    if not others or not _has_journal(os.fstat(first).st_dev):
+    if not others or _kind(os.fstat(first).st_dev) not in _SYNCED_TOGETHER:
         for descriptor in descriptors:
             os.fsync(descriptor)
         return
-    from threading import Thread
-
     failed: list[OSError] = []
 
     def wait(descriptor: int) -> None:
@@ -47,41 +47,66 @@ def sync_all(descriptors: Sequence[int]) -> None:
         except OSError as error:
             failed.append(error)
 
-    waiting = [Thread(target=wait, args=(each,)) for each in others]
-    for thread in waiting:
-        thread.start()
+    def release(descriptor: int, done: _thread.LockType) -> None:
+        try:
+            wait(descriptor)
+        finally:
+            done.release()
+
+    waiting: list[_thread.LockType] = []
     try:
+        for descriptor in others:
+            done = _thread.allocate_lock()
+            done.acquire()
+            try:
+                # One of `threading` is waited for until it has begun, which takes as long as a quick disk does.
+                _thread.start_new_thread(release, (descriptor, done))
+                waiting.append(done)
+            except RuntimeError:  # there are too many threads
+                wait(descriptor)
         wait(first)
     finally:
-        for thread in waiting:
-            thread.join()
+        for done in waiting:
+            done.acquire()
     if failed:
         raise failed[0]
 
 
-def keeps_order(path: Path, other: Path) -> bool:
+def keeps_order(path: str | Path, other: str | Path) -> bool:
     """Whether new names in one folder are on the disk once later ones in another are: both are in one journal, which
     is written in order."""
-    device = path.stat().st_dev
-    return device == other.stat().st_dev and _has_journal(device)
+    device = os.stat(path).st_dev  # noqa: PTH116
+    return device == os.stat(other).st_dev and _has_journal(device)  # noqa: PTH116
 
 
 @lru_cache(maxsize=16)
 def _has_journal(device: int) -> bool:
     """Whether a file system writes every change of its folders to one journal: ext4 with a journal does, and XFS.
     What can't be found out is taken for one that doesn't."""
-    number = f"{os.major(device)}:{os.minor(device)}"
     try:
-        name = Path(f"/sys/dev/block/{number}").readlink().name
+        name = Path(f"/sys/dev/block/{_number(device)}").readlink().name
         if any(each.startswith(f"{name}-") for each in os.listdir("/proc/fs/jbd2")):  # noqa: PTH208
             return True
     except OSError:
         pass
+    return _kind(device) == "xfs"
+
+
+@lru_cache(maxsize=16)
+def _kind(device: int) -> str:
+    """The kind of a file system, as Linux names it; "" where that can't be found out."""
+    number = _number(device)
     try:
         lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
-        return False
-    return any(line.split(" ")[2] == number and " - xfs " in line for line in lines)
+        return ""
+    return next(
+        (line.partition(" - ")[2].split(" ")[0] for line in lines if line.split(" ")[2] == number), ""
+    )
+
+
+def _number(device: int) -> str:
+    return f"{os.major(device)}:{os.minor(device)}"
 
 
 def sync_folder(path: Path) -> None:

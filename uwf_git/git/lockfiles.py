@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import fcntl
 import os
 import shlex
@@ -31,7 +32,8 @@ from uwf_git.text import counted
 FOLDER = "locking"
 LOCK = ".lock"
 KEEP = ".keep"
-_KEEPS = b"uwf "  # how a .keep of ours begins
+_KEEPS = b"uwf ", b"PACK"  # how a .keep of ours begins
+_NO_LINKS = errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK
 _ANY = "*"  # what git locks is its own affair
 _NEW = "."  # how the names of files begin that nobody holds yet
 _OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects/")
@@ -235,20 +237,12 @@ def lockfiles_of(git_dir: Path) -> Lockfiles:
 
 
 @contextlib.contextmanager
-def keeping(pack: str) -> Iterator[None]:
-    """Keeps a pack that is about to be there, by its path without the suffix, from any git for the block. Raises
-    OSError."""
-    new = f"{os.path.dirname(pack)}/tmp_keep_{os.urandom(6).hex()}"  # noqa: PTH120
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    path = new
+def keeping(aside: str, pack: str) -> Iterator[None]:
+    """Keeps a pack that stands aside and is about to be put in its place, a path without the suffix, from any git for
+    the block. Raises OSError."""
+    path = pack + KEEP
+    descriptor = _keep(aside, path)
     try:
-        with contextlib.suppress(
-            OSError
-        ):  # a file system without locks, where nobody can tell that it was left
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(descriptor, b"%s%d\n" % (_KEEPS, os.getpid()))
-        os.rename(new, pack + KEEP)  # noqa: PTH104
-        path = pack + KEEP
         yield
     finally:
         with contextlib.suppress(OSError):  # whoever comes next finds that nobody holds it
@@ -256,12 +250,39 @@ def keeping(pack: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _keep(pack: str, path: str) -> int:
+    """A descriptor of a new .keep, which is held before anybody can take it for one that was left."""
+    descriptor = os.open(pack, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _hold(descriptor)
+        os.link(pack, path)  # which costs less than a file of its own
+        return descriptor
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in _NO_LINKS:
+            raise
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        _hold(descriptor)
+        os.write(descriptor, _KEEPS[0])
+    except OSError:
+        os.unlink(path)  # noqa: PTH108
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _hold(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks, where nobody can tell what was left
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def left_keeps(packs: Path) -> list[Path]:
     """What keeps packs of ours in a folder whose makers are gone."""
     found = []
     for path in packs.glob(f"*{KEEP}"):
         with contextlib.suppress(OSError):
-            if (read_file(path) or b"").startswith(_KEEPS):
+            if (read_file(path, 4) or b"").startswith(_KEEPS):
                 with _held(path) as free:
                     if free:
                         found.append(path)

@@ -16,6 +16,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,10 +79,6 @@ def index(places: Iterable[Place], checksum: bytes) -> bytes:
     counts = [0] * 256
     for place in ordered:
         counts[place.oid[0]] += 1
-    fan, total = [], 0
-    for count in counts:
-        total += count
-        fan.append(total)
     number = len(ordered)
     large = [place.offset for place in ordered if place.offset >= _FAR]
     known = iter(range(len(large)))
@@ -89,7 +86,7 @@ def index(places: Iterable[Place], checksum: bytes) -> bytes:
     data = b"".join(
         (
             _SIGNED,
-            struct.pack(">256I", *fan),
+            struct.pack(">256I", *accumulate(counts)),
             *(place.oid for place in ordered),
             struct.pack(f">{number}I", *(place.crc for place in ordered)),
             struct.pack(f">{number}I", *offsets),
@@ -126,7 +123,7 @@ def install(
         opened.append(_written(folder, "tmp_idx_", index(places, checksum), aside))
         sync_all((*opened, *beside))
         if kept is not None:
-            kept.enter_context(keeping(name))
+            kept.enter_context(keeping(aside[0], name))
         # A pack counts once its index is there.
         os.rename(aside[0], f"{name}.pack")  # noqa: PTH104
         os.rename(aside[1], f"{name}.idx")  # noqa: PTH104

@@ -52,9 +52,9 @@ class PackedDamage(NamedTuple):
     lines: tuple[str, ...] = ()
 
 
-def read_file(path: str | Path) -> bytes | None:
-    """A small file of a repository; None where there is none, or a folder. Raises OSError for what can't be read or is
-    no regular file: a pipe would be waited for."""
+def read_file(path: str | Path, most: int | None = None) -> bytes | None:
+    """A small file of a repository, or so many of its first bytes; None where there is none, or a folder. Raises
+    OSError for what can't be read or is no regular file: a pipe would be waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -65,7 +65,7 @@ def read_file(path: str | Path) -> bytes | None:
             return None
         if not stat.S_ISREG(status.st_mode):
             raise OSError(_NO_FILE)
-        return _read(descriptor, status.st_size + 1, 0)
+        return _read(descriptor, status.st_size + 1 if most is None else most, 0)
     finally:
         os.close(descriptor)
 

@@ -237,17 +237,20 @@ class Index(Derived):
 
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
         """Takes in (hash, type, blob id); a hash that is there keeps its first blob."""
-        rows, most = list(rows), _VARIABLES // 3
+        self._insert_nodes("IGNORE", list(rows))
+
+    def set_nodes(self, rows: Sequence[tuple[Hash, Hash, bytes]]) -> None:
+        """Takes in nodes that were just written, in place of those whose blobs are gone."""
+        self._insert_nodes("REPLACE", rows)
+
+    def _insert_nodes(self, known: str, rows: Sequence[tuple[Hash, Hash, bytes]]) -> None:
+        most = _VARIABLES // 3
         for start in range(0, len(rows), most):
             some = rows[start : start + most]
             places = ",".join(["(?,?,?)"] * len(some))
             self._run(
-                f"INSERT OR IGNORE INTO nodes VALUES {places}", [value for row in some for value in row]
+                f"INSERT OR {known} INTO nodes VALUES {places}", [value for row in some for value in row]
             )
-
-    def set_node(self, node: Hash, type_hash: Hash, blob: bytes) -> None:
-        """Takes in a node that was just written, in place of one whose blob is gone."""
-        self._run("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?)", (node, type_hash, blob))
 
     def hashes_of_type(self, type_hash: Hash) -> list[Hash]:
         """The nodes of one type, sorted."""

@@ -259,8 +259,7 @@ class NodeStore:
             self.repository.store_gathered()
         if self._unlisted:
             with self.index.transaction():
-                for row in self._unlisted:
-                    self.index.set_node(*row)
+                self.index.set_nodes(self._unlisted)
             for node, *_ in self._unlisted:
                 self.drafts.pop(node, None)
             self._unlisted.clear()
@@ -336,7 +335,7 @@ class NodeStore:
         if self._unlisted is not None:
             self._unlisted.append(row)
         else:
-            self.index.set_node(*row)
+            self.index.set_nodes([row])
         return oid
 
     def _keep_recent(self, node: Hash, content: Node, size: int) -> Node:

@@ -76,6 +76,8 @@ def _readable(value: Any, line: str) -> str:
     the value."""
     if isinstance(value, str):
         return _quoted(value)
+    if value is None or type(value) is int:
+        return "null" if value is None else str(value)
     if value and isinstance(value, dict | list):
         inner = line + "  "
         if isinstance(value, dict):
