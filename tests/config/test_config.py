@@ -407,6 +407,23 @@ def test_a_row_of_an_agent_cli_is_filled_in_key_by_key_and_what_is_wrong_in_one_
     assert not check_config(root) and not load_config(root).broken_clis
 
 
+def test_the_name_of_a_row_and_the_program_of_an_agent_that_ships_stand_for_their_agent(root: Path) -> None:
+    for key, value in (("program", "parrot.py"), ("first", "[]")):
+        set_value(root, f"agentClis.parrot.{key}", value)
+    for alias, command in (("a", "parrot"), ("b", "claude"), ("c", "cursor-agent --force"), ("d", "codex")):
+        set_value(root, f"agents.{alias}.command", command)
+    set_value(root, "agents.a.args", "[--model, large]")
+    config = load_config(root)
+    assert [config.agents[alias][1:3] for alias in "abcd"] == [
+        ("uwf-cli", ("parrot", "--model", "large")),
+        ("uwf-claude-code", ()),
+        ("uwf-cursor", ("--force",)),
+        ("uwf-codex", ()),
+    ]
+    assert resolve_agent(config, "x", "y", "parrot --loud")[1:3] == ("uwf-cli", ("parrot", "--loud"))
+    assert resolve_agent(config, "x", "y", "claude")[1:3] == ("uwf-claude-code", ())
+
+
 def test_a_misspelt_agent_is_no_program_and_the_name_that_is_meant_is_said(root: Path) -> None:
     config = load_config(root)
     with pytest.raises(Usage) as caught:

@@ -198,6 +198,22 @@ def test_whatever_a_command_does_nothing_of_it_outlives_its_time(tmp_path: Path,
     assert len(done.stdout_tail) <= 256 * 1024 and (done.stdout_size > 1_000_000) == (how == "floods")
 
 
+def test_what_drops_its_environment_its_parents_and_its_group_is_ended_with_its_control_group(
+    tmp_path: Path,
+) -> None:
+    if not limits.held_by().startswith("bounded by the kernel"):
+        pytest.skip(limits.held_by())
+    note = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
+    leave = "os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0)"
+    text = (
+        f"if os.fork() == 0:\n {leave}; os.execve({sys.executable!r}, ['x', '-c', {note!r}], {{}})\n"
+        "while not (os.path.exists('pid') and os.path.getsize('pid')): time.sleep(0.01)"
+    )
+    done = run_command(python(text), cwd=tmp_path, quota=Quota(processes=50), timeout=50)
+    assert done.returncode == 0 and not done.timed_out
+    wait_until_gone((tmp_path / "pid").read_text())
+
+
 @pytest.mark.parametrize("how", ["daemon", "group"])
 def test_a_command_and_what_it_started_end_with_an_engine_that_is_killed(
     instance: Instance, uwf: Callable[..., Any], config: Callable[[str], Path], tmp_path: Path, how: str

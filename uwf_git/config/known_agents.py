@@ -38,6 +38,11 @@ SHIPPED = {
 }
 """The module of each. It has an `agent`, or `agent_called(name)` where it is that of several."""
 
+ANY_ROW = "uwf-cli"
+"""The agent that takes the name of a row of `agentClis`."""
+
+_BY_PROGRAM = {"claude": "uwf-claude-code", "cursor-agent": "uwf-cursor"}  # where they are called otherwise
+
 BUNDLES = "uwf-bundle"
 """The name of what runs a workflow's own code. Nobody can choose it: such a workflow's steps are always its."""
 
@@ -57,8 +62,10 @@ def plugin_names() -> list[str]:
 
 
 def full_name(command: str) -> str:
-    """`uwf-codex` for `codex`, as for every agent that ships; any other command as it is."""
-    return f"uwf-{command}" if f"uwf-{command}" in SHIPPED else command
+    """`uwf-codex` for `codex`, as for every agent that ships, and `uwf-claude-code` for `claude`, the program of one.
+    Any other command as it is."""
+    name = _BY_PROGRAM.get(command, f"uwf-{command}")
+    return name if name in SHIPPED else command
 
 
 def known_names(configured: Iterable[str], clis: Iterable[str]) -> list[str]:

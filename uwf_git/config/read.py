@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
-from uwf_git.config.known_agents import full_name, known_names
+from uwf_git.config.known_agents import ANY_ROW, full_name, known_names
 from uwf_git.config.policy import ToolPolicy, parse_policy
 from uwf_git.config.resolve import command_agent, hint_to_add, is_command
 from uwf_git.config.settings import (
@@ -119,6 +119,8 @@ class _Reader:
     def config(self, path: Path) -> Config:
         data = self._mapping((), self._document.data, "the configuration", KEYS)
         entries = {section: self._entries(section, data.get(section)) for section in FIELDS}
+        rows = data.get("agentClis")
+        self._rows = set(rows) if isinstance(rows, dict) else set()
         return Config(
             {alias: self._provider(alias, entry) for alias, entry in entries["providers"].items()},
             {alias: self._model(alias, entry) for alias, entry in entries["models"].items()},
@@ -363,6 +365,8 @@ class _Reader:
         limits, problems = parse_quota(entry.get("limits"))
         for key, message, hint in problems:
             self._refuse((*path, "limits") if key is None else (*path, "limits", key), message, hint)
+        if command in self._rows:
+            command, given = ANY_ROW, [command, *given]
         command = expanded(full_name(command))
         return AgentConfig(alias, command, (*given, *args), timeout, tools, limits=limits)
 

@@ -9,7 +9,7 @@ import shutil
 from pathlib import PurePath
 
 from uwf_git import log
-from uwf_git.config.known_agents import PLUGIN, SHIPPED, full_name, known_names, plugin_names
+from uwf_git.config.known_agents import ANY_ROW, PLUGIN, SHIPPED, full_name, known_names, plugin_names
 from uwf_git.config.settings import NO_MODEL, AgentConfig, Config, Model, expanded, parse_command
 from uwf_git.errors import Invalid, Usage
 from uwf_git.text import nearest, one_line
@@ -99,7 +99,7 @@ def known_agent(config: Config, name: str) -> AgentConfig | None:
     if name in config.agents:
         return config.agents[name]
     if name in config.agent_clis:
-        return AgentConfig(name, "uwf-cli", (name,), None)
+        return AgentConfig(name, ANY_ROW, (name,), None)
     if (command := full_name(name)) in SHIPPED:
         return AgentConfig(command, command, (), None)
     # A command line is no name, and needs no look at every package.
@@ -124,6 +124,8 @@ def command_agent(config: Config, text: str, where: str) -> AgentConfig:
         command, args = parse_command(text)
     except Usage as error:
         raise Usage(f"{where}: {error.message}", error.hint) from None
+    if command in config.agent_clis:
+        return AgentConfig(command, ANY_ROW, (command, *args), None)
     command = expanded(full_name(command))
     missing = command not in SHIPPED and shutil.which(command) is None
     if missing and (hint := nearest(command, known_names(config.agents, config.agent_clis))):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uwf_git import log
 from uwf_git.agents.cli.rows import TABLE, shipped_row
 from uwf_git.config.agent_cli import Row
+from uwf_git.config.known_agents import ANY_ROW
 from uwf_git.errors import Invalid, Usage
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 from uwf_git.kit.agent import Conversation
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from uwf_git.kit import Usage as Tokens
     from uwf_git.processes.child import Finished
 
-ANY = "uwf-cli"
 _LOG = 32 * 1024 * 1024  # bytes of a row's second call
 _LOG_TIMEOUT = 60.0  # seconds
 _MODEL = ("-m", "--model")
@@ -50,10 +50,10 @@ def agent_called(command: str) -> Agent:
     row = shipped_row(command.removeprefix("uwf-"))
     if row is None:
         return Agent(
-            ANY,
+            ANY_ROW,
             lambda ctx: _Conversation(ctx, _name_of(ctx.options), _row(ctx)),
             _parse_name,
-            f"{ANY} NAME [ARG…]",
+            f"{ANY_ROW} NAME [ARG…]",
             _name_of,
             __doc__,
             lambda ctx: _has_shell(ctx, _row(ctx)),
@@ -108,7 +108,7 @@ def _model_in(args: Sequence[str]) -> str:
 
 def _name_of(options: Options) -> str:
     """The name that steps by a row bear: sessions are kept by it, and each program has its own."""
-    return f"{ANY}/{options.name}"
+    return f"{ANY_ROW}/{options.name}"
 
 
 def _parse_name(args: Sequence[str]) -> Options:
