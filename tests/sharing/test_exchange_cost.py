@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -225,14 +225,7 @@ def test_a_pull_starts_git_no_more_often_than_it_has_something_to_ask(
     traces = [tmp_path / name for name in ("one", "none")]
     found = []
     for trace in traces:
-        loaded = subprocess.run(
-            [sys.executable, "-X", "importtime", "-m", "uwf_cli.main", "pull"],
-            env={**os.environ, **other.environment, "GIT_TRACE2_PERF": str(trace)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stderr
-        found.append({line.rpartition("|")[2].strip() for line in loaded.splitlines()})
+        found.append(loaded({**other.environment, "GIT_TRACE2_PERF": str(trace)}, "pull"))
     assert [children(trace) for trace in traces] == [
         ["config", "ls-remote", "fetch"],
         ["config", "ls-remote"],
@@ -247,3 +240,38 @@ def test_a_pull_starts_git_no_more_often_than_it_has_something_to_ask(
         "uwf_git.sharing.proposals",
     }
     assert not never & one, "neither what pushes nor what a conversation or a budget is made of"
+
+
+def loaded(environment: Mapping[str, str], *arguments: str) -> set[str]:
+    """The modules that a call of `uwf` imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "uwf_cli.main", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+
+
+def test_a_push_of_a_step_loads_nothing_that_makes_steps_pulls_or_removes(
+    uwf: Uwf, many_threads: Callable[[int], list[str]], tmp_path: Path
+) -> None:
+    """And asks git for its configuration once."""
+    thread = many_threads(3)[0]
+    shared_with(uwf, tmp_path)
+    uwf("push")
+    uwf("thread", "step", thread)
+    trace = tmp_path / "trace"
+    found = loaded({"GIT_TRACE2_PERF": str(trace)}, "push")
+    assert children(trace)[:2] == ["config", "ls-remote"] and "config" not in children(trace)[2:]
+    assert "uwf_git.sharing.push" in found
+    never = (
+        "engine.step",
+        "engine.budget",
+        "sharing.pull",
+        "sharing.removal",
+        "store.archives",
+        "verify.refs",
+    )
+    assert not {f"uwf_git.{module}" for module in never} & found

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,16 +59,7 @@ class Remotes:
     def get(self, name: str | None, meanwhile: Callable[[], object] = lambda: None) -> Remote:
         """A remote; without a name `origin`, or the only one there is. `meanwhile` is called while git is being asked.
         Raises NotFound, Usage."""
-        known = {remote.name: remote for remote in self.all(meanwhile)}
-        if name is None:
-            if DEFAULT in known or len(known) == 1:
-                return known.get(DEFAULT) or next(iter(known.values()))
-            if not known:
-                raise NotFound("no remote is configured", "add one: uwf remote add origin URL")
-            raise Usage(f"there are several remotes: {', '.join(known)}", "name one")
-        if name not in known:
-            raise NotFound(f"no remote {name!r}", nearest(name, known) or "add it: uwf remote add NAME URL")
-        return known[name]
+        return named(name, self.all(meanwhile))
 
     def add(self, name: str, url: str | None) -> Remote:
         """Adds a remote, or makes the project's own remote of that name one that threads are shared
@@ -156,6 +147,21 @@ class Remotes:
                 name, _, last = key.removeprefix("remote.").rpartition(".")
                 found.setdefault(name, {}).setdefault(last, []).append(value)
         return found
+
+
+def named(name: str | None, remotes: Iterable[Remote]) -> Remote:
+    """The remote of that name among these; without a name `origin`, or the only one there is. Raises NotFound,
+    Usage."""
+    known = {remote.name: remote for remote in remotes}
+    if name is None:
+        if DEFAULT in known or len(known) == 1:
+            return known.get(DEFAULT) or next(iter(known.values()))
+        if not known:
+            raise NotFound("no remote is configured", "add one: uwf remote add origin URL")
+        raise Usage(f"there are several remotes: {', '.join(known)}", "name one")
+    if name not in known:
+        raise NotFound(f"no remote {name!r}", nearest(name, known) or "add it: uwf remote add NAME URL")
+    return known[name]
 
 
 def check_url(url: str) -> str:

@@ -16,7 +16,7 @@ from uwf_cli.exchanged import pulled, pushed
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, RemoteFailed, Usage
 from uwf_git.store import layout
-from uwf_git.store.remotes import Remote, without_password
+from uwf_git.store.remotes import Remote, named, without_password
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -57,13 +57,11 @@ def push(
     What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
     sides. Exit 8 where the remote can't be reached or refuses.
     """
-    from uwf_git.sharing.push import plan_anew, refusal
-    from uwf_git.sharing.push import push as do
-    from uwf_git.sharing.removal import delete
-    from uwf_git.sharing.step import explain_loss
-
     instance = invocation.instance
     remote, ids = _remote_and_ids(instance, words)
+    from uwf_git.sharing.push import plan_anew, refusal
+    from uwf_git.sharing.push import push as do
+
     if sum(map(bool, (ids, again, workflow, crew))) > 1:
         raise Usage("ids, --all, --workflow and --crew exclude each other", "give one of them")
     if deletes and not ids:
@@ -71,6 +69,8 @@ def push(
     git = exchange.git_for(instance)
     with instance.locks.exchange(remote.name):
         if deletes:
+            from uwf_git.sharing.removal import delete
+
             report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
         else:
             meant, named = _meant(instance, ids, workflow, crew)
@@ -79,6 +79,8 @@ def push(
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
     lost = [each for each in report.rejected if each.lost and not each.deletion]
     if lost:
+        from uwf_git.sharing.step import explain_loss
+
         raise explain_loss(instance, git, remote, lost[0])
     if refused := [each for each in report.rejected if not each.deletion]:
         raise refusal(remote, refused)
@@ -86,15 +88,20 @@ def push(
 
 def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote, list[str]]:
     """Words begin with a remote's name, or are all ids of threads."""
-    names = {remote.name for remote in instance.remotes.all()}
-    if words and words[0] in names:
-        return instance.remotes.get(words[0]), list(words[1:])
+    remotes = instance.remotes.all(_get_ready_to_push)
+    if words and words[0] in {remote.name for remote in remotes}:
+        return named(words[0], remotes), list(words[1:])
     if words:
         try:
             instance.threads.find(words[0])
         except NotFound:
-            return instance.remotes.get(words[0]), list(words[1:])
-    return instance.remotes.get(None), list(words)
+            return named(words[0], remotes), list(words[1:])
+    return named(None, remotes), list(words)
+
+
+def _get_ready_to_push() -> None:
+    """As `_get_ready`, for a push."""
+    import uwf_git.sharing.push  # noqa: F401
 
 
 def _meant(
