@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -127,6 +126,8 @@ def maintain(repository: Repository, shared: bool, limit: int = LIMIT) -> bool:
     loose, packs = loose_objects(repository), large_packs(repository)
     if (loose <= limit and packs <= PACKS) or (git := shutil.which("git")) is None:
         return False
+    import subprocess
+
     from uwf_git.git.program import settings_of
 
     log.info("FY5GR1YK", "git packs about {loose} objects in the background", loose=loose, packs=packs)
