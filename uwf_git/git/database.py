@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
+# What libgit2 says of an object that it can't read; the last is of a garbled size.
+_UNREAD = (pygit2.GitError, KeyError, ValueError, MemoryError)
 _TRIED = 1 << 16  # bytes
 _LITTLE = 1 << 20  # bytes; what doesn't fit there may have failed for want of room
 _SLACK = 128  # bytes that zlib and an object's header may add
@@ -71,13 +73,17 @@ class ObjectDatabase:
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
-        if (new := self._new(oid)) is not None:
+        if (self._bulk is not None or self._stored) and (new := self._new(oid)) is not None:
             return new
-        if self._packs.exists(oid):
+        packs = self._packs
+        if packs.exists(oid):
             try:
-                return self._read_packed(self._packs, oid)
-            except StoreDamaged:
-                self._list_packs()
+                kind, content = packs.read(oid)
+                if id_of(kind, content) == oid:
+                    return int(kind), content
+            except _UNREAD:
+                pass
+            self._list_packs()
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:
@@ -113,7 +119,7 @@ class ObjectDatabase:
     def _read_packed(self, packs: _Packs, oid: Oid) -> tuple[int, bytes]:
         try:
             kind, content = packs.read(oid)
-        except (pygit2.GitError, KeyError, ValueError, MemoryError) as error:  # the last: a garbled size
+        except _UNREAD as error:
             raise _unread(oid, error) from None
         if id_of(kind, content) != oid:
             raise damaged(str(oid), _OTHER_CONTENT)
@@ -149,7 +155,7 @@ class ObjectDatabase:
     def _header_packed(self, packs: _Packs, oid: Oid) -> tuple[int, int]:
         try:
             kind, size = packs.read_header(oid)
-        except (pygit2.GitError, KeyError, ValueError, MemoryError) as error:  # the last: a garbled size
+        except _UNREAD as error:
             raise _unread(oid, error) from None
         return int(kind), int(size)
 
