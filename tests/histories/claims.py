@@ -324,8 +324,8 @@ def refusals_change_nothing(evidence: Evidence) -> Found:
             for step in thread.chain:
                 said[step.text].add(thread.thread)
     for event in evidence.events:
-        if event.name not in STEPS or event.code in (0, KILLED):
-            continue
+        if event.name not in STEPS or event.code in (0, KILLED, 143):
+            continue  # one that was ended by a kill or a pause may have been at its end
         found = said.get(event.operation.text, set())
         if found and not (event.code == 4 and event.told):
             yield f"a step was refused with {event.code}, and is in {', '.join(sorted(found))}", (event,)

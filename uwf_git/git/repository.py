@@ -80,7 +80,8 @@ class Repository(ObjectDatabase):
         self.lockfiles = lockfiles_of(self.path)
         self._files = RefFiles(self.path, self.lockfiles)
         self.before_delete: Callable[[Sequence[str]], None] = lambda names: None
-        """Is told of refs that are about to be deleted here: whoever remembers them won't miss them."""
+        """Is told of refs that are about to be deleted here, and again once they are: who remembers them won't miss
+        them."""
         self.before_naming: Callable[[Person], None] = lambda user: None
         """Is told of the user before they are named in an object; what it raises is raised by `user`."""
         self._trees: dict[Oid, tuple[tuple[Entry, ...], bytes]] = {}
@@ -359,7 +360,9 @@ class Repository(ObjectDatabase):
         self.before_delete(list(refs))
         self.store_gathered()
         with self._changing():
-            return self._files.delete(refs)
+            deleted = self._files.delete(refs)
+        self.before_delete(list(deleted))  # who looked at them between may have remembered them
+        return deleted
 
 
 def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tuple[Entry, ...], bytes]:

@@ -1,7 +1,7 @@
 """Threads that were removed on this machine, brought back, or deleted on a remote.
 
     refs/uwf/removed/<ULID>              a blob: who removed the thread here, and when; no pull brings it back
-    refs/uwf/removed/archive/<ULID>      what its archive ref pointed at, likewise its other refs; until `expire`
+    refs/uwf/removed/archive/<ULID>      what its archive ref pointed at, likewise its other refs; until `expiring`
 
 None of that is shared. Where a remote has the thread in a fold, the fold stays as it is, here too, for two stores could
 not agree on it otherwise: the first of these refs is what hides the thread then.
@@ -14,12 +14,13 @@ unless that is meant.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git.errors import NotFound, UwfError
+from uwf_git.errors import HeadMoved, NotFound, UwfError
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.sharing import tracking
@@ -63,12 +64,24 @@ def remove(instance: Instance, thread: ThreadId) -> None:
         _bury(repository, thread, {**_unfolded(instance, thread), **found})
         if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
             archives.remove(repository, thread)
-        for name, oid in found.items():
-            repository.delete_ref(name, oid)
+        _delete(instance, thread, found)
         instance.threads.drop(layout.RESUMED + thread)
         instance.runs.clear(thread)
         instance.sessions.forget(lambda owner: owner != thread)
         forget(instance, thread)
+
+
+def _delete(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:
+    """Deletes the refs of a thread that is buried. Takes the burial back and raises HeadMoved where its head has moved
+    since."""
+    repository = instance.store.repository
+    deleted = repository.delete_refs(refs)
+    for name in refs.keys() - deleted:
+        if name.startswith((layout.THREADS, layout.ARCHIVE)) and repository.ref(name) is not None:
+            repository.create_refs({each: refs[each] for each in deleted})
+            forget_removed(instance, [thread])
+            raise HeadMoved(f"{name} was moved by somebody else", "look at it, then repeat")
+        instance.threads.drop(name)  # it was paused or resumed meanwhile
 
 
 def _bury(repository: Repository, thread: ThreadId, refs: dict[str, Oid]) -> None:
@@ -180,15 +193,24 @@ def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
         instance.threads.drop(layout.REMOVED + thread)
 
 
-def expire(instance: Instance, before: float) -> int:
-    """Keeps no longer what was removed before a time in Unix seconds; that it was removed stays known. Returns how many
-    threads that are."""
+@contextlib.contextmanager
+def expiring(instance: Instance, before: float) -> Iterator[None]:
+    """Keeps no longer what was removed before a time in Unix seconds; that it was removed stays known. It is kept after
+    all where the block raises."""
     repository = instance.store.repository
-    gone = [
-        each.thread for each in removed(instance) if each.time < before and _kept(repository, each.thread)
+    names = [
+        layout.removed(name)
+        for each in removed(instance)
+        if each.time < before
+        for name in _kept(repository, each.thread)
     ]
-    _drop_kept(repository, gone)
-    return len(gone)
+    doomed = {name: oid for name in names if (oid := repository.ref(name)) is not None}
+    deleted = repository.delete_refs(doomed)
+    try:
+        yield
+    except BaseException:
+        repository.create_refs({name: doomed[name] for name in deleted})
+        raise
 
 
 def _drop_kept(repository: Repository, threads: Iterable[ThreadId]) -> None:

@@ -134,14 +134,16 @@ class Locks:
         raise Busy(f"thread {thread} is still running", "end its agent yourself, then repeat")
 
     def _holders(self, thread: ThreadId) -> list[int]:
-        """The processes that have the lock file open, this one excepted."""
+        """The processes that hold the lock, this one excepted; where the system doesn't tell, those that have the
+        lock file open, as who only tries for it has too."""
         path = self._folder / thread
         if not path.exists():
             return []
         if Path("/proc/self/fd").exists():
             found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
             status = path.stat()
-            return [pid for pid in found if pid != os.getpid() and _has_open(pid, status)]
+            opened = {pid: held for pid in found if pid != os.getpid() for held in _openings(pid, status)}
+            return [pid for pid, held in opened.items() if held] or list(opened)
         return _holders_by_lsof(path)
 
     def _agents(self, thread: ThreadId) -> list[int]:
@@ -194,16 +196,18 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _has_open(pid: int, wanted: os.stat_result) -> bool:
+def _openings(pid: int, wanted: os.stat_result) -> list[bool]:
+    """Whether a process that has a file open holds the lock on it; empty for one that hasn't."""
     try:
         links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
-        return False
+        return []
+    found = []
     for link in links:
         with contextlib.suppress(OSError):
             if os.path.samestat(link.stat(), wanted):
-                return True
-    return False
+                found.append("FLOCK" in Path(f"/proc/{pid}/fdinfo/{link.name}").read_text())
+    return [any(found)] if found else []
 
 
 def _holders_by_lsof(path: Path) -> list[int]:

@@ -92,7 +92,9 @@ class Store(NodeStore):
                 if name.startswith(layout.FOLDED):
                     self.index.set_folded(name, ())
             for name, oid in moved.items():
-                self._take_in_ref(name, oid)
+                # Whoever has deleted it since has had it forgotten by now, or waits for that.
+                if self.repository.ref(name) is not None:
+                    self._take_in_ref(name, oid)
         return bool(moved)
 
     def moved(self, name: str, oid: Oid, commit: Oid) -> None:

@@ -297,7 +297,7 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     """
     from uwf_git.crews.mounts import forget_packages, forget_states
     from uwf_git.engine.pause import forget_lifted
-    from uwf_git.sharing.removal import KEPT_SECONDS, expire
+    from uwf_git.sharing.removal import KEPT_SECONDS, expiring
     from uwf_git.store import maintenance
     from uwf_git.store.archives import fold_before as fold
 
@@ -308,8 +308,8 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
     was = maintenance.counts(store.repository)
     with instance.locks.deleting() if prune else contextlib.nullcontext():
         folded = {} if before is None else fold(store.repository, before)
-        expire(instance, math.inf if prune else time.time() - KEPT_SECONDS)
-        maintenance.collect(store, shared=invocation.location.here, prune=prune)
+        with expiring(instance, math.inf if prune else time.time() - KEPT_SECONDS):
+            maintenance.collect(store, shared=invocation.location.here, prune=prune)
         if prune:
             store.reindex()
     store.sync()
