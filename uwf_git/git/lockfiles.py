@@ -212,7 +212,7 @@ class Lockfiles:
             with contextlib.suppress(OSError):
                 if modified >= since and path not in said and path.lstat().st_mtime_ns == modified:
                     left.append(path)
-        return None if left and names == [_ANY] and _is_git_at_work(self._git_dir) else left
+        return None if left and names == [_ANY] and is_git_at_work(self._git_dir) else left
 
     def _said(self, without: Path) -> set[Path]:
         """The locks that those who are alive have said to make, this process among them, whatever one record says."""
@@ -369,7 +369,7 @@ def _booted() -> float:
     return 0.0
 
 
-def _is_git_at_work(git_dir: Path) -> bool:
+def is_git_at_work(git_dir: Path) -> bool:
     """Whether a git runs in a repository or was given it, as far as the system tells."""
     around = git_dir.parent if git_dir.name == ".git" else git_dir
     for process in _PROC.glob("[0-9]*"):

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
+from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store import layout
@@ -38,6 +39,7 @@ MANY = 300
 TRIES = 3
 # A large file goes to the disk as it comes.
 _STREAMED = ("-c", "core.bigFileThreshold=16m")
+_BY_GIT = re.compile(r"tmp_(?:pack|idx|rev)_[A-Za-z0-9]{6}")  # those of uwf have longer names
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
 # Of thousands of refs nearly all are of threads: rows of nothing else need no look at each.
@@ -306,11 +308,17 @@ def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) 
 
 @contextlib.contextmanager
 def _arriving(git: Git, repository: Repository) -> Iterator[None]:
-    """Where what comes is over a limit, what was written of it goes; git would leave it to the next gc."""
+    """Where what comes is over a limit, what was written of it goes; git would leave it to the next gc. What others are
+    writing stays, and all of it where another git is at work."""
+    folder = repository.path / "objects" / "pack"
+    before = set(folder.glob("tmp_*"))
     try:
         yield
     except RemoteFailed as error:
-        for path in (repository.path / "objects" / "pack").glob("tmp_*"):
+        written = [
+            path for path in folder.glob("tmp_*") if _BY_GIT.fullmatch(path.name) and path not in before
+        ]
+        for path in written if not is_git_at_work(repository.path) else ():
             with contextlib.suppress(OSError):
                 if isinstance(error, OverBounds) or path.stat().st_size >= git.bounds.file:
                     path.unlink()
