@@ -103,9 +103,8 @@ class _Files(logging.Handler):
                 return
             line = json.dumps(record.__dict__["record"], ensure_ascii=False, separators=(",", ":"))
             data = encodable(line).encode() + b"\n"
-            if os.write(self._file, data) < len(
-                data
-            ):  # the disk is full: what comes next is a line of its own
+            # The disk is full: what comes next is a line of its own.
+            if os.write(self._file, data) < len(data):
                 os.write(self._file, b"\n")
         except OSError as error:
             self.trouble(error.strerror or str(error))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,49 @@ def test_doctor_tells_of_a_folder_in_which_a_step_could_not_write(
     assert f"written in {where}: Permission denied" in said[0]["message"] and "permissions" in said[0]["hint"]
     assert all(each["status"] == "ok" for each in uwf("doctor", "--quick").json)
     assert sorted(where.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_a_store_of_another_user_is_refused_before_anything_of_it_is_touched() -> None:
+    group = 54_321
+    with tempfile.TemporaryDirectory(prefix="uwf-users-") as name:
+        folder, (owner, guest) = Path(name), (group + 1, group + 2)
+        folder.chmod(0o755)
+        (folder / "one.yaml").write_text(ONE)
+        shared = folder / "shared"
+        shared.mkdir()
+        os.chown(shared, 0, group)
+        shared.chmod(0o2775)
+        for each in (owner, guest):
+            (folder / str(each)).mkdir()
+            os.chown(folder / str(each), each, group)
+
+        def uwf_as(user: int, umask: int, *args: str) -> subprocess.CompletedProcess[str]:
+            rights = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
+            home = folder / str(user)
+            env = {**os.environ, "HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
+            env["UWF_STORAGE_ROOT"] = str(shared)
+            return subprocess.run(
+                [*rights, *UWF, *args],
+                cwd=folder,
+                env=env,
+                umask=umask,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+
+        if uwf_as(owner, 0o002, "--version").returncode:
+            pytest.skip("another user may not read this project's programs")
+        made = uwf_as(owner, 0o002, "thread", "start", "one.yaml", "-p", "Do it")
+        thread = json.loads(made.stdout)["thread"]
+        before = sorted(shared.rglob("*"))
+        for umask in (0o077, 0o002):
+            told = uwf_as(guest, umask, "thread", "step", thread)
+            assert told.returncode == 1 and "safe.directory" in json.loads(told.stderr)["error"]["hint"]
+        assert sorted(shared.rglob("*")) == before
+        assert uwf_as(owner, 0o022, "thread", "step", thread).returncode == 0
+        assert json.loads(uwf_as(owner, 0o022, "verify").stdout)["findings"] == []
 
 
 @on_a_small_disk

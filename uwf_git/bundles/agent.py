@@ -292,9 +292,8 @@ def _author(made: Made, heard: Sequence[Heard], is_made_up: bool) -> str:
     """Whose step it is: the agent's whose answer is its content, or without content its data; else the code's own.
     What was partly made up must not pass for anybody's, unless both are exactly what an agent has said."""
     text = made.answer.strip()
-    answered: list[Heard] = [
-        each for each in reversed(heard) if each.agent and each.texts
-    ]  # the last one first
+    # The last one first.
+    answered: list[Heard] = [each for each in reversed(heard) if each.agent and each.texts]
     if any(each.agent == REHEARSE for each in answered):
         return REHEARSE
     for each in answered:

@@ -322,9 +322,8 @@ def _check_form(path: str, kind: str, text: str) -> None:
             from uwf_git.values.documents import MAX_BYTES
             from uwf_git.values.yaml12 import load
 
-            if (
-                len(text) <= MAX_BYTES
-            ):  # what is larger takes long to read, and only its beginning is given along
+            # What is larger takes long to read, and only its beginning is given along.
+            if len(text) <= MAX_BYTES:
                 load(text, path)
         elif kind == "csv":
             _check_table(text)

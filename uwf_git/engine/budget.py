@@ -181,9 +181,8 @@ def _spent(instance: Instance, node: Hash | None, agent: str, attempt: bool = Fa
         return Spent(steps=int(not attempt), attempts=int(attempt))
     detail = instance.store.detail(node) if node else None
     spent = spending.spent(detail, instance.store.turns(detail) if detail else (), attempt)
-    return (
-        spent._replace(seconds=0.0, unmetered=0) if detail and agent == SUBWORKFLOW else spent
-    )  # that thread tells
+    # That thread tells.
+    return spent._replace(seconds=0.0, unmetered=0) if detail and agent == SUBWORKFLOW else spent
 
 
 def account(instance: Instance, head: Head) -> Account:

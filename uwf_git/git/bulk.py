@@ -62,9 +62,8 @@ class Bulk:
 
     def _drop(self) -> None:
         if self._file is not None:
-            with contextlib.suppress(
-                OSError
-            ):  # no room for what was still to be written, which nobody wants now
+            # No room for what was still to be written, which nobody wants now.
+            with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None
         if self._path is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,7 +73,7 @@ class Repository(ObjectDatabase):
             opened = pygit2.Repository(str(git_dir), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
         except pygit2.GitError as error:
             raise Invalid(
-                f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error))
+                f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error), git_dir)
             ) from None
         super().__init__(opened)
         self.private = self.path / PRIVATE
@@ -385,11 +386,12 @@ def _init(git_dir: Path) -> None:
     made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
 
 
-def _open_hint(reason: str) -> str:
+def _open_hint(reason: str, git_dir: Path) -> str:
     if any(word in reason for word in ("extension", "version", "object format")):
         return "it needs SHA-1 and the files ref backend: use a store of its own (unset --here)"
-    if "owner" in reason:
-        return "it belongs to another user: git config --global --add safe.directory PATH"
+    if "owner" in reason or "not owned" in reason:
+        trusted = f"git config --global --add safe.directory {shlex.quote(str(git_dir))}"
+        return f"it is another user's: share threads by a remote, or, to read here what you trust: {trusted}"
     if "config file" in reason or "/config'" in reason:
         return "put that file right, or restore it"
     return "try: uwf doctor --fix"

@@ -105,9 +105,8 @@ def _found(text: str, schema: Schema) -> Verdict:
         if not verdict.problems:
             return verdict
 
-    if not _RULE.search(
-        text
-    ):  # what no node can hold must not be read as a block of fields, with texts for numbers
+    # What no node can hold must not be read as a block of fields, with texts for numbers.
+    if not _RULE.search(text):
         unheld = unheld or next((value for _, value in _values_in(text) if isinstance(value, Invalid)), None)
         if unheld is not None:
             return _unheld(unheld)

@@ -176,9 +176,8 @@ class Descendants:
         left, /proc is looked through once."""
         try:
             process.poll()
-            if self._signal(
-                process.pid, signal.SIGTERM, signal.SIGCONT
-            ):  # who has stopped wouldn't hear of the first
+            # Who has stopped wouldn't hear of the first.
+            if self._signal(process.pid, signal.SIGTERM, signal.SIGCONT):
                 log.debug(
                     "A52FH7WV",
                     "ends process {process} and what it has started",

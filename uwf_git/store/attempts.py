@@ -56,9 +56,8 @@ class Attempts:
     def _record(self, head: Head, attempt: Attempt) -> FailedAttempt:
         payload = attempt.payload()
         node = self._store.put(ATTEMPT, payload)
-        attempt = parse_attempt(
-            payload
-        )  # its page is made of what the node says, and that has no blank texts
+        # Its page is made of what the node says, and that has no blank texts.
+        attempt = parse_attempt(payload)
         ref = layout.ATTEMPTS + head.thread
         for _ in range(10):
             tip = self._repository.ref(ref)

@@ -228,12 +228,7 @@ class Index(Derived):
 
     def blobs_of(self, nodes: Sequence[Hash]) -> dict[Hash, bytes]:
         """The blob ids of those of these nodes that are known."""
-        found: dict[Hash, bytes] = {}
-        for start in range(0, len(nodes), _VARIABLES):
-            some = nodes[start : start + _VARIABLES]
-            places = ",".join("?" * len(some))
-            found.update(self._run(f"SELECT hash, blob FROM nodes WHERE hash IN ({places})", some))
-        return found
+        return self._by_hash("SELECT hash, blob FROM nodes", nodes)
 
     def add_nodes(self, rows: Iterable[tuple[Hash, Hash, bytes]]) -> None:
         """Takes in (hash, type, blob id); a hash that is there keeps its first blob."""
@@ -441,11 +436,14 @@ class Index(Derived):
 
     def spent_at(self, places: Sequence[str]) -> dict[str, str]:
         """The sums of `spent` at many places, of those that are remembered."""
-        found: dict[str, str] = {}
-        for begin in range(0, len(places), _VARIABLES):
-            part = places[begin : begin + _VARIABLES]
-            marks = ",".join("?" * len(part))
-            found.update(self._run(f"SELECT hash, spent FROM spending WHERE hash IN ({marks})", part))
+        return self._by_hash("SELECT hash, spent FROM spending", places)
+
+    def _by_hash(self, select: str, hashes: Sequence[str]) -> dict[Any, Any]:
+        """What a query tells of many hashes, of those that it finds."""
+        found: dict[Any, Any] = {}
+        for start in range(0, len(hashes), _VARIABLES):
+            some = hashes[start : start + _VARIABLES]
+            found.update(self._run(f"{select} WHERE hash IN ({','.join('?' * len(some))})", some))
         return found
 
     def set_spent(self, at: str, spent: str) -> None:

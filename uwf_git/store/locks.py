@@ -40,9 +40,8 @@ class Locks:
         busy = Busy(f"thread {thread} is running", f"wait for it, or end it: uwf thread kill {thread}")
         descriptor = self._acquire(thread, wait, busy)
         try:
-            with (
-                self._writers.writing()
-            ):  # who deletes waits for no thread, and none begins before that is done
+            # Who deletes waits for no thread, and none begins before that is done.
+            with self._writers.writing():
                 pass
             yield descriptor
         finally:

@@ -29,9 +29,8 @@ INTERRUPTED, PAUSED_NOW, KILLED_NOW = (
     "broken off by a pause",
     "broken off, the thread was killed",
 )
-ENDED_BY_USER = frozenset(
-    {INTERRUPTED, PAUSED_NOW, KILLED_NOW}
-)  # errors of attempts that nothing was wrong with
+# Errors of attempts that nothing was wrong with.
+ENDED_BY_USER = frozenset({INTERRUPTED, PAUSED_NOW, KILLED_NOW})
 EXTRACT = "extract"  # the tool whose turns hold what a model read out of a text
 SUBWORKFLOW = "uwf-workflow"  # the agent that does a step by a thread of its own
 BODY = "_body"  # in a template: the text below the fields of the last answer

@@ -348,9 +348,8 @@ class Known:
         page = self.objects.blob(blob)
         if any(make() == page for make in expected):
             return
-        shown = harmless(page.decode("utf-8", "replace")).encode(
-            "utf-8"
-        )  # of a page that an earlier uwf wrote
+        # Of a page that an earlier uwf wrote.
+        shown = harmless(page.decode("utf-8", "replace")).encode("utf-8")
         if not any(make() == shown for make in expected):
             report("wrong-page", f"{path}{name} is not what the nodes say", Oid(raw=blob))
 

@@ -367,9 +367,8 @@ class Verifier:
         self.steps += step is not None
 
         def report(code: str, message: str, at: object = None) -> None:
-            where = (
-                at if isinstance(at, Oid) else commit.oid
-            )  # what is known only by a hash is in this commit
+            # What is known only by a hash is in this commit.
+            where = at if isinstance(at, Oid) else commit.oid
             own.append(Finding(code, None, step, str(where), message))
 
         record = None
