@@ -2,8 +2,9 @@
 100,000 takes minutes.
 
 What is little is gathered in memory, as the objects of a step are. More goes into a file aside, under a name that
-`git gc` tidies up. Once it is stored it is synced, and others see it; no git deletes it before all is over. Its objects
-stand in it as they are, without deltas; packing them anew is for maintenance.
+`git gc` tidies up. Once it is stored it is synced, and others see it; no git deletes it before all is over. What is
+little says much of it twice: a step's page has the answer that is in a node too, and so becomes a delta on that. Other
+objects stand there as they are.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import IO
 from pygit2 import Oid
 
 from uwf_git.git.durable import keeps_order, sync
-from uwf_git.git.objects import id_of
+from uwf_git.git.objects import BLOB, id_of
 from uwf_git.git.packing import HEADER, Place, entry, header, install
+from uwf_git.git.packs import applied, delta_of
 
 FULL = 40_000
 """The objects after which a pack should be stored: what is known of each of them is in memory until then."""
@@ -30,6 +32,8 @@ FULL = 40_000
 _RECENT = 8 << 20  # bytes of contents that are read again soon
 _LITTLE = 1 << 20  # bytes that are gathered in memory
 _BLOCK = 1 << 20
+_TWICE, _MUCH = 1 << 10, 256 << 10  # bytes of a text that may say what another does, at least and at most
+_BASES = 2
 
 
 class Bulk:
@@ -56,7 +60,8 @@ class Bulk:
             self._drop()
 
     def _begin(self) -> None:
-        self._places: dict[bytes, tuple[int, int, int, Place]] = {}
+        self._places: dict[bytes, tuple[int, int, int, Place, bytes]] = {}
+        self._bases: list[bytes] = []  # the newest texts that aren't deltas
         self._little = bytearray()
         self._end = HEADER
 
@@ -82,13 +87,26 @@ class Bulk:
         oid = id_of(kind, content)
         if oid.raw in self._places:
             return oid
-        head, packed = entry(kind, content)
+        head, packed, base = self._entry(kind, content)
         begin, crc = self._end, zlib.crc32(packed, zlib.crc32(head))
         self._append(head, packed)
         place = Place(oid.raw, crc, begin)
-        self._places[oid.raw] = kind, begin + len(head), len(packed), place
+        self._places[oid.raw] = kind, begin + len(head), len(packed), place, base
+        if kind == BLOB and not base and _TWICE <= len(content) <= _MUCH:
+            self._bases = [*self._bases[1 - _BASES :], oid.raw]
         self._remember(oid.raw, kind, content)
         return oid
+
+    def _entry(self, kind: int, content: bytes) -> tuple[bytes, bytes, bytes]:
+        """An object as it is written, with the id of its base, b"" for none."""
+        if kind == BLOB and self._file is None and _TWICE <= len(content) <= _MUCH:
+            for base in self._bases:
+                if (known := self.recent.get(base)) is not None:
+                    delta = delta_of(kind, known[1], content)
+                    if len(delta) < len(content) // 2:
+                        *_, place, _ = self._places[base]
+                        return *entry(kind, delta, self._end - place.offset), base
+        return *entry(kind, content), b""
 
     def _append(self, head: bytes, packed: bytes) -> None:
         self._end += len(head) + len(packed)
@@ -128,13 +146,17 @@ class Bulk:
         found = self._places.get(oid.raw)
         if found is None:
             return None
-        kind, begin, length, _ = found
+        kind, begin, length, _, base = found
         if self._file is None:
             packed = bytes(self._little[begin - HEADER : begin - HEADER + length])
         else:
             self._file.flush()
             packed = os.pread(self._file.fileno(), length, begin)
-        return kind, zlib.decompress(packed)
+        content: bytes | None = zlib.decompress(packed)
+        if base and (known := self.get(Oid(raw=base))) is not None and content is not None:
+            content = applied(known[1], content, _MUCH)
+        assert content is not None
+        return kind, content
 
     def store(self, beside: Sequence[int] = (), before: Path | None = None) -> None:
         """Makes all that was taken in so far durable and visible to others, if it is to be kept, and at the same time
@@ -146,7 +168,7 @@ class Bulk:
             for descriptor in beside:
                 os.fsync(descriptor)
             return
-        places = [place for *_, place in self._places.values()]
+        places = [place for *_, place, _ in self._places.values()]
         if self._path is None:
             pack = header(len(places)) + self._little
             checksum = hashlib.sha1(pack).digest()

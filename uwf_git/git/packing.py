@@ -1,8 +1,10 @@
-"""Packs as they are written here: whole objects, an index beside them, and both on the disk before anybody sees them.
+"""Packs as they are written here: objects, an index beside them, and both on the disk before anybody sees them.
 
 A step is one small pack, which costs the disk two files instead of ten. So that readers don't have to look into
-hundreds, every few of them are joined into a larger one: their objects are copied as they stand. Packs that are large
-by then, and everybody else's, are left to git's own packing. A pack of ours is known by how its name begins.
+hundreds, every few of them are joined into a larger one. What the steps have changed a little, trees and pages above
+all, becomes a delta on how it was before; what was joined once is copied as it stands, deltas and all. Packs that are
+large by then, and everybody else's, are left to git's own packing, which takes the deltas over. A pack of ours is known
+by how its name begins.
 
 gitformat-pack(5) is what is followed: version 2 of both files.
 """
@@ -23,8 +25,11 @@ from typing import NamedTuple
 from uwf_git import log
 from uwf_git.git.durable import make_folders, sync, sync_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, left_keeps
+from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
+from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
 
 OURS = "pack-757766"  # which says uwf
+_JOINED = OURS + "6a"
 HEADER = 12  # bytes, before the first object
 MANY = 16
 """As many packs of about one size are joined."""
@@ -35,10 +40,14 @@ _AT_ONCE = 8 << 20  # bytes that are joined in one go
 _CHECKSUM = 20
 _SIGNED = b"\xfftOc\0\0\0\x02"
 _FAR = 1 << 31
-_LEVEL = 1
 _TINY = 200  # bytes that aren't worth packing: mostly ids
-_SMALL, _SMALL_WINDOW, _SMALL_MEMORY = 4096, 12, 5
-_WHOLE = (1, 2, 3, 4)  # the kinds of objects that are no deltas
+_SMALL, _SMALL_LEVEL, _SMALL_WINDOW, _SMALL_MEMORY = 1024, 1, 10, 3
+_DELTA = 6  # the kind of what is a delta on something before it in its pack
+_KINDS = (COMMIT, TREE, BLOB, TAG, _DELTA)
+_LITTLE, _MUCH = 100, 256 << 10  # bytes of what may become a delta, at least and at most
+_BEGIN = 64  # bytes that tell what is a version of what
+_VERSIONS = 2  # of a thing, which are tried as the base of the next
+_WORTH = 0.75  # of the bytes that it takes without being one, at most, a delta may take
 
 
 class Place(NamedTuple):
@@ -49,22 +58,43 @@ class Place(NamedTuple):
     offset: int
 
 
-def entry(kind: int, content: bytes) -> tuple[bytes, bytes]:
-    """An object as it stands in a pack: its header, and its content packed. `kind` as in `Repository.read`."""
+class _Entry(NamedTuple):
+    """What the header of an object in a pack says: its kind, the bytes of its content, how far before it its base
+    begins, 0 for what is no delta, and where the header ends."""
+
+    kind: int
+    size: int
+    back: int
+    end: int
+
+
+class _Made(NamedTuple):
+    """An object in the pack that is being made: its place, and how many deltas it stands on."""
+
+    place: Place
+    depth: int
+
+
+def entry(kind: int, content: bytes, back: int = 0) -> tuple[bytes, bytes]:
+    """An object as it stands in a pack: its header, and its content packed. `kind` as in `Repository.read`. A content
+    that is a delta has its base so many bytes before it."""
     size = len(content)
-    head = bytearray([kind << 4 | size & 15])
+    head = bytearray([(_DELTA if back else kind) << 4 | size & 15])
     size >>= 4
     while size:
         head[-1] |= 0x80
         head.append(size & 0x7F)
         size >>= 7
+    if back:
+        head += distance(back)
     if len(content) <= _TINY:
         length = len(content)
         parts = b"\x78\x01\x01", struct.pack("<HH", length, length ^ 0xFFFF), content
         return bytes(head), b"".join(parts) + struct.pack(">I", zlib.adler32(content))
     # What is small gets a small window: to make a large one takes ten times as long as packing does.
-    small = len(content) <= _SMALL
-    packing = zlib.compressobj(_LEVEL, zlib.DEFLATED, *((_SMALL_WINDOW, _SMALL_MEMORY) if small else ()))
+    if len(content) > _SMALL:
+        return bytes(head), zlib.compress(content)
+    packing = zlib.compressobj(_SMALL_LEVEL, zlib.DEFLATED, _SMALL_WINDOW, _SMALL_MEMORY)
     return bytes(head), packing.compress(content) + packing.flush()
 
 
@@ -104,13 +134,14 @@ def install(
     places: Iterable[Place],
     beside: Sequence[int] = (),
     kept: contextlib.ExitStack | None = None,
+    begin: str = OURS,
 ) -> Path:
     """Puts a pack, of which all is given or which stands aside in that folder, in its place there, with its index.
     What both hold is durable by then, and what the files behind the descriptors in `beside` hold; their names are once
-    the caller has synced the folder. Until `kept` is closed no git deletes the pack. Returns its path. Raises
-    OSError."""
+    the caller has synced the folder. Until `kept` is closed no git deletes the pack. Its name begins as `begin`, which
+    begins as all of ours do. Returns its path. Raises OSError."""
     # Never the name of another of the same content, which a git may be about to delete.
-    name = f"{folder}/{OURS}{os.urandom(20).hex()[: 40 - len(OURS) + len('pack-')]}"
+    name = f"{folder}/{begin}{os.urandom(20).hex()[: 40 - len(begin) + len('pack-')]}"
     aside: list[str] = []
     opened: list[int] = []
     try:
@@ -157,7 +188,7 @@ def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
 
 
 def ours(folder: Path) -> list[tuple[int, Path]]:
-    """The packs of ours in a folder that have an index, with their bytes, smallest first. None are where git has an
+    """The packs of ours in a folder that have an index, with their bytes, oldest first. None are where git has an
     index over several packs: those belong to it."""
     return [(size, folder / f"{stem}.pack") for size, stem in _ours(folder)]
 
@@ -176,8 +207,9 @@ def _ours(folder: Path, at_least: int = 1) -> list[tuple[int, str]]:
     for stem in stems:
         if f"{stem}{KEEP}" not in kept:
             with contextlib.suppress(OSError):
-                found.append((os.stat(f"{folder}/{stem}.pack").st_size, stem))  # noqa: PTH116
-    return sorted(found)
+                status = os.stat(f"{folder}/{stem}.pack")  # noqa: PTH116
+                found.append((status.st_mtime_ns, status.st_size, stem))
+    return [(size, stem) for _, size, stem in sorted(found)]
 
 
 def join(folder: Path) -> None:
@@ -218,46 +250,142 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _join(folder: Path, packs: Sequence[Path]) -> None:
-    parts: list[bytes] = [b""]
-    places: dict[bytes, Place] = {}
-    end, joined = HEADER, []
+    making, joined = _Joining(), []
     for path in packs:
-        if end > _AT_ONCE or (found := _read(path)) is None:
+        if making.end > _AT_ONCE or (found := _read(path)) is None:
             continue
-        here, data = found
-        joined.append(path)
-        if places.keys().isdisjoint([place.oid for place in here]):
-            moved = end - HEADER
-            places.update((oid, Place(oid, crc, offset + moved)) for oid, crc, offset in here)
-            parts.append(data[HEADER:-_CHECKSUM])
-            end += len(data) - HEADER - _CHECKSUM
-            continue
-        ends = [*(place.offset for place in here[1:]), len(data) - _CHECKSUM]
-        for (oid, crc, offset), until in zip(here, ends, strict=True):
-            if oid not in places:
-                places[oid] = Place(oid, crc, end)
-                parts.append(data[offset:until])
-                end += until - offset
+        if making.add(found, anew=not path.name.startswith(_JOINED)):
+            joined.append(path)
     if len(joined) < 2:
         return
-    parts[0] = header(len(places))
-    pack = b"".join(parts)
+    pack = making.pack()
     checksum = hashlib.sha1(pack).digest()
-    new = install(folder, pack + checksum, checksum, places.values())
+    places = (made.place for made in making.made.values())
+    new = install(folder, pack + checksum, checksum, places, begin=_JOINED)
     sync(folder)
     if is_packed_now(folder.parent.parent):  # begun since then: it takes them away itself
         return
     for path in joined:
-        if path != new:
-            # What is left of a pack after a kill in between, git gc tidies up in this order alone.
-            for old in (path, path.with_suffix(".idx")):
-                old.unlink(missing_ok=True)
+        # What is left of a pack after a kill in between, git gc tidies up in this order alone.
+        for old in (path, path.with_suffix(".idx")):
+            old.unlink(missing_ok=True)
     log.debug("2C8JH6QN", "joined {number} packs into {pack}", number=len(joined), pack=new.name)
 
 
-def _read(path: Path) -> tuple[list[Place], bytes] | None:
-    """The objects in a pack of ours, in its order, and the whole of it; None where it isn't what it was when it was
-    written, which is no business of a join."""
+class _Joining:
+    """A pack that is being made of others."""
+
+    def __init__(self) -> None:
+        self.end = HEADER
+        self.made: dict[bytes, _Made] = {}
+        self._parts: list[bytes] = []
+        # The newest versions of each thing: id and content.
+        self._versions: dict[object, list[tuple[bytes, bytes]]] = {}
+
+    def pack(self) -> bytes:
+        """All of it but the checksum."""
+        return b"".join((header(len(self.made)), *self._parts))
+
+    def add(self, read: _Read, anew: bool) -> bool:
+        """Takes the objects of a pack in that aren't there yet, and returns whether it did: not where too many deltas
+        would stand on one another. Where they come `anew`, more deltas are looked for."""
+        here, entries, data = read
+        ids = {place.offset: place.oid for place in here}
+        depths: dict[bytes, int] = {}
+        for place, each in zip(here, entries, strict=True):
+            known = self.made.get(place.oid)
+            depth = depths[ids[place.offset - each.back]] + 1 if each.back else 0
+            depths[place.oid] = depth if known is None else known.depth
+        if max(depths.values()) > DEPTH:
+            return False
+        if not anew and self.made.keys().isdisjoint(depths):
+            moved = self.end - HEADER
+            for oid, crc, offset in here:
+                self.made[oid] = _Made(Place(oid, crc, offset + moved), depths[oid])
+            self._parts.append(data[HEADER:-_CHECKSUM])
+            self.end += len(data) - HEADER - _CHECKSUM
+            return True
+        ends = [*(place.offset for place in here[1:]), len(data) - _CHECKSUM]
+        for (oid, crc, offset), each, until in zip(here, entries, ends, strict=True):
+            if oid in self.made:
+                continue
+            if each.back:
+                base = self.made[ids[offset - each.back]]
+                back = self.end - base.place.offset
+                if back != each.back:
+                    head = data[offset : each.end - len(distance(each.back))] + distance(back)
+                    self._put(oid, base.depth + 1, head, data[each.end : until])
+                else:
+                    self._put(oid, base.depth + 1, data[offset:until], crc=crc)
+            elif not (anew and self._put_delta(oid, each, data[each.end : until])):
+                self._put(oid, 0, data[offset:until], crc=crc)
+        return True
+
+    def _put(self, oid: bytes, depth: int, *parts: bytes, crc: int | None = None) -> None:
+        part = b"".join(parts)
+        self.made[oid] = _Made(Place(oid, zlib.crc32(part) if crc is None else crc, self.end), depth)
+        self._parts.append(part)
+        self.end += len(part)
+
+    def _put_delta(self, oid: bytes, each: _Entry, packed: bytes) -> bool:
+        """Puts an object in as a delta on a version of before, where there is one and that saves much."""
+        if not _LITTLE <= each.size <= _MUCH:
+            return False
+        if each.size > _SMALL and zlib.decompressobj().decompress(packed, 1) == b"{":
+            return False  # a node that is mostly what somebody said just once
+        content = zlib.decompress(packed)
+        versions = self._versions.setdefault(_thing(each.kind, content), [])
+        put = False
+        for name, before in reversed(versions):
+            base = self.made[name]
+            if base.depth >= DEPTH - 1:  # what has come with another as its base may now stand on it
+                continue
+            delta = delta_of(each.kind, before, content)
+            if len(delta) < len(packed) * _WORTH:
+                self._put(oid, base.depth + 1, *entry(each.kind, delta, self.end - base.place.offset))
+                put = True
+                break
+        versions.append((oid, content))
+        del versions[:-_VERSIONS]
+        return put
+
+
+def _thing(kind: int, content: bytes) -> object:
+    """What is the same of every version of a thing, as far as the content tells."""
+    if kind == TREE:  # the first entry: what is in a folder stays as it is, what a file says does not
+        name, _, rest = content.partition(b"\0")
+        return kind, name, rest[:20] if name.startswith(b"4") else b""
+    if kind == BLOB:  # a node ends in its type, a page begins with its title
+        return kind, content[-_BEGIN // 2 :] if content.startswith(b"{") else content[:_BEGIN].partition(
+            b"\n"
+        )[0]
+    return kind
+
+
+def _entry(data: bytes, offset: int) -> _Entry:
+    """Raises IndexError, ValueError."""
+    byte = data[offset]
+    kind, size, shift, at = byte >> 4 & 7, byte & 15, 4, offset + 1
+    while byte & 0x80:
+        byte = data[at]
+        size |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    if kind not in _KINDS:
+        raise ValueError(kind)
+    back, at = distance_at(data, at) if kind == _DELTA else (0, at)
+    return _Entry(kind, size, back, at)
+
+
+class _Read(NamedTuple):
+    """A pack that was read: its objects in its order, their headers, and all its bytes."""
+
+    places: list[Place]
+    entries: list[_Entry]
+    data: bytes
+
+
+def _read(path: Path) -> _Read | None:
+    """A pack of ours; None where it isn't what it was when it was written, which is no business of a join."""
     try:
         data, listed = path.read_bytes(), path.with_suffix(".idx").read_bytes()
     except FileNotFoundError:  # git has packed it meanwhile
@@ -274,6 +402,15 @@ def _read(path: Path) -> tuple[list[Place], bytes] | None:
         return None
     oids = [listed[at : at + 20] for at in range(names, names + 20 * number, 20)]
     found = sorted(map(Place, oids, crcs, offsets), key=lambda place: place.offset)
-    if not found or any(data[place.offset] >> 4 & 7 not in _WHOLE for place in found):
+    begun: set[int] = set()
+    entries = []
+    try:
+        for place in found:
+            each = _entry(data, place.offset)
+            if each.back and place.offset - each.back not in begun:
+                return None
+            begun.add(place.offset)
+            entries.append(each)
+    except (IndexError, ValueError):
         return None
-    return found, data
+    return _Read(found, entries, data) if found else None

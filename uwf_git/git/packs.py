@@ -1,7 +1,12 @@
-"""What can still be read of a pack that git refuses: each of its objects by itself, whatever became of the others.
+"""What stands in a pack: each of its objects by itself, whatever became of the others, and deltas.
 
 git and libgit2 take a pack or none of it once its end or its index is wrong. Here the index only hints at where objects
 begin, what the pack's own order says counts as much, and an object's id is that of the content which is read.
+
+Deltas are made of what changes little: a tree or page of a thread is that of the step before and a few bytes, and a
+step's page says what is in its nodes. So the beginnings and the ends of both are compared, and between those it is
+lines, words between quotes, or entries of a tree that are looked for; git looks harder, and takes longer.
+
 gitformat-pack(5) is what is followed.
 """
 
@@ -9,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import struct
 import zlib
 from collections import OrderedDict
@@ -17,11 +23,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.git.objects import NAMES as _NAMES
+from uwf_git.git.objects import TREE
 
 _OFFSET_DELTA, _NAMED_DELTA = 6, 7
 _HEADER, _TRAILER = 12, 20
 _CHUNK = 1 << 16
 _KEPT = 64 << 20  # bytes of contents that later ones may be made of
+DEPTH = 50
+"""As many deltas stand on one another at most; git's own limit for what it packs."""
+
+_ENTRIES = re.compile(rb"[0-7]{5,6} [^\0]+\0.{20}", re.DOTALL)
+_WORDS = re.compile(rb'[^"\\\n]{12,}')
+_MISSES = 8  # pieces that aren't found, after which nothing is in common
+_LOOKED = 1 << 20  # bytes that are looked through in vain, at most
+_COPIED, _WRITTEN = 0x10000, 0x7F  # bytes in one instruction
 _CHAIN = 5000  # deltas on deltas; git's own limit is 4,095
 
 
@@ -120,7 +135,7 @@ class Pack:
             at = base
         kind, content = self._made[at]
         for place, delta in reversed(deltas):
-            made = _applied(content, delta, self._at_most)
+            made = applied(content, delta, self._at_most)
             if made is None:
                 return None
             content = made
@@ -142,11 +157,7 @@ class Pack:
             if kind == _NAMED_DELTA:
                 base, at = data[at : at + 20], at + 20
             elif kind == _OFFSET_DELTA:
-                byte = data[at]
-                back, at = byte & 0x7F, at + 1
-                while byte & 0x80:
-                    byte = data[at]
-                    back, at = (back + 1 << 7) | (byte & 0x7F), at + 1
+                back, at = distance_at(data, at)
                 base = offset - back
         except IndexError:
             return None
@@ -181,8 +192,76 @@ class Pack:
             self._size -= len(self._made.popitem(last=False)[1][1])
 
 
-def _applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
-    """What a delta makes of its base; None for one that can't be of it."""
+def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
+    """How to make the content of one object of that of another, both of a kind as in `Repository.read`. It may be
+    longer than the content."""
+    most = min(len(base), len(content))
+    begin = _same(base, 0, content, 0, most)
+    end = _same(base[::-1], 0, content[::-1], 0, most - begin)
+    made = bytearray(_varint(len(base)) + _varint(len(content)))
+    _copy(made, 0, begin)
+    at, until, after = begin, len(content) - end, begin
+    looked, most = 0, _LOOKED if begin + end > most // 8 else _MISSES * len(base)
+    seek, sought = (_ENTRIES if kind == TREE else _WORDS).search, begin
+    while piece := seek(content, sought, until):
+        start, stop = piece.span()
+        sought, wanted = stop, piece[0]
+        found = base.find(wanted, after)
+        if found < 0 and (found := base.find(wanted)) < 0:
+            looked += len(base)
+            if looked >= most:
+                break
+            continue
+        most = _LOOKED
+        while start > at and found and base[found - 1] == content[start - 1]:
+            start, found = start - 1, found - 1
+        stop += _same(base, found + stop - start, content, stop, until - stop)
+        _write(made, content[at:start])
+        _copy(made, found, stop - start)
+        at = sought = stop
+        after = found + stop - start
+    _write(made, content[at:until])
+    _copy(made, len(base) - end, end)
+    return bytes(made)
+
+
+def _same(one: bytes, at: int, other: bytes, there: int, most: int) -> int:
+    """How many bytes are the same from two places on."""
+    same, length = 0, 64
+    while same < most:
+        length = min(length * 4, most - same)
+        here, beside = one[at + same : at + same + length], other[there + same : there + same + length]
+        if here != beside:
+            length = min(len(here), len(beside))
+            differ = int.from_bytes(here[:length], "big") ^ int.from_bytes(beside[:length], "big")
+            return same + length - (differ.bit_length() + 7 >> 3)
+        same += length
+    return same
+
+
+def _copy(made: bytearray, offset: int, size: int) -> None:
+    while size > 0:
+        length = min(size, _COPIED)
+        numbers = offset.to_bytes(4, "little") + (length % _COPIED).to_bytes(2, "little")
+        order, given = 0x80, bytearray()
+        for bit, number in enumerate(numbers):
+            if number:
+                order |= 1 << bit
+                given.append(number)
+        made.append(order)
+        made += given
+        offset, size = offset + length, size - length
+
+
+def _write(made: bytearray, content: bytes) -> None:
+    for at in range(0, len(content), _WRITTEN):
+        part = content[at : at + _WRITTEN]
+        made.append(len(part))
+        made += part
+
+
+def applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
+    """What a delta makes of its base; None for one that can't be of it, or makes more than so many bytes."""
     try:
         before, at = _number(delta, 0)
         after, at = _number(delta, at)
@@ -202,7 +281,7 @@ def _applied(base: bytes, delta: bytes, at_most: int) -> bytes | None:
                         else:
                             size |= delta[at] << 8 * (bit - 4)
                         at += 1
-                made += base[offset : offset + (size or 0x10000)]
+                made += base[offset : offset + (size or _COPIED)]
             else:
                 made += delta[at : at + order]
                 at += order
@@ -222,6 +301,34 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if not byte & 0x80:
             return number, at
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+def distance(back: int) -> bytes:
+    """How many bytes before a delta its base begins, as the delta's header says it."""
+    made = [back & 0x7F]
+    while back := back >> 7:
+        back -= 1
+        made.append(back & 0x7F | 0x80)
+    return bytes(reversed(made))
+
+
+def distance_at(data: bytes, at: int) -> tuple[int, int]:
+    """What `distance` made, and where it ends."""
+    byte, at = data[at], at + 1
+    back = byte & 0x7F
+    while byte & 0x80:
+        byte, at = data[at], at + 1
+        back = (back + 1 << 7) | (byte & 0x7F)
+    return back, at
 
 
 def is_whole(path: Path) -> bool:
