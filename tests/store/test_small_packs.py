@@ -136,9 +136,10 @@ while not Path(sys.argv[1]).exists():
 """
 
 
-# A ref moved while it was packed, and stays loose; or a part of git's packing met a pack that was joined into another
-# just as that part began, and git ends there.
+# A ref moved while it was packed, and stays loose; a file that was being written got its name; or a part of git's
+# packing met a pack that was joined into another just as that part began, and git ends there.
 REF_MOVED = re.compile(r"error: cannot lock ref '[^']+': is at [0-9a-f]{40} but expected [0-9a-f]{40}")
+FILE_GONE = re.compile(r"error: Could not stat 'objects/pack/tmp_\w+'")
 PACK_GONE = re.compile(
     r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index)\nfatal: failed to run (?:repack|prune)\n"
 )
@@ -148,7 +149,9 @@ def gc_beside(git_dir: Path) -> None:
     """git's own packing, which may end early for one reason alone."""
     command = ["git", "--git-dir", str(git_dir), "gc", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    said = "".join(line for line in done.stderr.splitlines(True) if not REF_MOVED.match(line))
+    said = "".join(
+        line for line in done.stderr.splitlines(True) if not (REF_MOVED.match(line) or FILE_GONE.match(line))
+    )
     assert (done.returncode == 0 and not said) or PACK_GONE.fullmatch(said), done.stderr
 
 
