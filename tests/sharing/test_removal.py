@@ -196,6 +196,23 @@ def test_pruning_leaves_nothing_of_what_was_removed(team: Team) -> None:
     team.agree(team.thread, team.other)
 
 
+def test_nobody_misses_a_removed_thread_that_nothing_can_restore(team: Team) -> None:
+    ours = team.ada.starts("over soon")
+    ref = layout.THREADS + ours
+    head = team.ada.refs()[ref]
+    team.ada("thread", "kill", ours)
+    # As whoever looks while the thread is ended may leave it: seen where it was, and not seen to go.
+    commands.git("--git-dir", team.ada.store, "update-ref", ref, head)
+    team.ada("thread", "list", "--all")
+    commands.git("--git-dir", team.ada.store, "update-ref", "-d", ref)
+    team.ada("thread", "rm", ours, "--yes")
+    commands.git("--git-dir", team.ada.store, "update-ref", "refs/heads/keeps-what-it-led-to", head)
+    team.ada("gc", "--prune")
+    assert team.ada("thread", "restore", ours).json["restored"] is False
+    assert team.ada("verify", "--all").json["findings"] == []
+    assert team.ada("doctor").code == 0
+
+
 def test_a_damaged_thread_can_be_removed(team: Team) -> None:
     head = team.ada.refs()[layout.THREADS + team.thread]
     loose(team.ada.store, head).unlink()

@@ -190,6 +190,8 @@ def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
     """Forgets that threads were removed here, and what they were."""
     _drop_kept(instance.store.repository, threads)
     for thread in threads:
+        # Until now the removal stood for whatever was gone of it.
+        instance.store.miss_no_more([prefix + thread for prefix in layout.OF_THREADS])
         instance.threads.drop(layout.REMOVED + thread)
 
 

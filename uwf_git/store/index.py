@@ -316,6 +316,10 @@ class Index(Derived):
     def drop_tip(self, name: str) -> None:
         """Forgets a ref that was deleted."""
         self._run("DELETE FROM tips WHERE name = ?", (name,))
+        self.drop_missed(name)
+
+    def drop_missed(self, name: str) -> None:
+        """Forgets that a ref is gone."""
         self._run("DELETE FROM missed WHERE name = ?", (name,))
 
     def miss(self, name: str) -> None:

@@ -109,6 +109,12 @@ class Store(NodeStore):
             for name in names:
                 self.index.drop_tip(name)
 
+    def miss_no_more(self, names: Sequence[str]) -> None:
+        """Forgets that refs are gone."""
+        with self.index.transaction():
+            for name in names:
+                self.index.drop_missed(name)
+
     def missed(self) -> dict[str, Oid]:
         """The refs that were seen here and are gone though no uwf deleted them, with where they were. Those that an
         end, a fold or a removal stands for are none of them, nor those whose object is gone too."""
