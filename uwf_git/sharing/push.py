@@ -26,6 +26,8 @@ from uwf_git.values.ids import ThreadId
 if TYPE_CHECKING:
     from uwf_git.sharing.landing import Landing
 
+_NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lock
+
 
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
@@ -389,8 +391,12 @@ def _ended_there(instance: Instance, listed: Listed, results: Mapping[str, objec
 def refusal(remote: Remote, rejected: Sequence[Rejected]) -> RemoteFailed:
     """What a server's refusal comes to, with what to ask its administrator."""
     first = rejected[0]
-    return RemoteFailed(
-        f"{remote.name} refuses {first.ref}: {first.reason}",
+    hint = (
         "ask its administrator to allow pushes to refs/uwf/* (receive.hideRefs and hooks), or share by branch: "
-        "uwf publish",
+        "uwf publish"
     )
+    if first.reason == _NOT_UPDATED:
+        hint = (
+            f"push again; if it lasts, a git was killed there, and its administrator removes {first.ref}.lock"
+        )
+    return RemoteFailed(f"{remote.name} refuses {first.ref}: {first.reason}", hint)
