@@ -174,7 +174,7 @@ def test_doctor_sees_a_store_that_can_not_be_written(instance: Instance) -> None
     finally:
         objects.chmod(0o755)
     assert done.returncode == 1
-    assert any("not writable" in each["message"] for each in json.loads(done.stdout))
+    assert any(f"written in {objects}:" in each["message"] for each in json.loads(done.stdout))
 
 
 def test_an_agent_that_is_neither_known_nor_a_program_is_not_set_up(uwf: Uwf, root: Path) -> None:

@@ -376,5 +376,9 @@ class _Imagined(Repository):
     ) -> Oid:
         return super().write_commit(tree, parents, author, message, self.now, False, committer)
 
-    def _move(self, name: str, change: object) -> None:
+    def _put(self, name: str, old: Oid | None, new: Oid) -> None:
         return None
+
+    def delete_refs(self, refs: Mapping[str, Oid]) -> set[str]:
+        """No ref is deleted either."""
+        return set(refs)
