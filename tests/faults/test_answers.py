@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -196,19 +197,75 @@ def test_an_answer_is_judged_by_the_next_step_where_its_engine_was_killed_before
     assert not list(runs.iterdir()) and uwf("verify").json["findings"] == []
 
 
-def test_what_an_agent_answered_is_a_failed_attempt_where_another_is_asked_then(
-    uwf: Uwf, root: Path, thread: str, hermetic: Path
+def _killed_with(answers: int, root: Path, thread: str, command: str) -> None:
+    """Has a step that has 2.5 GB of memory killed the moment after so many answers were kept."""
+    answer = root / f"store.git/uwf/runs/{thread}.answer"
+    inject = f"inject=fsync:signal=KILL:when={answers}"
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(answer), "-e", inject]
+    step = ["sh", "-c", 'ulimit -v 2500000; exec "$@"', "sh", *UWF, "thread", "step", thread]
+    done = subprocess.run([*strace, *step, "--agent", command], capture_output=True, text=True, check=False)
+    assert answer.is_file() and answer.stat().st_size < 1 << 20, done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.parametrize(
+    ("kind", "answers", "agent"),
+    [("a CLI", [WRONG, VALID], "uwf-cli/says"), ("a command", [VALID], "uwf-exec")],
+)
+@pytest.mark.parametrize("then", ["another is asked", "its thread is killed"])
+def test_what_an_agent_answered_is_a_failed_attempt_with_what_it_used_where_it_is_not_asked_again(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path, kind: str, answers: list[str], agent: str, then: str
 ) -> None:
     (root / "config.yaml").write_text(json.dumps({"agentClis": {"says": _LINES}}))
-    step = ("thread", "step", thread, "--agent", _asking("a CLI", hermetic, [VALID]))
+    _killed_with(len(answers), root, thread, _asking(kind, hermetic, answers))
+    if then == "another is asked":
+        uwf("thread", "step", thread, "--agent", "false", check=6)
+    else:
+        uwf("thread", "kill", thread)
+    first, *others = uwf("thread", "attempts", thread).json
+    assert first["agent"] == agent
+    assert [each["agent"] for each in others] == ["false"] * (then == "another is asked")
+    detail = uwf("thread", "step-details", "--format", "json", first["attempt"]).json["detail"]["value"]
+    assert detail["answer"].strip() == VALID
+    assert [turn["text"].strip() for turn in detail["turns"] if turn["text"].strip() in answers] == answers
+    if kind == "a CLI":
+        assert (detail["usage"]["input"], detail["usage"]["output"]) == (200, 40)
+        assert uwf("stats", thread).json["total"]["output"] == 40
+    assert not list((root / "store.git/uwf/runs").iterdir()) and uwf("verify").json["findings"] == []
+
+
+def test_gc_drops_what_a_run_has_left_of_a_thread_that_ended(uwf: Uwf, root: Path, thread: str) -> None:
+    runs = root / "store.git/uwf/runs"
+    other = uwf("thread", "start", "one", "-p", "Do it").json["thread"]
+    uwf("thread", "kill", thread)
+    runs.mkdir(exist_ok=True)
+    for each in (thread, other):
+        for suffix in ("answer", "json", "room", "turns"):
+            (runs / f"{each}.{suffix}").write_text("{}\n")
+    uwf("gc")
+    assert {path.name.partition(".")[0] for path in runs.iterdir()} == {other}
+    assert len(list(runs.iterdir())) == 4
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
+@pytest.mark.parametrize("what", ["a huge file", "a folder"])
+def test_what_is_no_answer_goes_out_of_the_way_of_one(
+    uwf: Uwf, root: Path, thread: str, hermetic: Path, what: str
+) -> None:
     answer = root / f"store.git/uwf/runs/{thread}.answer"
-    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(answer), "-e", "inject=close:signal=KILL"]
-    subprocess.run([*strace, *UWF, *step], capture_output=True, text=True, check=False)
-    assert answer.exists()
-    uwf("thread", "step", thread, "--agent", "false", check=6)
-    kept = uwf("thread", "attempts", thread).json
-    assert [each["agent"] for each in kept] == ["uwf-cli/says", "false"]
-    assert "Paid." in uwf("cas", "get", kept[0]["detail"]).out
+    answer.parent.mkdir(exist_ok=True)
+    if what == "a folder":
+        (answer / "of somebody").mkdir(parents=True)
+    else:
+        answer.touch()
+        os.truncate(answer, 3 << 30)
+    command = _asking("a CLI", hermetic, [VALID])
+    (root / "config.yaml").write_text(json.dumps({"agentClis": {"says": _LINES}}))
+    _killed_with(1, root, thread, command)
+    assert VALID.encode() in answer.read_bytes().replace(b"\\n", b"\n")
+    assert uwf("thread", "step", thread, "--agent", command).json["done"]
+    assert (hermetic / "asked").read_text() == "asked\n"
+    assert [path.is_dir() for path in answer.parent.iterdir()] == [True] * (what == "a folder")
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")

@@ -180,12 +180,12 @@ def step_untold(
                     raise _was_killed(instance, at.head) from None
                 raise
             except OutOfRounds as over:
-                at = at._replace(head=instance.threads.archive(at.head, KILLED, over.message))
+                at = at._replace(head=_end(instance, at.head, KILLED, over.message))
             else:
                 role = at.history.steps[-1].role
                 found = outlook(instance, *at)
         if found.next == END:
-            at = at._replace(head=instance.threads.archive(at.head, COMPLETED))
+            at = at._replace(head=_end(instance, at.head, COMPLETED))
         outcome = outcome_of(instance, at, found, role)
     maintain(instance.store.repository, shared=instance.location.here)
     return outcome
@@ -210,19 +210,43 @@ def _call(instance: Instance, thread: ThreadId, absent: Absent) -> None:
 
 
 def kill(instance: Instance, thread: ThreadId, reason: str = "") -> Head:
-    """Ends a thread for good, its running agent first. Makes `refs/uwf/archive/<ULID>` and deletes the active ref.
-    Raises Invalid for a thread that has ended, Busy where its agent doesn't end."""
+    """Ends a thread for good, its running agent first. What one did that was broken off earlier becomes a failed
+    attempt. Makes `refs/uwf/archive/<ULID>` and deletes the active ref; may move `refs/uwf/attempts/<ULID>`. Raises
+    Invalid for a thread that has ended, Busy where its agent doesn't end."""
     instance.threads.active_head(thread)
     try:
         if instance.locks.is_held(thread):
             instance.runs.break_off(thread, KILL)
             instance.locks.end(thread)
         with instance.locks.hold(thread, wait=5.0):
-            head = instance.threads.archive(instance.threads.active_head(thread), KILLED, reason)
+            head = instance.threads.active_head(thread)
+            _keep_left(instance, head)
+            head = _end(instance, head, KILLED, reason)
     finally:
         instance.runs.let_be(thread)
     tell_of_outcome(instance, thread, KILLED)
     return head
+
+
+def _end(instance: Instance, head: Head, status: str, reason: str = "") -> Head:
+    """Archives a thread, and drops the files of its runs: no step will take them over. Its lock is the caller's."""
+    ended = instance.threads.archive(head, status, reason)
+    instance.runs.clear(head.thread)
+    return ended
+
+
+def _keep_left(instance: Instance, head: Head) -> None:
+    """Keeps what was left behind at a head by an agent whose engine is gone, as a failed attempt. Of a thread that
+    can't be read nothing is kept: it may be ended all the same. Raises StoreUnwritable."""
+    left = instance.runs.read_report(head.thread) or instance.runs.read_order(head.thread)
+    if left is None or left.head != head.node:
+        return
+    try:
+        _Run(instance, instance.threads.position(head), Outlook(left.role), None).keep_left()
+    except StoreUnwritable:
+        raise
+    except UwfError as error:
+        log.warning("R6GT1MZ8", "what was left behind isn't kept: {error}", error=error.message)
 
 
 def _was_killed(instance: Instance, head: Head, kept: bool = False) -> Killed:
@@ -357,17 +381,26 @@ class _Run:
         report = self._instance.runs.read_report(self._thread)
         return report if report and (report.head, report.role) == (self._at.head.node, self._role) else None
 
-    def _left_behind(self) -> Made | None:
+    def keep_left(self) -> None:
+        """Keeps what an agent did whose engine was killed meanwhile as an attempt, since no step will come of it."""
+        if (made := self._left_behind(is_judged=False)) is not None:
+            self._keep(self._with_detail(made), AgentFailed(KILLED_NOW), once=True)
+
+    def _left_behind(self, is_judged: bool = True) -> Made | None:
         """The finished work of an agent whose engine was killed meanwhile. What it failed at, or was broken off at
-        together with its engine, becomes an attempt, which the agent that is asked now can carry on from."""
+        together with its engine, becomes an attempt, which the agent that is asked now can carry on from; so do answers
+        that nobody came to judge, unless whoever is asked now may do so."""
         runs, asked = self._instance.runs, (self._at.head.node, self._role)
         order = self._order = runs.read_order(self._thread)
         if (report := self._report()) is not None:
             made = reported(self._instance, report)
             log.info("PTMBS4G9", "takes over what an agent finished without its engine", step=made.step)
-        elif order is not None and (order.head, order.role) == asked and runs.notes(self._thread):
+        elif order is not None and (order.head, order.role) == asked:
             if runs.answers(self._thread, order):
-                return None  # whoever is asked now may be who has given it
+                if is_judged:
+                    return None  # whoever is asked now may be who has given it
+            elif not runs.notes(self._thread):
+                return None
             made = Made(error=AgentFailed("the step was broken off"))
             log.info("P1DTS74H", "finds what was said before the last run was broken off", agent=order.name)
         else:
@@ -399,9 +432,7 @@ class _Run:
         )
         left = self._order
         if left is not None and left.asks() != order.asks() and instance.runs.answers(self._thread, left):
-            instance.runs.take_answers(self._thread, left)
-            self._left_behind()
-            return self._ask(agent, cwd, lock)
+            self._left_behind(is_judged=False)
         instance.runs.order(self._thread, order)
         self._order = order
         self._pinned = pins(instance.store)

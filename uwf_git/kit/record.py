@@ -349,19 +349,10 @@ class Answers:
         return turn.payload() if node is None else [node, self._recorder.nodes[node]]
 
     def _taken(self) -> Reply | None:
-        from uwf_git.kit.context import Reply
-
         if not self._left:
             return None
-        value = self._left.pop(0)
-        try:
-            usage = value["usage"]
-            reply = Reply(**value)._replace(
-                usage=None if usage is None else Usage(*usage),
-                turns=tuple(map(self._told, value["turns"])),
-                notes=tuple(value["notes"]),
-            )
-        except (KeyError, TypeError, ValueError, NotFound):
+        reply = _kept(self._instance, self._left.pop(0))
+        if reply is None:
             self._left.clear()
             return None
         log.info("N8XW3RD5", "takes over what an agent answered before it could be judged")
@@ -369,11 +360,26 @@ class Answers:
             self._recorder.record(turn)
         return reply
 
-    def _told(self, turn: Any) -> TurnRecord:
+
+def _kept(instance: Instance, value: Mapping[str, Any]) -> Reply | None:
+    """An answer as it was kept; None where it isn't what was written."""
+    from uwf_git.kit.context import Reply
+
+    def told(turn: Any) -> TurnRecord:
         if isinstance(turn, dict):
             return parse_turn(turn)
         node, blob = turn
-        return noted_turns(self._instance, [{"turn": node, "blob": blob}])[0]
+        return noted_turns(instance, [{"turn": node, "blob": blob}])[0]
+
+    try:
+        usage = value["usage"]
+        return Reply(**value)._replace(
+            usage=None if usage is None else Usage(*map(int, usage)),
+            turns=tuple(map(told, value["turns"])),
+            notes=tuple(value["notes"]),
+        )
+    except (KeyError, TypeError, ValueError, NotFound):
+        return None
 
 
 def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
@@ -390,16 +396,49 @@ def broken_off(turns: Sequence[TurnRecord], session: str | None) -> Detail:
 
 
 def salvage(instance: Instance, head: Head, order: Order) -> tuple[str, Hash] | None:
-    """What an agent recorded before it, or the process it ran in, was ended: the agent's name, and a draft of a
-    Detail node that holds the turns. None where nothing was recorded."""
+    """What an agent recorded before it, or the process it ran in, was ended, and its answers that nobody judged: the
+    agent's name, and a draft of a Detail node that holds the turns and what they cost. None where there is nothing."""
     notes = instance.runs.notes(head.thread)
-    if not notes:
+    kept = [_kept(instance, each) for each in instance.runs.answers(head.thread, order)]
+    replies = [reply for reply in kept if reply is not None]
+    if not notes and not replies:
         return None
-    turns = noted_turns(instance, notes)
+    noted = noted_turns(instance, notes)
     session = next((note["session"] for note in reversed(notes) if "session" in note), None)
+    said, turns = _with_replies(broken_off(noted, session), noted, replies)
     took = sum(turn.duration_ms or 0 for turn in turns) / 1000
-    recorder = Recorder(instance)
-    return notes[-1]["agent"], recorder.detail(broken_off(turns, session), turns, order, head.node, took)
+    agent = notes[-1]["agent"] if notes else order.name
+    return agent, Recorder(instance).detail(said, turns, order, head.node, took)
+
+
+def _with_replies(
+    said: Detail, noted: Sequence[TurnRecord], replies: Sequence[Reply]
+) -> tuple[Detail, tuple[TurnRecord, ...]]:
+    """What is known of a run by its answers too, and all of its turns. An answer counts what its turns together have
+    used, so of these only the others count."""
+    from uwf_git.kit.extract import sum_tokens
+
+    others, unnoted = list(noted), list[TurnRecord]()
+    used: list[Usage | None] = []
+    for reply in replies:
+        whole = TurnRecord("assistant", reply.text, usage=reply.usage)
+        turns = reply.turns or (parse_turn(whole.payload()),)
+        for turn in turns:
+            if turn in others:
+                others.remove(turn)
+            else:
+                unnoted.append(turn)
+        used.append(reply.usage or sum_tokens(turn.usage for turn in turns))
+    costs = [reply.cost for reply in replies if reply.cost is not None]
+    told = said._replace(
+        answer=replies[-1].text if replies and not others else said.answer,
+        session=said.session or next((each.session for each in reversed(replies) if each.session), None),
+        model=said.model or next((each.model for each in reversed(replies) if each.model), None),
+        usage=sum_tokens([*used, *(turn.usage for turn in others)]),
+        cost=sum(costs) if costs else None,
+        notes=tuple(note for reply in replies for note in reply.notes),
+    )
+    return told, (*noted, *unnoted)
 
 
 def noted_turns(instance: Instance, notes: Iterable[Mapping[str, Any]]) -> tuple[TurnRecord, ...]:

@@ -23,6 +23,7 @@ again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -34,11 +35,12 @@ from typing import Any, NamedTuple
 from uwf_git.git.durable import make_folders, reserve, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
-from uwf_git.values.ids import Hash, ThreadId, is_hash
+from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 
 _MINE = 0o600  # what is said in a step is read by its user alone
+MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
 ROOM = 256 * 1024  # bytes that are kept free for a report
-_OF_A_RUN = ("json", "result", "room", "turns", "log", "now", "off")  # the files of one
+_OF_A_RUN = ("json", "result", "room", "turns", "log", "now", "off")  # the files of one, but for its answers
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # what a step is broken off for
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
@@ -80,7 +82,10 @@ def _opener(mode: int) -> Callable[[str, int], int]:
 
 
 def read_private(path: Path) -> bytes:
-    """A file's content. Raises OSError, also for what is no file: a pipe would be waited for."""
+    """A file's content. Raises OSError, also for what is no file, since a pipe would be waited for, and for one of more
+    than MOST bytes, which is not ours."""
+    if path.stat().st_size > MOST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     data = read_file(path)
     if data is None:
         raise FileNotFoundError(path)
@@ -249,10 +254,25 @@ class Runs:
         """Forgets order, report, answer, turns, log and what is being said."""
         self._forget(thread, *_OF_A_RUN, "answer")
 
+    def forget(self, wanted: Callable[[ThreadId], bool]) -> None:
+        """Drops all files of the threads that `wanted` is False for."""
+        try:
+            names = [path.name.partition(".")[0] for path in self._folder.iterdir()]
+        except OSError:
+            return
+        for name in {name for name in names if is_thread_id(name)}:
+            if not wanted(ThreadId(name)):
+                self.clear(ThreadId(name))
+
     def _forget(self, thread: ThreadId, *suffixes: str) -> None:
         for suffix in suffixes:
-            with contextlib.suppress(OSError):
-                (self._folder / f"{thread}.{suffix}").unlink(missing_ok=True)
+            path = self._folder / f"{thread}.{suffix}"
+            try:
+                path.unlink(missing_ok=True)
+            except OSError:  # a folder, which is not ours, goes out of the way
+                with contextlib.suppress(OSError):
+                    if path.is_dir():
+                        path.rename(path.with_name(f"{path.name}.{os.urandom(4).hex()}"))
 
     def call(self, thread: ThreadId, head: Hash) -> bool:
         """Notes that a person is called to a thread's head; returns whether that is new."""

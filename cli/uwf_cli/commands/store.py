@@ -313,8 +313,14 @@ def gc(invocation: Invocation, fold_before: str | None, prune: bool) -> None:
         if prune:
             store.reindex()
     store.sync()
-    known = instance.threads.ids().__contains__
+    threads = instance.threads
+    known = threads.ids().__contains__
     instance.sessions.forget(known)
+    instance.runs.forget(
+        lambda thread: (
+            instance.locks.is_held(thread) or (threads.exists(thread) and not threads.has_ended(thread))
+        )
+    )
     forget_states(store.repository, known)
     if not instance.locks.held():
         forget_packages(store.repository)
