@@ -395,21 +395,22 @@ def many(root: Path, threads: int) -> OldStore:
 def test_a_killed_import_leaves_a_sound_store_and_the_next_one_takes_the_rest(
     uwf: Uwf, root: Path, tmp_path: Path, pieces: str
 ) -> None:
-    old = many(tmp_path / "old", 120)
+    old = many(tmp_path / "old", 240)
     uwf("init")
     packs = root / "store.git" / "objects" / "pack"
     running = begin("import", old.root)
     size = {"begun": 1, "further": 60_000}[pieces]
     while (
-        not any(path.stat().st_size >= size for path in packs.glob("tmp_pack_*")) and running.poll() is None
+        not any(path.stat().st_size >= size for path in packs.glob(".tmp-uwf-pack-*"))
+        and running.poll() is None
     ):
         time.sleep(0.002)
     running.kill()
     running.wait()
     assert uwf("verify").json["findings"] == []
     found = uwf("import", old.root).json
-    assert found["untaken"] == [] and len(found["threads"]) == 120
-    assert uwf("verify").json["verified"]["threads"] == 120
+    assert found["untaken"] == [] and len(found["threads"]) == 240
+    assert uwf("verify").json["verified"]["threads"] == 240
     other = tmp_path / "other"
     uwf("--root", other, "import", old.root)
     assert refs(other) == refs(root)
@@ -433,13 +434,13 @@ def test_what_a_broken_off_import_stored_without_refs_is_taken_again(
 
 
 def test_a_terminal_shows_how_far_it_is_on_a_line_that_goes(uwf: Uwf, root: Path, tmp_path: Path) -> None:
-    old = many(tmp_path / "old", 120)
+    old = many(tmp_path / "old", 240)
     uwf("init")
     outer, inner = pty.openpty()
     child = subprocess.Popen([*UWF, "import", old.root], stderr=inner, stdout=subprocess.DEVNULL)
     os.close(inner)
     packs = root / "store.git" / "objects" / "pack"
-    while not any(packs.glob("tmp_pack_*")) and child.poll() is None:
+    while not any(packs.glob(".tmp-uwf-pack-*")) and child.poll() is None:
         time.sleep(0.002)
     child.send_signal(signal.SIGSTOP)  # a line is drawn once it has taken a second
     time.sleep(1.2)
@@ -450,7 +451,7 @@ def test_a_terminal_shows_how_far_it_is_on_a_line_that_goes(uwf: Uwf, root: Path
             shown.extend(data)
     os.close(outer)
     assert child.wait(60) == 0
-    assert re.search(r"taking threads +[#·]{20} +[0-9]+%  [0-9]+ of 120", shown.decode())
+    assert re.search(r"taking threads +[#·]{20} +[0-9]+%  [0-9]+ of 240", shown.decode())
     assert shown.decode().endswith("\r\x1b[K")
 
 

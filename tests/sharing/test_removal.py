@@ -9,9 +9,16 @@ import commands
 import pytest
 from commands import loose
 from conftest import Uwf
+from git_servers import program
 from two_machines import Machine
 
+from uwf_git.engine.step import kill
+from uwf_git.errors import Busy
+from uwf_git.git import moving
+from uwf_git.sharing import removal
 from uwf_git.store import layout
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import ThreadId
 
 LATER = "2100-01-01"
 
@@ -194,6 +201,47 @@ def test_pruning_leaves_nothing_of_what_was_removed(team: Team) -> None:
     assert team.ada("thread", "restore", team.thread).json["restored"] is False
     assert [each["thread"] for each in team.ada("pull").json["adopted"]] == [team.thread]
     team.agree(team.thread, team.other)
+
+
+def test_a_removal_that_is_killed_half_way_is_told_and_restoring_takes_no_step_back(team: Team) -> None:
+    program("strace", "strace")
+    ours = team.ada.starts("to be removed, or not")
+    team.ada.steps(ours)
+    ref = team.ada.store / layout.THREADS / ours
+    watch = ["strace", "-f", "-o", "/dev/null", "-P", ref, "-e", "trace=unlink,unlinkat"]
+    kill = ["-e", "inject=unlink,unlinkat:signal=KILL"]
+    remove = [*commands.UWF, "--root", str(team.ada.root), "thread", "rm", ours, "--yes"]
+    subprocess.run([*map(str, watch), *kill, *remove], capture_output=True, check=False)
+    mark = team.ada.store / layout.REMOVED / ours
+    assert ref.exists() and mark.exists()
+    assert any(
+        ours in each["message"] and "broken off" in each["message"] for each in team.ada("doctor").json
+    )
+    team.ada.steps(ours)
+    here = team.ada.refs()
+    assert layout.ARCHIVE + ours in here
+    assert team.ada("thread", "restore", ours).json["restored"] is True
+    assert team.ada.refs() == here
+    assert not mark.exists()
+
+
+def test_a_removal_or_an_end_that_a_lock_stops_is_refused_whole_or_done(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "PACKING_TRIES", 2)  # and not thirteen seconds
+    instance = Instance.open(str(team.ada.root))
+    every = ("--git-dir", team.ada.store, "for-each-ref")
+    before = commands.git(*every)
+    lock = team.ada.store / "packed-refs.lock"
+    lock.touch()
+    with pytest.raises(Busy, match="packed-refs"):
+        removal.remove(instance, ThreadId(team.thread))
+    assert commands.git(*every) == before
+    assert kill(instance, ThreadId(team.thread)).archive
+    lock.unlink()
+    team.ada("doctor", "--fix")
+    assert layout.THREADS + team.thread not in team.ada.refs()
+    assert team.ada("thread", "show", team.thread).json["status"] == "killed"
 
 
 def test_nobody_misses_a_removed_thread_that_nothing_can_restore(team: Team) -> None:

@@ -23,7 +23,7 @@ from pygit2 import Oid
 
 from uwf_git.git.durable import keeps_order, sync
 from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.packing import HEADER, Place, entry, header, install
+from uwf_git.git.packing import ASIDE, HEADER, Place, entry, header, install
 from uwf_git.git.packs import applied, delta_of
 
 FULL = 40_000
@@ -124,7 +124,7 @@ class Bulk:
 
         if self._keep:
             self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix="tmp_pack_", dir=self._folder)
+            descriptor, name = tempfile.mkstemp(prefix=f"{ASIDE}pack-", dir=self._folder)
             self._path, self._file = Path(name), os.fdopen(descriptor, "w+b")
         else:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pygit2 import Oid, reference_is_valid_name
@@ -67,9 +67,12 @@ class RefFiles:
                 f"{name} has no place beside {beside[0] if beside else f'{name}/'}", "use another name"
             )
 
-    def delete(self, refs: Mapping[str, Oid]) -> set[str]:
+    def delete(
+        self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
+    ) -> set[str]:
         """Deletes refs that are where they are said to be; returns those. Whoever looks sees each as it was or not at
-        all, and no packing brings it back."""
+        all, and no packing brings it back. `before` is told which they are once nothing can move them any more; what it
+        raises leaves all of them."""
         doomed = []
         with contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
             for name, old in sorted(refs.items()):
@@ -80,11 +83,13 @@ class RefFiles:
                 else:
                     lock.close()
             if doomed:
-                self._delete(doomed)
+                self._delete(doomed, before)
         return set(doomed)
 
-    def _delete(self, names: Sequence[str]) -> None:
+    def _delete(self, names: Sequence[str], before: Callable[[Collection[str]], object] | None) -> None:
         with self._locked(PACKED, PACKING_TRIES):
+            if before is not None:
+                before(names)
             # Until the lock is given back no git reads a file below in order to pack it.
             if (data := packed_without(self._git_dir, names)) is not None:
                 new = self._git_dir / PRIVATE / _NEW  # of whoever holds the lock, a kill may have left it

@@ -30,6 +30,7 @@ from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
 
 OURS = "pack-757766"  # which says uwf
 _JOINED = OURS + "6a"
+ASIDE = ".tmp-uwf-"  # how a file that is being written is named: `git prune` deletes what begins with tmp_
 HEADER = 12  # bytes, before the first object
 MANY = 16
 """As many packs of about one size are joined."""
@@ -146,12 +147,12 @@ def install(
     opened: list[int] = []
     try:
         if isinstance(pack, bytes):
-            opened.append(_written(folder, "tmp_pack_", pack, aside))
+            opened.append(_written(folder, f"{ASIDE}pack-", pack, aside))
         else:
             opened.append(os.open(pack, os.O_RDONLY | os.O_CLOEXEC))
             os.fchmod(opened[0], 0o444)
             aside.append(str(pack))
-        opened.append(_written(folder, "tmp_idx_", index(places, checksum), aside))
+        opened.append(_written(folder, f"{ASIDE}idx-", index(places, checksum), aside))
         sync_all((*opened, *beside))
         if kept is not None:
             kept.enter_context(keeping(aside[0], name))

@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pygit2
@@ -354,14 +354,17 @@ class Repository(ObjectDatabase):
         if not self.delete_refs({name: old}):
             raise HeadMoved(f"{name} is not at {old} any more", "read it again and repeat")
 
-    def delete_refs(self, refs: Mapping[str, Oid]) -> set[str]:
-        """Deletes many refs at once. Returns those that were deleted; one that is elsewhere by now is none of them."""
+    def delete_refs(
+        self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
+    ) -> set[str]:
+        """Deletes many refs at once. Returns those that were deleted; one that is elsewhere by now is none of them.
+        `before` is told which they are once nothing can move them any more; what it raises leaves all of them."""
         if not refs:
             return set()
         self.before_delete(list(refs))
         self.store_gathered()
         with self._changing():
-            deleted = self._files.delete(refs)
+            deleted = self._files.delete(refs, before)
         self.before_delete(list(deleted))  # who looked at them between may have remembered them
         return deleted
 

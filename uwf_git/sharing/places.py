@@ -379,6 +379,8 @@ class _Imagined(Repository):
     def _put(self, name: str, old: Oid | None, new: Oid) -> None:
         return None
 
-    def delete_refs(self, refs: Mapping[str, Oid]) -> set[str]:
+    def delete_refs(
+        self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
+    ) -> set[str]:
         """No ref is deleted either."""
         return set(refs)

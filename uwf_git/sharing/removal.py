@@ -32,6 +32,7 @@ from uwf_git.values.ids import ThreadId, complete, is_thread_id
 
 KEPT_SECONDS = 30 * 24 * 60 * 60
 TRIES = 3
+_OF_HEADS = (layout.THREADS, layout.ARCHIVE, layout.PAUSED)
 
 if TYPE_CHECKING:
     from uwf_git.sharing.push import Report
@@ -54,34 +55,35 @@ class Removal(NamedTuple):
 def remove(instance: Instance, thread: ThreadId) -> None:
     """Removes a thread from this store, with its failed attempts. Makes `refs/uwf/removed/<ULID>` and those that keep
     what it was, then deletes every ref of it; a fold is begun anew without it, unless a remote has that. Raises Busy
-    while it runs."""
+    while it runs or its refs are locked, HeadMoved where somebody moves it; then nothing is removed."""
     from uwf_git.engine.budget import forget
 
     repository = instance.store.repository
     with instance.locks.hold(thread):
         refs = {prefix + thread: repository.ref(prefix + thread) for prefix in layout.OF_THREADS}
         found = {name: oid for name, oid in refs.items() if oid is not None}
-        _bury(repository, thread, {**_unfolded(instance, thread), **found})
+        buried = {**_unfolded(instance, thread), **found}
+
+        def bury(doomed: Collection[str]) -> None:
+            for name in found.keys() - doomed:
+                if name.startswith((layout.THREADS, layout.ARCHIVE)):
+                    raise HeadMoved(f"{name} was moved by somebody else", "look at it, then repeat")
+            _bury(repository, thread, buried)
+
+        if found:
+            deleted = repository.delete_refs(found, before=bury)
+            if not deleted:
+                raise HeadMoved(f"thread {thread} was moved by somebody else", "look at it, then repeat")
+            for name in found.keys() - deleted:
+                instance.threads.drop(name)  # it was paused or resumed meanwhile
+        else:
+            _bury(repository, thread, buried)
         if (row := instance.store.index.folded(thread)) and not _is_shared(repository, row.ref, thread):
             archives.remove(repository, thread)
-        _delete(instance, thread, found)
         instance.threads.drop(layout.RESUMED + thread)
         instance.runs.clear(thread)
         instance.sessions.forget(lambda owner: owner != thread)
         forget(instance, thread)
-
-
-def _delete(instance: Instance, thread: ThreadId, refs: dict[str, Oid]) -> None:
-    """Deletes the refs of a thread that is buried. Takes the burial back and raises HeadMoved where its head has moved
-    since."""
-    repository = instance.store.repository
-    deleted = repository.delete_refs(refs)
-    for name in refs.keys() - deleted:
-        if name.startswith((layout.THREADS, layout.ARCHIVE)) and repository.ref(name) is not None:
-            repository.create_refs({each: refs[each] for each in deleted})
-            forget_removed(instance, [thread])
-            raise HeadMoved(f"{name} was moved by somebody else", "look at it, then repeat")
-        instance.threads.drop(name)  # it was paused or resumed meanwhile
 
 
 def _bury(repository: Repository, thread: ThreadId, refs: dict[str, Oid]) -> None:
@@ -175,15 +177,26 @@ def _kept(repository: Repository, thread: ThreadId) -> dict[str, Oid]:
 
 def restore(instance: Instance, thread: ThreadId) -> bool:
     """Brings a removed thread back as it was: makes its refs, then deletes those under `refs/uwf/removed/`. Returns
-    whether it is here; if not, the next pull brings it from a remote that has it."""
-    repository = instance.store.repository
-    kept = _kept(repository, thread)
-    if instance.store.index.folded(thread) is None:
-        for name, oid in kept.items():
-            _put(repository, name, oid)
-    forget_removed(instance, [thread])
+    whether it is here; if not, the next pull brings it from a remote that has it. Raises Busy while it runs: a removal
+    that was broken off may have left all of it."""
+    with instance.locks.hold(thread):
+        _put_back(instance, thread)
     instance.store.sync()
     return instance.threads.exists(thread)
+
+
+def _put_back(instance: Instance, thread: ThreadId) -> None:
+    """Makes the refs that a removed thread had, but for those that are there, and forgets the removal. One that has
+    gone on or ended since stays where it is."""
+    repository = instance.store.repository
+    kept = _kept(repository, thread)
+    heads = {name: repository.ref(name) for name in (layout.THREADS + thread, layout.ARCHIVE + thread)}
+    has_moved = any(oid is not None and oid != kept.get(name) for name, oid in heads.items())
+    if instance.store.index.folded(thread) is None:
+        for name, oid in kept.items():
+            if repository.ref(name) is None and not (has_moved and name.startswith(_OF_HEADS)):
+                repository.create_ref(name, oid)
+    forget_removed(instance, [thread])
 
 
 def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:

@@ -64,6 +64,9 @@ def collect(store: Store, shared: bool, prune: bool = False) -> None:
     git = Git(store.repository.path)
     store.repository.lockfiles.remove_left(thorough=True)  # over one from before a power cut git would fail
     _tidy_refs(store.repository.path)
+    for path in leftovers(store.repository):
+        if path.is_file():
+            path.unlink(missing_ok=True)
     how = ["--prune=now"] if prune else [] if shared else [f"--prune={KEPT}"]
     for _ in range(_TRIES):
         done = git.run("gc", "--quiet", *how, check=False)
@@ -95,7 +98,7 @@ def forget_deleted(store: Store) -> int:
 
 
 def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
-    """What was left behind by a kill a day ago or more: temporary files of git or libgit2 among the objects, and
+    """What was left behind by a kill a day ago or more: temporary files among the objects, and
     folders beside the store in which one was being made."""
     before = (time.time() if now is None else now) - STALE_SECONDS
     objects = repository.path / "objects"

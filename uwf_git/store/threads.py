@@ -19,7 +19,7 @@ from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
+from uwf_git.errors import Busy, HeadMoved, Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.git.objects import Stamp
 from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Entry, Oid
 from uwf_git.store import layout
@@ -474,10 +474,12 @@ class Threads(Histories):
             return self.head(head.thread)
         self._store.moved(layout.ARCHIVE + head.thread, tag, head.commit)
         log.info("Z070FPVA", "is archived as {status}", status=status, thread=head.thread, object=tag)
-        # Where one of these fails the archive wins all the same, and `doctor` tidies up.
-        self.drop(layout.THREADS + head.thread)
-        self.drop(layout.PAUSED + head.thread)
-        self.drop(layout.RESUMED + head.thread)
+        names = (prefix + head.thread for prefix in (layout.THREADS, layout.PAUSED, layout.RESUMED))
+        found = {name: oid for name in names if (oid := self._repository.ref(name)) is not None}
+        try:
+            self._repository.delete_refs(found)
+        except Busy as busy:  # the archive wins all the same, and `doctor` tells of what is left
+            log.warning("4ZK7QX2M", "{refs} stay: {why}", refs=[*found], why=busy.message)
         return head._replace(archive=row)
 
     def drop(self, ref: str) -> None:

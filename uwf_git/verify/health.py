@@ -32,7 +32,17 @@ from uwf_git.git.repository import Oid
 from uwf_git.processes.limits import held_by
 from uwf_git.store.history import relate
 from uwf_git.store.index import Index
-from uwf_git.store.layout import ARCHIVE, ATTEMPTS, FOLDED, PAUSED, REMOTES, THREADS, is_thread_ref, thread_of
+from uwf_git.store.layout import (
+    ARCHIVE,
+    ATTEMPTS,
+    FOLDED,
+    PAUSED,
+    REMOTES,
+    REMOVED,
+    THREADS,
+    is_thread_ref,
+    thread_of,
+)
 from uwf_git.store.location import Location
 from uwf_git.store.maintenance import leftovers
 from uwf_git.store.opened import Instance
@@ -262,7 +272,14 @@ class Doctor:
                 yield self._left_over(instance, name, oid)
         known = {name.removeprefix(prefix) for prefix in (THREADS, ARCHIVE) for name in refs} | folded
         for name in refs:
-            if name.startswith((ATTEMPTS, PAUSED)) and thread_of(name) not in known:
+            if (
+                name.startswith(REMOVED)
+                and {THREADS + thread_of(name), ARCHIVE + thread_of(name)} & refs.keys()
+            ):
+                if name == REMOVED + thread_of(name):
+                    message = f"thread {thread_of(name)} is here, and said to be removed: its removal was broken off"
+                    yield Check("refs", WARNING, message, f"uwf thread restore {thread_of(name)}")
+            elif name.startswith((ATTEMPTS, PAUSED)) and thread_of(name) not in known:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:
                 yield self._no_longer_paused(instance, name, oid)
