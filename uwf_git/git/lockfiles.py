@@ -73,6 +73,7 @@ class Lockfiles:
         self._folder = git_dir / PRIVATE / FOLDER
         self._mine: _Record | None = None
         self._active: list[str] = []
+        self._since = 0
         self._turn = threading.Lock()
         self.told: Callable[[str], None] = lambda text: None
         """Takes a line about what was removed."""
@@ -88,15 +89,17 @@ class Lockfiles:
                 self._mine = self._begun(str(os.getpid()))
                 if self._mine is not None:
                     atexit.register(self._mine.end)
+            if not self._active:
+                self._since = time.time_ns()
             self._active += names
-            self._mine and self._mine.say(self._active)
+            self._mine and self._mine.say(self._active, self._since)
         try:
             yield
         finally:
             with self._turn:
                 for name in names:
                     self._active.remove(name)
-                self._mine and self._mine.say(self._active)
+                self._mine and self._mine.say(self._active, self._since)
 
     @contextlib.contextmanager
     def git(self) -> Iterator[tuple[int, ...]]:
@@ -108,7 +111,7 @@ class Lockfiles:
             yield ()
             return
         try:
-            record.say([_ANY])
+            record.say([_ANY], time.time_ns())
             yield (record.descriptor,)
         finally:
             os.close(record.descriptor)
@@ -305,9 +308,9 @@ class _Record(NamedTuple):
     descriptor: int
     path: Path
 
-    def say(self, names: Sequence[str]) -> None:
-        """Replaces what it is about to have locked."""
-        data = f"{time.time_ns()} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
+    def say(self, names: Sequence[str], since: int) -> None:
+        """Replaces what it is about to have locked, or has, none of it before `since`, in Unix nanoseconds."""
+        data = f"{since} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
         with contextlib.suppress(OSError):
             # In this order nobody finds it empty while a lock is held.
             if data:
