@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import cycle, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -128,10 +128,12 @@ def _draw(folder: Path, name: str, points: Sequence[Point]) -> str:
 
 
 def _lines(axes: Axes, points: Sequence[Point]) -> None:
+    dashes = cycle(("-", "--", ":", "-."))  # of several lines of ours, which have one color
     for number, line in enumerate(dict.fromkeys(point.line for point in points)):
         mine = sorted((point.x, point.y) for point in points if point.line == line)
         xs, ys = zip(*mine, strict=True)
-        axes.plot(xs, ys, color=_color(line, number), lw=2.4 if line.startswith(OURS) else 1.4, label=line)
+        width, dash = (2.4, next(dashes)) if line.startswith(OURS) else (1.4, "-")
+        axes.plot(xs, ys, color=_color(line, number), lw=width, ls=dash, label=line)
     xs = [point.x for point in points]
     if max(xs) > 100 * max(min(xs), 1):
         axes.set_xscale("log")

@@ -54,6 +54,19 @@ def test_a_document_that_shows_commands_has_examples_that_run(name: str) -> None
     assert REPOSITORY / name in WITH_EXAMPLES
 
 
+def test_the_figures_that_the_readme_compares_are_of_the_benchmarks_page() -> None:
+    row = re.compile(r"^\| (?:a step of|the disk of) .*$", re.MULTILINE)
+    cited = [
+        (figure, other)
+        for line in row.findall((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+        for figure, other in re.findall(r"\| ([\d.]+ (?:ms|MB))(?: \((\w+)\))? ", line)
+    ]
+    assert len(cited) == 6
+    measured = (REPOSITORY / "docs" / "benchmarks.md").read_text(encoding="utf-8").splitlines()
+    for figure, other in cited:
+        assert any(f"| {figure} |" in line and f"/ {other}" in line for line in measured), figure
+
+
 @pytest.mark.parametrize("name", _NAMED)
 def test_every_link_within_the_repository_leads_somewhere(name: str) -> None:
     text = _without_blocks((REPOSITORY / name).read_text(encoding="utf-8"))
