@@ -6,7 +6,7 @@
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
-#   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…)
+#   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
 #   make lint          ruff and mypy
 #   make bench         the table of benchmarks, and docs/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
@@ -48,7 +48,7 @@ fuzz: $(VENV)/.installed-dev
 	@$(VENV)/bin/python -c 'import atheris' 2>/dev/null \
 		|| $(VENV)/bin/python $(PIP_INSTALL) --only-binary atheris --editable '.[fuzz]' || true
 	@PYTHONPATH=tests/fuzz $(VENV)/bin/python -c 'from targets import TARGETS; print(*TARGETS, sep="\n")' \
-		| xargs -P 2 -I TARGET $(VENV)/bin/python tests/fuzz/fuzz.py TARGET $(or $(SECONDS),20)
+		| xargs -P 2 -I TARGET $(VENV)/bin/python tests/fuzz/fuzz.py TARGET $(or $(SECONDS),20) $(SEED)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check

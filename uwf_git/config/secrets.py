@@ -208,6 +208,10 @@ class Redactor:
                 text, found = pattern.subn(lambda each: _place(self._names[each[0]]), text)
                 known += found
         text, recognised = without_tokens(text)
+        more = recognised
+        while more:  # without one there may be another, which it had cut off
+            text, more = without_tokens(text)
+            recognised += more
         self._remember(text)
         return text, known + recognised
 
