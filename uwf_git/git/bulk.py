@@ -2,7 +2,7 @@
 100,000 takes minutes.
 
 What is little is gathered in memory, as the objects of a step are. More goes into a file aside, under a name that
-`git gc` tidies up. Once it is stored it is synced, and others see it; no git deletes it before all is over. What is
+`uwf gc` tidies up. Once it is stored it is synced, and others see it; no git deletes it before all is over. What is
 little says much of it twice: a step's page has the answer that is in a node too, and so becomes a delta on that. Other
 objects stand there as they are.
 """

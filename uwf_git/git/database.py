@@ -75,15 +75,11 @@ class ObjectDatabase:
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
         if (self._bulk is not None or self._stored) and (new := self._new(oid)) is not None:
             return new
-        packs = self._packs
-        if packs.exists(oid):
+        if self._packs.exists(oid):
             try:
-                kind, content = packs.read(oid)
-                if id_of(kind, content) == oid:
-                    return int(kind), content
-            except _UNREAD:
-                pass
-            self._list_packs()
+                return self._read_packed(self._packs, oid)
+            except StoreDamaged:
+                self._list_packs()
         name = str(oid)
         try:
             with open(self._loose(name), "rb") as file:

@@ -71,8 +71,8 @@ class RefFiles:
         self, refs: Mapping[str, Oid], before: Callable[[Collection[str]], object] | None = None
     ) -> set[str]:
         """Deletes refs that are where they are said to be; returns those. Whoever looks sees each as it was or not at
-        all, and no packing brings it back. `before` is told which they are once nothing can move them any more; what it
-        raises leaves all of them."""
+        all, and no packing brings it back. `before` is told which, if any, once nothing can move them any more;
+        what it raises leaves all of them."""
         doomed = []
         with contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
             for name, old in sorted(refs.items()):
@@ -82,7 +82,7 @@ class RefFiles:
                     doomed.append(name)
                 else:
                     lock.close()
-            if doomed:
+            if doomed or before is not None:
                 self._delete(doomed, before)
         return set(doomed)
 

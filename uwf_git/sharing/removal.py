@@ -71,10 +71,7 @@ def remove(instance: Instance, thread: ThreadId) -> None:
             _bury(repository, thread, buried)
 
         if found:
-            deleted = repository.delete_refs(found, before=bury)
-            if not deleted:
-                raise HeadMoved(f"thread {thread} was moved by somebody else", "look at it, then repeat")
-            for name in found.keys() - deleted:
+            for name in found.keys() - repository.delete_refs(found, before=bury):
                 instance.threads.drop(name)  # it was paused or resumed meanwhile
         else:
             _bury(repository, thread, buried)
