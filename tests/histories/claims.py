@@ -168,7 +168,7 @@ def acknowledged_steps_are_kept(evidence: Evidence) -> Found:
 
 def steps_are_in_one_chain(evidence: Evidence) -> Found:
     """No step is in two threads, but where one of them was forked, gone on or parted from the other after it; and but
-    for a side that was made where a thread had ended, which is an end that another, with more steps, has outdone."""
+    for a side that was made where a thread had ended, which is an end that another has outdone."""
     parted = {fork: step for _, fork, step in evidence.forks}
     untold = any(event.code == KILLED and event.name in ("fork", "go-on") for event in evidence.events)
     makers = [event for event in evidence.events if event.code != KILLED and event.name not in EXCHANGES]
@@ -184,7 +184,7 @@ def steps_are_in_one_chain(evidence: Evidence) -> Found:
             for node in nodes[begins:]:
                 owners[node].append(thread.thread)
         for node, threads in owners.items():
-            outdone = {t for t in threads if _origin_ended(snapshot, t, threads)}
+            outdone = {t for t in threads if _is_of_an_end(snapshot, t, threads)}
             if len(threads) - len(outdone) > 1:
                 yield f"step {node} is in threads {', '.join(sorted(threads))} on {snapshot.machine}", ()
 
@@ -450,9 +450,14 @@ def violations(events: Sequence[Event], snapshots: Sequence[Snapshot]) -> list[V
     return found
 
 
-def _origin_ended(snapshot: Snapshot, thread: str, among: Sequence[str]) -> bool:
-    origin = snapshot.threads[thread].origin
-    return origin in among and snapshot.threads[origin].status != "active"
+def _is_of_an_end(snapshot: Snapshot, thread: str, among: Sequence[str]) -> bool:
+    """Whether a thread is a side of one that has ended, and has its steps again, or has ended elsewhere by now, so that
+    the step after which they part is in another side."""
+    side = snapshot.threads[thread]
+    origin = snapshot.threads.get(side.origin)
+    if origin is None or origin.status == "active":
+        return False
+    return side.origin in among or bool(side.parted and not _has(origin, side.parted))
 
 
 def _has(thread: Thread | None, node: str) -> bool:

@@ -131,6 +131,22 @@ def test_what_was_killed_may_have_been_done_or_not() -> None:
     assert violations((*EVENTS, killed), (done, THERE._replace(threads=done.threads))) == []
 
 
+def test_two_sides_share_steps_only_where_one_is_of_an_end_that_was_outdone() -> None:
+    ended_elsewhere = thread(A, OTHER._replace(number=1, prev=None), status="completed")
+    side = thread(B, FIRST, status="killed", origin=A, parted="")
+    of_the_old_end = thread(F, FIRST, SECOND, origin=A, parted="N1")
+    of_the_side = thread("S", FIRST, SECOND, origin=B, parted="N1")
+
+    def shared(ended: Thread) -> bool:
+        threads = {each.thread: each for each in (ended, side, of_the_old_end, of_the_side)}
+        found = violations((), (HERE._replace(threads=threads, listed=None),))
+        return "steps are in one chain" in {each.claim for each in found}
+
+    assert not shared(ended_elsewhere)
+    assert shared(ended_elsewhere._replace(status="active"))
+    assert shared(thread(A, FIRST, status="killed"))
+
+
 # A counterexample is made small
 
 

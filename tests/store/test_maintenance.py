@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from uwf_git.store.maintenance import loose_objects, maintain
+from uwf_git.store.maintenance import leftovers, loose_objects, maintain
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import pin
 from uwf_git.values.types import TEXT
@@ -51,3 +52,18 @@ def test_nothing_is_started_below_the_limit_or_without_git(
         instance.store.put(TEXT, f"text {number}")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not maintain(instance.store.repository, shared=False, limit=10)
+
+
+def test_what_is_being_written_while_leftovers_are_looked_for_is_passed_over(instance: Instance) -> None:
+    packs = instance.store.repository.path / "objects" / "pack"
+    begun, done = packs / ".tmp-uwf-idx-0", packs / "pack-0.idx"
+    endless = (
+        "import os, sys\nwhile True:\n    open(sys.argv[1], 'w').close()\n    os.rename(*sys.argv[1:])\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", endless, begun, done]) as writer:
+        try:
+            while not done.exists():
+                assert writer.poll() is None
+            assert [leftovers(instance.store.repository) for _ in range(3000)] == [[]] * 3000
+        finally:
+            writer.kill()

@@ -105,7 +105,16 @@ def leftovers(repository: Repository, now: float | None = None) -> list[Path]:
     found = [*objects.glob("pack/tmp_*"), *objects.glob("pack/.tmp-*"), *objects.glob("??/tmp_obj_*")]
     begun = repository.path.parent.glob(f"{repository.path.name}.*{ASIDE}")
     left = [*filter(Path.is_file, found), *filter(Path.is_dir, begun)]
-    return sorted(path for path in left if path.stat().st_mtime < before)
+    return sorted(path for path in left if _is_older(path, before))
+
+
+def _is_older(path: Path, time: float) -> bool:
+    """Whether a file or folder is there that was changed last before a time: what somebody is writing at this moment is
+    given its name, or removed."""
+    try:
+        return path.stat().st_mtime < time
+    except OSError:
+        return False
 
 
 def loose_objects(repository: Repository) -> int:
