@@ -20,6 +20,8 @@ from warm import WarmUwf
 from uwf_git.store.location import init, locate
 from uwf_git.store.opened import Instance
 
+pytest_plugins = ["site_serving"]
+
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"
 

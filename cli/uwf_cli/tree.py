@@ -218,6 +218,7 @@ uwf = Group(
         "agent": agent,
         "setup": Place("config:setup", "Set up a model and an agent."),
         "config": config,
+        "web": Place("web.command:web", "Show threads on pages of this machine."),
         "mcp": Place("mcp:mcp", "Serve workflows and threads to an MCP client."),
         "stats": Place("spending:stats", "Sum up tokens, money and time."),
         "trace": trace,

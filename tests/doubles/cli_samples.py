@@ -96,7 +96,8 @@ def on_terminal(
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update({"TERM": "xterm-256color", **(env or {})})
-        os.execv(sys.executable, [sys.executable, "-m", "uwf_cli.main", *map(str, args)])
+        # execv would pass what libraries have set behind os.environ, as readline sets COLUMNS.
+        os.execve(sys.executable, [sys.executable, "-m", "uwf_cli.main", *map(str, args)], dict(os.environ))
     resize(terminal, columns)
     waiting = list(typed)
     shown, unseen = b"", b""

@@ -51,9 +51,9 @@ def list_(
     end = None if limit is None else offset + limit
     page = slice(offset, end)
     if sort == "created":
-        items = _items(invocation.instance, found[page])
+        items = thread_items(invocation.instance, found[page])
     else:
-        items = sorted(_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
+        items = sorted(thread_items(invocation.instance, found), key=lambda each: _rank(each, sort))[page]
     invocation.emit(items, lambda value: _list_text(invocation.instance, value, wide))
     failures = Failures(invocation)
     failures.damaged(any(each["status"] == "corrupt" for each in items))
@@ -69,7 +69,8 @@ def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
     return value is None, -(value or 0)
 
 
-def _items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
+def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
+    """Threads as JSON, in the same order."""
     from uwf_git.engine.budget import spent_by_all
     from uwf_git.engine.lineage import parents
     from uwf_git.engine.spending import money

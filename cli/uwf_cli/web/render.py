@@ -1,0 +1,81 @@
+"""Templates: every value is escaped where it is put in, control and direction characters are written out, and only what
+`page.markup` made is HTML already. The same templates make the pages of the server and the files of an export, which
+differ in `link`: from an address to what leads there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from uwf_cli import terminal
+from uwf_cli.live import lasted
+from uwf_cli.output import ago, dollars, iso
+from uwf_cli.page import markup
+from uwf_cli.web import addresses
+from uwf_cli.web.addresses import Page
+from uwf_git.text import counted, one_line, shortened
+from uwf_git.values.types import role_name
+
+FOLDER = Path(__file__).parent
+Link = Callable[[str], str]
+
+
+def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
+    """A page as a document. `site` is what all of them know: the `store`, whether one may `write` and `run` from them,
+    whether they are `live`, and the `version`."""
+    template = _environment().get_template(page.template)
+    return template.render(
+        page.values, title=page.title, link=link, site=site, to=addresses, now=time.time(), page=page
+    )
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
+        "value": lambda content: Markup(markup.value(content)),
+        "pre": lambda text: Markup(markup.pre(text)),
+        "counted": counted,
+        "dollars": dollars,
+        "lasted": lasted,
+        "line": one_line,
+        "role": role_name,
+        "short": shortened,
+        "when": _when,
+    }
+    return made
+
+
+def _shown(value: Any) -> Any:
+    """What is put into a page: nothing for None, texts with their control characters written out."""
+    if value is None:
+        return ""
+    return terminal.escape(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _when(moment: float | str | None) -> Markup:
+    """A moment, in Unix seconds or as JSON has it, as people say it; the exact one shows on hover, and is what scripts
+    read."""
+    if moment is None:
+        return Markup("")
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment).timestamp()
+    exact = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso(moment), exact, ago(moment))

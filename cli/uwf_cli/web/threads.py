@@ -1,0 +1,70 @@
+"""`/`: the threads in tabs by what they want of a person, with the filters of `uwf thread list`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from uwf_cli.commands.listing import thread_items
+from uwf_cli.resolve import moment
+from uwf_cli.selection import STATUSES, Filters, listed
+from uwf_cli.web.addresses import Asked, Page
+from uwf_git.errors import Usage
+from uwf_git.store.opened import Instance
+
+TABS = {
+    "waiting": ("waiting", "paused"),
+    "running": ("running", "idle"),
+    "failed": ("failed", "corrupt"),
+    "done": ("completed", "killed"),
+    "all": STATUSES,
+}
+"""The tabs, with the statuses of the threads in each."""
+
+SHOWN = 50
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, and `from`, how many are left
+    out. Raises Usage, NotFound."""
+    found = listed(instance, _filters(asked))
+    counts = Counter(each.status for each in found)
+    numbers = {tab: sum(counts[status] for status in statuses) for tab, statuses in TABS.items()}
+    tab = asked.one("tab") or next((name for name, number in numbers.items() if number), "all")
+    if tab not in TABS:
+        raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
+    begin = asked.one("from", "0")
+    if not (begin.isascii() and begin.isdigit() and len(begin) < 10):
+        raise Usage(f"from={begin!r} is no number", "leave it out")
+    chosen = [each for each in found if each.status in TABS[tab]]
+    first = int(begin)
+    shown: list[dict[str, Any]] = thread_items(instance, chosen[first : first + SHOWN])
+    return Page(
+        "threads.html",
+        f"Threads: {tab}",
+        {
+            "tab": tab,
+            "tabs": numbers,
+            "threads": shown,
+            "asked": asked,
+            "first": first,
+            "more": max(0, len(chosen) - first - SHOWN),
+            "size": SHOWN,
+            "empty": not found,
+            "filtered": any(asked.one(name) for name in ("workflow", "author", "since", "search", "status")),
+        },
+    )
+
+
+def _filters(asked: Asked) -> Filters:
+    statuses = asked.all("status")
+    if unknown := [each for each in statuses if each not in STATUSES]:
+        raise Usage(f"no status {unknown[0]!r}", "it is one of " + ", ".join(STATUSES))
+    return Filters(
+        statuses,
+        workflow=asked.one("workflow") or None,
+        author=asked.one("author") or None,
+        since=moment(asked.one("since") or None, "since"),
+        search=asked.one("search") or None,
+        ended=True,
+    )

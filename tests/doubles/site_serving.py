@@ -1,0 +1,103 @@
+"""`uwf web` as a process, and a real browser that fails a test where a page breaks its own policy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ConsoleMessage, Page
+
+_ARTEFACTS = os.environ.get("UWF_TEST_ARTEFACTS")  # before a test seals its environment
+
+
+class Serving(NamedTuple):
+    """A server that runs. `address` is that of its site, without a slash at its end; `launch` lets a browser in,
+    once."""
+
+    process: subprocess.Popen[str]
+    address: str
+    launch: str
+
+
+Serve = Callable[..., Serving]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts `uwf web` with these arguments; it ends with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> Serving:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "uwf_cli.main", "--format", "json", "web", "--no-open", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert process.stdout is not None and process.stderr is not None
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        said = json.loads(line)
+        return Serving(process, "/".join(said["address"].split("/")[:3]), said["launch"])
+
+    yield run
+    for process in started:
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+        assert "Traceback" not in err and "internal error" not in err, err
+
+
+@pytest.fixture
+def client(serve: Serve) -> Iterator[httpx.Client]:
+    """A client that was let in, at the site of a read-only server."""
+    yield from entered(serve())
+
+
+def entered(serving: Serving) -> Iterator[httpx.Client]:
+    """A client that was let in."""
+    with httpx.Client(base_url=serving.address, trust_env=False, timeout=30) as made:
+        assert made.get(serving.launch).status_code == 303
+        yield made
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args() -> dict[str, Any]:
+    """Debian's Chromium, or whichever is installed."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("needs the package chromium")
+    return {"executable_path": found, "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]}
+
+
+@pytest.fixture
+def browser_page(page: Page) -> Iterator[Page]:
+    """A page of the browser. What its console says of a policy that was broken, or of an error, fails the test."""
+    said: list[str] = []
+
+    def hear(message: ConsoleMessage) -> None:
+        if message.type == "error" or "Content Security Policy" in message.text:
+            said.append(message.text)
+
+    page.on("console", hear)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    yield page
+    assert not said, said
+
+
+def keep_picture(page: Page, name: str) -> None:
+    """Keeps a screenshot among the artefacts, where somebody asked for these."""
+    if _ARTEFACTS:
+        Path(_ARTEFACTS).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=Path(_ARTEFACTS) / f"web-{name}.png", full_page=True)

@@ -1,0 +1,35 @@
+"""The list of threads in a browser."""
+
+from __future__ import annotations
+
+from conftest import Uwf
+from playwright.sync_api import Page, expect
+from site_serving import Serve, keep_picture
+
+
+def test_threads_stand_in_the_tab_of_what_they_want(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    done = uwf("thread", "start", "pair", "-p", "Say <b>it</b>").json["thread"]
+    uwf("thread", "run", done)
+    browser_page.goto(serve().launch)
+    expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
+    browser_page.get_by_role("link", name="done").click()
+    expect(browser_page.get_by_role("link", name="Say <b>it</b>")).to_be_visible()
+    expect(browser_page.get_by_text("completed")).to_be_visible()
+    expect(browser_page.get_by_role("link", name="Do it")).to_have_count(0)
+    keep_picture(browser_page, "threads")
+
+
+def test_the_filters_are_those_of_the_list_and_stay_in_the_address(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "start", "pair", "-p", "Something else")
+    browser_page.goto(serve().launch)
+    browser_page.get_by_label("Task has").fill("else")
+    browser_page.get_by_role("button", name="Filter").click()
+    expect(browser_page.get_by_role("link", name="Something else")).to_be_visible()
+    expect(browser_page.get_by_role("link", name="Do it")).to_have_count(0)
+    assert "search=else" in browser_page.url
+    browser_page.get_by_role("link", name="all").click()
+    assert "search=else" in browser_page.url
