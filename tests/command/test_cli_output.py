@@ -33,9 +33,21 @@ def test_the_version_comes_without_even_click(uwf: Uwf) -> None:
 def test_showing_a_thread_imports_nothing_heavy(uwf: Uwf) -> None:
     thread = uwf("thread", "start", write("pair.yaml", PAIR), "-p", "x").json["thread"]
     uwf("thread", "show", thread)  # the first time decides what is next, and remembers it
-    heavy = {"yaml", "jsonschema", "jsonata", "liquid", "rich", "httpx", "ulid", "dotenv", "subprocess"}
+    heavy = {
+        "yaml",
+        "jsonschema",
+        "jsonata",
+        "liquid",
+        "rich",
+        "httpx",
+        "ulid",
+        "dotenv",
+        "subprocess",
+        "ssl",
+    }
     assert not {"personas", "pages", "versions"} & _modules("thread", "show", thread)
     assert not heavy & _imported("thread", "show", thread)
+    assert "pygit2" not in _names("thread", "show", thread)  # only parts of it are
 
 
 def test_the_help_of_a_group_imports_none_of_its_commands(uwf: Uwf) -> None:

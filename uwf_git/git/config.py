@@ -18,10 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import pygit2
-
 from uwf_git.errors import Invalid
 from uwf_git.git.objects import Person, clean
+from uwf_git.libgit2 import Config, GitError, Repository
 
 MAX_REFS = 200_000
 MAX_VERIFY = 60
@@ -56,26 +55,20 @@ BOUNDS = Bounds(2 << 30, 1 << 30)
 class GitConfig:
     """The configuration of an opened repository. `shared` is the folder that its worktrees share."""
 
-    def __init__(self, git: pygit2.Repository, shared: Path) -> None:
+    def __init__(self, git: Repository, shared: Path) -> None:
         self._git = git
         self._shared = shared
 
     def value(self, key: str) -> str:
         """A value, or ""."""
-        return next((str(config[key]) for config in self._files() if key in config), "")
+        return next((value for config in self._files() if (value := config.value(key)) is not None), "")
 
     def flag(self, key: str) -> bool | None:
         """A boolean as git reads it, or None. Raises Invalid for another value."""
-        for config in self._files():
-            try:
-                return bool(config.get_bool(key))
-            except KeyError:
-                continue
-            except (ValueError, pygit2.GitError):
-                raise Invalid(
-                    f"{key} is neither true nor false", f"see: git config --get-all {key}"
-                ) from None
-        return None
+        try:
+            return next((flag for config in self._files() if (flag := config.flag(key)) is not None), None)
+        except GitError:
+            raise Invalid(f"{key} is neither true nor false", f"see: git config --get-all {key}") from None
 
     @cached_property
     def user(self) -> Person:
@@ -127,14 +120,14 @@ class GitConfig:
         number, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
         return int(number) * unit if number.isdecimal() else default
 
-    def _files(self) -> list[pygit2.Config]:
+    def _files(self) -> list[Config]:
         """What counts most comes first."""
         if instead := os.environ.get("GIT_CONFIG_GLOBAL"):
-            paths = [Path(self._git.path) / "config.worktree", self._shared / "config", Path(instead)]
-            return [pygit2.Config(str(path)) for path in paths if path.is_file()]
+            paths = [Path(str(self._git.path)) / "config.worktree", self._shared / "config", Path(instead)]
+            return [Config(str(path)) for path in paths if path.is_file()]
         return [self._own]
 
     @cached_property
-    def _own(self) -> pygit2.Config:
+    def _own(self) -> Config:
         """What libgit2 reads for the repository, and reads again where a file has changed."""
-        return self._git.config
+        return Config(self._git)

@@ -18,22 +18,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pygit2
-
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.objects import KINDS, Oid, id_of
 from uwf_git.git.refs import PRIVATE, common_dir
 from uwf_git.git.writers import Writers
+from uwf_git.libgit2 import GitError, Odb, OdbBackendPack, Repository, all_objects
 
 if TYPE_CHECKING:
     from uwf_git.git.bulk import Bulk
 
-    _Packs = pygit2.OdbBackendPack | pygit2.Odb
+    _Packs = OdbBackendPack | Odb
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
 # What libgit2 says of an object that it can't read; the last is of a garbled size.
-_UNREAD = (pygit2.GitError, KeyError, ValueError, MemoryError)
+_UNREAD = (GitError, KeyError, ValueError, MemoryError)
 _TRIED = 1 << 16  # bytes
 _LITTLE = 1 << 20  # bytes; what doesn't fit there may have failed for want of room
 _SLACK = 128  # bytes that zlib and an object's header may add
@@ -61,14 +60,14 @@ class ObjectDatabase:
     """The objects of an opened repository, whose folder is `path`. Raises StoreUnwritable where a write is refused by
     the file system."""
 
-    def __init__(self, git: pygit2.Repository) -> None:
+    def __init__(self, git: Repository) -> None:
         self._git = git
-        self.path = common_dir(Path(git.path))
+        self.path = common_dir(Path(str(git.path)))
         self._objects = str(self.path / "objects")
         self._bulk: Bulk | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # lately, as one pack
-        self._packs = pygit2.OdbBackendPack(self._objects)  # those that are there by now
+        self._packs = OdbBackendPack(self._objects)  # those that are there by now
 
     def read(self, oid: Oid) -> tuple[int, bytes]:
         """An object's kind (COMMIT, TREE, BLOB, TAG) and content, checked against its id.
@@ -85,7 +84,7 @@ class ObjectDatabase:
             with open(self._loose(name), "rb") as file:
                 packed = file.read()
         except OSError:
-            return self._read_packed(self._git.odb, oid)
+            return self._read_packed(all_objects(self._git), oid)
         try:
             data = zlib.decompress(packed)
         except zlib.error as error:
@@ -110,7 +109,7 @@ class ObjectDatabase:
 
     def _list_packs(self) -> None:
         """Looks anew for packs, after one couldn't give what it should have: it may only be gone."""
-        self._packs = pygit2.OdbBackendPack(self._objects)
+        self._packs = OdbBackendPack(self._objects)
 
     def _read_packed(self, packs: _Packs, oid: Oid) -> tuple[int, bytes]:
         try:
@@ -136,7 +135,7 @@ class ObjectDatabase:
             with open(self._loose(name), "rb") as file:
                 head = zlib.decompressobj().decompress(file.read(128), 64)
         except OSError:
-            return self._header_packed(self._git.odb, oid)
+            return self._header_packed(all_objects(self._git), oid)
         except zlib.error as error:
             raise damaged(name, _garbled(error)) from None
         kind, _, size = head.partition(b"\0")[0].partition(b" ")
@@ -169,7 +168,7 @@ class ObjectDatabase:
         try:
             descriptor = self._loose(name)
         except OSError:
-            return self._read_packed_within(self._git.odb, oid, at_most)
+            return self._read_packed_within(all_objects(self._git), oid, at_most)
         try:
             size = os.fstat(descriptor).st_size
             packed = os.read(descriptor, min(size, at_most + at_most // 1000 + _SLACK))
@@ -202,7 +201,7 @@ class ObjectDatabase:
         name = str(oid)
         try:
             return os.path.exists(f"{self._objects}/{name[:2]}/{name[2:]}") or self._git.odb.exists(oid)  # noqa: PTH110
-        except pygit2.GitError:  # it stands in a pack, and can't be read there
+        except GitError:  # it stands in a pack, and can't be read there
             return True
 
     @contextlib.contextmanager
@@ -269,8 +268,8 @@ class ObjectDatabase:
         self.writers.begin()
         for last_try in (False,) * WRITE_TRIES + (True,):
             try:
-                return self._git.write(kind, data)
-            except (pygit2.GitError, OSError) as error:
+                return self._git.odb.write(kind, data)
+            except (GitError, OSError) as error:
                 # git gc removes a folder of objects that it has emptied, at times just before libgit2
                 # puts the next one there.
                 if last_try or "No such file or directory" not in str(error):

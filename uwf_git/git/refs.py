@@ -17,9 +17,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pygit2 import Oid
-
 from uwf_git.errors import StoreDamaged
+from uwf_git.libgit2 import Oid
 
 PRIVATE = "uwf"
 PACKED = "packed-refs"

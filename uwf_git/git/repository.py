@@ -13,8 +13,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pygit2
-
 from uwf_git.errors import HeadMoved, Invalid, NotFound, StoreDamaged
 from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
@@ -47,11 +45,11 @@ from uwf_git.git.objects import Oid as Oid
 from uwf_git.git.objects import Person as Person
 from uwf_git.git.refs import FIX, is_waited_for, may_have_refs, read_ref, read_refs
 from uwf_git.git.refs import PRIVATE as PRIVATE
+from uwf_git.libgit2 import GitError, init_bare, open_repository
 
 NAMESPACE = "refs/uwf/"
 TREES_KEPT = 256
 MANY_REFS = 20
-_WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once, and of all packs
 
 
 class Repository(ObjectDatabase):
@@ -65,13 +63,9 @@ class Repository(ObjectDatabase):
         if waited := is_waited_for(git_dir):
             hint = FIX if waited.name == "HEAD" else "move it away, and put the file back"
             raise StoreDamaged(f"{waited} is no regular file", hint)
-        # libgit2 syncs nothing unless told; a step that was reported must survive a power cut.
-        pygit2.settings.enable_fsync_gitdir(True)
-        # And it maps packs whole: what has been read of them would count as memory of every command.
-        pygit2.settings.mwindow_size, pygit2.settings.mwindow_mapped_limit = _WINDOW, _MAPPED
         try:
-            opened = pygit2.Repository(str(git_dir), pygit2.enums.RepositoryOpenFlag.NO_SEARCH)
-        except pygit2.GitError as error:
+            opened = open_repository(str(git_dir))
+        except GitError as error:
             raise Invalid(
                 f"{git_dir} does not open as a git repository: {error}", _open_hint(str(error), git_dir)
             ) from None
@@ -98,7 +92,7 @@ class Repository(ObjectDatabase):
             elif not (git_dir / "HEAD").exists():  # a folder of the user's choice, or one that is only begun
                 _init(git_dir)
                 sync_folder(git_dir)
-        except (pygit2.GitError, OSError) as error:
+        except (GitError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise StoreUnwritable(f"can't make a store at {git_dir}: {reason}", "check the folder") from None
         return cls(git_dir)
@@ -385,8 +379,7 @@ def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tu
 
 
 def _init(git_dir: Path) -> None:
-    made = pygit2.init_repository(str(git_dir), bare=True)
-    made.config["core.fsync"] = "all"  # for a git that the user starts here, as ours are told
+    init_bare(str(git_dir), {"core.fsync": "all"})  # for a git that the user starts here, as ours are told
 
 
 def _open_hint(reason: str, git_dir: Path) -> str:

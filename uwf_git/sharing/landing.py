@@ -14,11 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-import pygit2
-
 from uwf_git.errors import RemoteFailed
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository, StoreUnwritable
+from uwf_git.libgit2 import reference_is_valid_name
 from uwf_git.sharing.tracking import listed_lines
 from uwf_git.sharing.transfer import Pushed, Rejected, deletions, transfer
 from uwf_git.store.opened import Instance
@@ -139,6 +138,6 @@ def _branch(git: Git, remote: Remote) -> str | None:
         )
         head = (made / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
     name = head.removeprefix(f"ref: {HEADS}")
-    if name in (head, _NOT_TOLD) or not pygit2.reference_is_valid_name(HEADS + name):
+    if name in (head, _NOT_TOLD) or not reference_is_valid_name(HEADS + name):
         return None
     return name

@@ -18,11 +18,10 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pygit2
-
 from uwf_git.errors import HeadMoved, Invalid, NotFound, RemoteFailed, StoreDamaged, Usage
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid, Repository
+from uwf_git.libgit2 import reference_is_valid_name
 from uwf_git.sharing.forges import Pages, pages
 from uwf_git.sharing.push import Large, look_through
 from uwf_git.sharing.tracking import listed_lines
@@ -230,9 +229,7 @@ def branch_name(text: str) -> str:
     shown = one_line(text, 80)
     if not name or name.startswith("-") or name == "HEAD" or not name.isprintable():
         raise Invalid(f"{shown!r} is no name of a branch", "use letters, digits, dots, dashes and slashes")
-    if len(name.encode("utf-8", "replace")) > LONGEST_NAME or not pygit2.reference_is_valid_name(
-        HEADS + name
-    ):
+    if len(name.encode("utf-8", "replace")) > LONGEST_NAME or not reference_is_valid_name(HEADS + name):
         raise Invalid(f"{shown!r} is no name of a branch", "see: git help check-ref-format")
     return name
 

@@ -391,12 +391,11 @@ def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
 def _versions() -> Iterator[Check]:
     from importlib.metadata import version
 
-    import pygit2
-
     from uwf_git import __version__
+    from uwf_git.libgit2 import LIBGIT2_VERSION
 
     yield Check("uwf", OK, f"{__version__} on Python {platform.python_version()}")
-    yield Check("libgit2", OK, f"{pygit2.LIBGIT2_VERSION} by pygit2 {version('pygit2')}")
+    yield Check("libgit2", OK, f"{LIBGIT2_VERSION} by pygit2 {version('pygit2')}")
     try:
         done = subprocess.run(["git", "--version"], capture_output=True, text=True, check=False, timeout=10)
         git = done.stdout.strip().removeprefix("git version ")

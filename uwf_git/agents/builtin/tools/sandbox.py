@@ -248,13 +248,13 @@ def _git_beside(project: Path) -> Iterator[Path]:
 
 def _names_worktree(folder: Path, project: Path) -> bool:
     """Whether the configuration of a repository names the project, as that of a submodule does."""
-    import pygit2
+    from uwf_git.libgit2 import Config, GitError
 
     try:
-        named = pygit2.Config(str(folder / "config"))["core.worktree"]
-    except (KeyError, pygit2.GitError):
+        named = Config(str(folder / "config")).value("core.worktree")
+    except GitError:
         return False
-    return named is not None and _is_same(folder, named, project)
+    return named is not None and named != "" and _is_same(folder, named, project)
 
 
 def _is_same(folder: Path, named: str, expected: Path) -> bool:

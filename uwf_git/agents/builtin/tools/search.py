@@ -183,16 +183,16 @@ def _ignored(spot: Spot) -> Callable[[str], bool]:
     if spot.mount.name != PROJECT:
         return _ignores_nothing
     # The library, not the program: a project's git configuration can name commands to run.
-    import pygit2
+    from uwf_git.libgit2 import GitError, discover_repository, open_repository
 
     folder = spot.mount.path.joinpath(*spot.parts)
     try:
-        where = pygit2.discover_repository(str(folder))
-        repository = pygit2.Repository(where) if where else None
+        where = discover_repository(str(folder))
+        repository = open_repository(where) if where else None
         if repository is None or repository.workdir is None:
             return _ignores_nothing
         below = folder.relative_to(Path(repository.workdir).resolve()).as_posix()
-    except (pygit2.GitError, KeyError, ValueError, OSError):
+    except (GitError, KeyError, ValueError, OSError):
         return _ignores_nothing
     prefix = "" if below == "." else below + "/"
     known = repository
@@ -200,7 +200,7 @@ def _ignored(spot: Spot) -> Callable[[str], bool]:
     def ignored(path: str) -> bool:
         try:
             return bool(known.path_is_ignored(prefix + path))
-        except (pygit2.GitError, ValueError, UnicodeError):
+        except (GitError, ValueError, UnicodeError):
             return False
 
     return ignored

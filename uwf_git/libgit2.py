@@ -1,0 +1,126 @@
+"""libgit2, through those parts of pygit2 that a store needs.
+
+`import pygit2` loads all of it, and what it talks to remotes with: TLS, and the certificates of the machine. That takes
+longer than a small command does, and here git talks to remotes. So its parts are loaded without the package that they
+stand in; whoever imports that gets all of it as ever.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+
+_alone = "pygit2" not in sys.modules and importlib.util.find_spec("pygit2")
+if _alone:
+    sys.modules["pygit2"] = importlib.util.module_from_spec(_alone)
+try:
+    from pygit2._pygit2 import (
+        LIBGIT2_VERSION,
+        GitError,
+        Odb,
+        OdbBackendPack,
+        Oid,
+        Repository,
+        discover_repository,
+        init_file_backend,
+        reference_is_valid_name,
+    )
+    from pygit2.errors import check_error
+    from pygit2.ffi import C, ffi
+finally:
+    if _alone:
+        for _name in ("pygit2", "pygit2.errors", "pygit2.ffi"):
+            sys.modules.pop(_name, None)
+
+__all__ = [
+    "LIBGIT2_VERSION",
+    "Config",
+    "GitError",
+    "Odb",
+    "OdbBackendPack",
+    "Oid",
+    "Repository",
+    "all_objects",
+    "discover_repository",
+    "init_bare",
+    "open_repository",
+    "reference_is_valid_name",
+]
+
+_NO_SEARCH = 1 << 0  # GIT_REPOSITORY_OPEN_NO_SEARCH
+_WINDOW, _MAPPED = 4 << 20, 16 << 20  # bytes of a pack that are mapped at once, and of all packs
+
+
+def open_repository(path: str) -> Repository:
+    """The repository in a folder, none above it. What libgit2 writes from now on is synced. Raises GitError."""
+    _set_up()
+    return Repository(init_file_backend(path, _NO_SEARCH))
+
+
+def init_bare(path: str, settings: Mapping[str, str]) -> None:
+    """Makes a bare repository with some configuration. Raises GitError."""
+    import pygit2
+
+    made = pygit2.init_repository(path, bare=True)
+    for key, value in settings.items():
+        made.config[key] = value
+
+
+def all_objects(repository: Repository) -> Odb:
+    """The objects of a repository, wherever they stand."""
+    import pygit2  # noqa: F401 -- which has the names of their kinds
+
+    return repository.odb
+
+
+def _set_up() -> None:
+    """Tells libgit2 what holds for every repository."""
+    tell = C.git_libgit2_opts
+    # It syncs nothing unless told; a step that was reported must survive a power cut.
+    tell(C.GIT_OPT_ENABLE_FSYNC_GITDIR, ffi.cast("int", 1))
+    # And it maps packs whole: what has been read of them would count as memory of every command.
+    tell(C.GIT_OPT_SET_MWINDOW_SIZE, ffi.cast("size_t", _WINDOW))
+    tell(C.GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, ffi.cast("size_t", _MAPPED))
+
+
+class Config:
+    """A configuration of git: that of a repository with all that holds for it, or one file. libgit2 reads its files
+    again where they have changed. Raises GitError, as all it does, for one that can't be read."""
+
+    def __init__(self, of: Repository | str) -> None:
+        found = ffi.new("git_config **")
+        if isinstance(of, str):
+            check_error(C.git_config_open_ondisk(found, of.encode("utf-8", "surrogateescape")))
+        else:
+            pointer = ffi.new("git_repository **")
+            ffi.buffer(pointer)[:] = of._pointer[:]  # type: ignore[attr-defined]
+            check_error(C.git_repository_config(found, pointer[0]))
+        self._config = ffi.gc(found[0], C.git_config_free)
+
+    def value(self, key: str) -> str | None:
+        """What is said of a key, "" for one without a value; None where nothing is."""
+        found = ffi.new("git_config_entry **")
+        code = C.git_config_get_entry(found, self._config, key.encode())
+        if code == C.GIT_ENOTFOUND:
+            return None
+        check_error(code)
+        try:
+            value = found[0].value
+            return "" if value == ffi.NULL else ffi.string(value).decode("utf-8", "surrogateescape")
+        finally:
+            C.git_config_entry_free(found[0])
+
+    def flag(self, key: str) -> bool | None:
+        """What is said of a key that is true or false. Raises GitError for anything else."""
+        found = ffi.new("git_config_entry **")
+        code = C.git_config_get_entry(found, self._config, key.encode())
+        if code == C.GIT_ENOTFOUND:
+            return None
+        check_error(code)
+        parsed = ffi.new("int *")
+        try:
+            check_error(C.git_config_parse_bool(parsed, found[0].value))
+        finally:
+            C.git_config_entry_free(found[0])
+        return bool(parsed[0])
