@@ -21,7 +21,7 @@ from typing import IO
 
 from uwf_git.git.durable import keeps_order, sync
 from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.packing import ASIDE, HEADER, Place, entry, header, install
+from uwf_git.git.packing import ASIDE, HEADER, Joining, Place, entry, header, install
 from uwf_git.git.packs import applied, delta_of
 from uwf_git.libgit2 import Oid
 
@@ -33,14 +33,17 @@ _LITTLE = 1 << 20  # bytes that are gathered in memory
 _BLOCK = 1 << 20
 _TWICE, _MUCH = 1 << 10, 256 << 10  # bytes of a text that may say what another does, at least and at most
 _BASES = 2
+_SAMPLES, _SAMPLE = 8, 12  # places at which it is looked for that, and bytes that are
 
 
 class Bulk:
     """The objects that are being written into the repository in `git_dir`, or, where nothing is to be kept, for as long
     as this is used. Raises OSError."""
 
-    def __init__(self, git_dir: Path, keep: bool = True) -> None:
+    def __init__(self, git_dir: Path, keep: bool = True, joining: Joining | None = None) -> None:
+        """Small packs that are made are put into `joining` too."""
         self._keep = keep
+        self._joining = joining
         self._folder = git_dir / "objects" / "pack"
         self.recent: OrderedDict[bytes, tuple[int, bytes]] = OrderedDict()
         self._size = 0
@@ -100,12 +103,12 @@ class Bulk:
         """An object as it is written, with the id of its base, b"" for none."""
         if kind == BLOB and self._file is None and _TWICE <= len(content) <= _MUCH:
             for base in self._bases:
-                if (known := self.recent.get(base)) is not None:
+                if (known := self.recent.get(base)) is not None and _repeats(content, known[1]):
                     delta = delta_of(kind, known[1], content)
                     if len(delta) < len(content) // 2:
                         *_, place, _ = self._places[base]
                         return *entry(kind, delta, self._end - place.offset), base
-        return *entry(kind, content), b""
+        return *entry(kind, content, for_now=self._file is None), b""
 
     def _append(self, head: bytes, packed: bytes) -> None:
         self._end += len(head) + len(packed)
@@ -171,7 +174,13 @@ class Bulk:
         if self._path is None:
             pack = header(len(places)) + self._little
             checksum = hashlib.sha1(pack).digest()
-            install(self._folder, pack + checksum, checksum, places, beside, self._kept)
+            pack += checksum
+
+            def prepare(path: Path) -> None:
+                if self._joining is not None:
+                    self._joining.take(path, pack, places)
+
+            install(self._folder, pack, checksum, places, beside, self._kept, meanwhile=prepare)
         else:
             checksum = self._sealed()
             path, self._path = self._path, None
@@ -194,3 +203,9 @@ class Bulk:
         self._file.write(digest.digest())
         self._file.flush()
         return digest.digest()
+
+
+def _repeats(content: bytes, said: bytes) -> bool:
+    """Whether a text seems to say what another does."""
+    places = range(0, len(content) - _SAMPLE, len(content) // _SAMPLES)
+    return any(content[at : at + _SAMPLE] in said for at in places)

@@ -26,6 +26,7 @@ from uwf_git.libgit2 import GitError, Odb, OdbBackendPack, Repository, all_objec
 
 if TYPE_CHECKING:
     from uwf_git.git.bulk import Bulk
+    from uwf_git.git.packing import Joining
 
     _Packs = OdbBackendPack | Odb
 
@@ -65,6 +66,7 @@ class ObjectDatabase:
         self.path = common_dir(Path(str(git.path)))
         self._objects = str(self.path / "objects")
         self._bulk: Bulk | None = None
+        self._joining: Joining | None = None
         self.writers = Writers(self.path / PRIVATE)
         self._stored: Mapping[bytes, tuple[int, bytes]] = {}  # lately, as one pack
         self._packs = OdbBackendPack(self._objects)  # those that are there by now
@@ -239,10 +241,11 @@ class ObjectDatabase:
             yield
             return
         from uwf_git.git.bulk import Bulk
-        from uwf_git.git.packing import join
+        from uwf_git.git.packing import Joining, join
 
         self.writers.begin()
-        self._bulk = Bulk(self.path)
+        self._joining = self._joining or Joining()
+        self._bulk = Bulk(self.path, joining=self._joining)
         try:
             with self._bulk:
                 try:
@@ -252,7 +255,7 @@ class ObjectDatabase:
                     self._stored = self._bulk.recent
         finally:
             self._bulk = None
-        join(self.path / "objects" / "pack")
+        join(self.path / "objects" / "pack", self._joining)
 
     def store_gathered(self) -> None:
         """Stores what waits to be. Raises StoreUnwritable."""

@@ -7,7 +7,6 @@ nothing else.
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import errno
 import os
@@ -19,7 +18,6 @@ from pathlib import Path
 
 ASIDE = ".new"
 """How the names of folders end that are still being made, or whose maker was killed."""
-_SYNCED_TOGETHER = ("ext4", "xfs")
 
 
 def sync(path: str | Path) -> None:
@@ -31,45 +29,17 @@ def sync(path: str | Path) -> None:
         os.close(descriptor)
 
 
-def sync_all(descriptors: Sequence[int]) -> None:
-    """Waits until what several files of one file system hold is on the disk. They wait together where that is known to
-    take about as long as for one; btrfs is quicker one by one. Raises OSError."""
-    first, *others = descriptors
-    if not others or _kind(os.fstat(first).st_dev) not in _SYNCED_TOGETHER:
+def sync_all(descriptors: Sequence[int], meanwhile: Callable[[], object] | None = None) -> None:
+    """Waits until what several files hold is on the disk, which is told of all of them before any is waited for; what
+    is done `meanwhile` must not rely on them. Raises OSError, and what `meanwhile` raises."""
+    if hasattr(os, "posix_fadvise"):
         for descriptor in descriptors:
-            os.fsync(descriptor)
-        return
-    failed: list[OSError] = []
-
-    def wait(descriptor: int) -> None:
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            failed.append(error)
-
-    def release(descriptor: int, done: _thread.LockType) -> None:
-        try:
-            wait(descriptor)
-        finally:
-            done.release()
-
-    waiting: list[_thread.LockType] = []
-    try:
-        for descriptor in others:
-            done = _thread.allocate_lock()
-            done.acquire()
-            try:
-                # One of `threading` is waited for until it has begun, which takes as long as a quick disk does.
-                _thread.start_new_thread(release, (descriptor, done))
-                waiting.append(done)
-            except RuntimeError:  # there are too many threads
-                wait(descriptor)
-        wait(first)
-    finally:
-        for done in waiting:
-            done.acquire()
-    if failed:
-        raise failed[0]
+            with contextlib.suppress(OSError):  # it is a hint
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    if meanwhile:
+        meanwhile()
+    for descriptor in descriptors:
+        os.fsync(descriptor)
 
 
 def keeps_order(path: str | Path, other: str | Path) -> bool:

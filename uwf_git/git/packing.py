@@ -17,7 +17,8 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -45,6 +46,8 @@ _TINY = 200  # bytes that aren't worth packing: mostly ids
 _SMALL, _SMALL_LEVEL, _SMALL_WINDOW, _SMALL_MEMORY = 1024, 1, 10, 3
 _DELTA = 6  # the kind of what is a delta on something before it in its pack
 _KINDS = (COMMIT, TREE, BLOB, TAG, _DELTA)
+_STORED = 1 << 16  # bytes that don't fit into a packed content as they are
+_AROUND = 11  # bytes around a content that is packed as it is
 _LITTLE, _MUCH = 100, 256 << 10  # bytes of what may become a delta, at least and at most
 _BEGIN = 64  # bytes that tell what is a version of what
 _VERSIONS = 2  # of a thing, which are tried as the base of the next
@@ -76,9 +79,10 @@ class _Made(NamedTuple):
     depth: int
 
 
-def entry(kind: int, content: bytes, back: int = 0) -> tuple[bytes, bytes]:
+def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tuple[bytes, bytes]:
     """An object as it stands in a pack: its header, and its content packed. `kind` as in `Repository.read`. A content
-    that is a delta has its base so many bytes before it."""
+    that is a delta has its base so many bytes before it. Where the pack is `for_now`, about to be joined with others,
+    only a long text is worth packing."""
     size = len(content)
     head = bytearray([(_DELTA if back else kind) << 4 | size & 15])
     size >>= 4
@@ -88,8 +92,8 @@ def entry(kind: int, content: bytes, back: int = 0) -> tuple[bytes, bytes]:
         size >>= 7
     if back:
         head += distance(back)
-    if len(content) <= _TINY:
-        length = len(content)
+    length = len(content)
+    if length <= _TINY or (for_now and length < _STORED and (kind != BLOB or length <= _SMALL)):
         parts = b"\x78\x01\x01", struct.pack("<HH", length, length ^ 0xFFFF), content
         return bytes(head), b"".join(parts) + struct.pack(">I", zlib.adler32(content))
     # What is small gets a small window: to make a large one takes ten times as long as packing does.
@@ -136,11 +140,13 @@ def install(
     beside: Sequence[int] = (),
     kept: contextlib.ExitStack | None = None,
     begin: str = OURS,
+    meanwhile: Callable[[Path], object] | None = None,
 ) -> Path:
     """Puts a pack, of which all is given or which stands aside in that folder, in its place there, with its index.
     What both hold is durable by then, and what the files behind the descriptors in `beside` hold; their names are once
     the caller has synced the folder. Until `kept` is closed no git deletes the pack. Its name begins as `begin`, which
-    begins as all of ours do. Returns its path. Raises OSError."""
+    begins as all of ours do. `meanwhile` is given its path while the disk is waited for, whatever becomes of it.
+    Returns its path. Raises OSError."""
     # Never the name of another of the same content, which a git may be about to delete.
     name = f"{folder}/{begin}{os.urandom(20).hex()[: 40 - len(begin) + len('pack-')]}"
     aside: list[str] = []
@@ -153,19 +159,20 @@ def install(
             os.fchmod(opened[0], 0o444)
             aside.append(str(pack))
         opened.append(_written(folder, f"{ASIDE}idx-", index(places, checksum), aside))
-        sync_all((*opened, *beside))
+        path = Path(f"{name}.pack")
+        sync_all((*opened, *beside), meanwhile and partial(meanwhile, path))
         if kept is not None:
             kept.enter_context(keeping(aside[0], name))
         # A pack counts once its index is there.
         os.rename(aside[0], f"{name}.pack")  # noqa: PTH104
         os.rename(aside[1], f"{name}.idx")  # noqa: PTH104
         aside.clear()
-        return Path(f"{name}.pack")
+        return path
     finally:
         for descriptor in opened:
             os.close(descriptor)
-        for path in aside:
-            Path(path).unlink(missing_ok=True)
+        for left in aside:
+            Path(left).unlink(missing_ok=True)
 
 
 def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
@@ -213,11 +220,11 @@ def _ours(folder: Path, at_least: int = 1) -> list[tuple[int, str]]:
     return [(size, stem) for _, size, stem in sorted(found)]
 
 
-def join(folder: Path) -> None:
+def join(folder: Path, prepared: Joining | None = None) -> None:
     """Joins packs of ours into larger ones where there are many of about one size. Whoever reads the old ones at this
     moment finds their objects in the new one, as after git's own packing. What is kept for objects that no ref leads to
     yet is left for later, if its maker lives; and all is while a git packs everything, some of whose parts end over a
-    pack that is gone. Never raises: there is a next time."""
+    pack that is gone. What is `prepared` isn't read again. Never raises: there is a next time."""
     if not any(_crowds(folder)) or is_packed_now(folder.parent.parent):
         return
     try:
@@ -226,7 +233,10 @@ def join(folder: Path) -> None:
                 log.warning("6RT2JW8K", "removes {keep}, whose maker is gone", keep=path)
                 path.unlink(missing_ok=True)
             for crowd in _crowds(folder):  # what another process has joined meanwhile is none any more
-                _join(folder, crowd)
+                of_these = prepared is not None and prepared.packs and prepared.packs <= set(crowd)
+                _join(folder, crowd, prepared if of_these and prepared else Joining())
+            if prepared is not None and not all(path.exists() for path in prepared.packs):
+                prepared.begin()  # somebody else has joined them
     except OSError as error:
         log.warning("9TZ4BX3V", "packs can't be joined: {error}", error=repr(error))
 
@@ -250,13 +260,13 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _join(folder: Path, packs: Sequence[Path]) -> None:
-    making, joined = _Joining(), []
+def _join(folder: Path, packs: Sequence[Path], making: Joining) -> None:
     for path in packs:
-        if making.end > _AT_ONCE or (found := _read(path)) is None:
+        if path in making.packs or making.end > _AT_ONCE or (found := _read(path)) is None:
             continue
         if making.add(found, anew=not path.name.startswith(_JOINED)):
-            joined.append(path)
+            making.packs.add(path)
+    joined = [path for path in packs if path in making.packs]
     if len(joined) < 2:
         return
     pack = making.pack()
@@ -264,6 +274,7 @@ def _join(folder: Path, packs: Sequence[Path]) -> None:
     places = (made.place for made in making.made.values())
     new = install(folder, pack + checksum, checksum, places, begin=_JOINED)
     sync(folder)
+    making.packs = {new}
     if is_packed_now(folder.parent.parent):  # begun since then: it takes them away itself
         return
     for path in joined:
@@ -273,11 +284,18 @@ def _join(folder: Path, packs: Sequence[Path]) -> None:
     log.debug("2C8JH6QN", "joined {number} packs into {pack}", number=len(joined), pack=new.name)
 
 
-class _Joining:
-    """A pack that is being made of others."""
+class Joining:
+    """A pack that is being made of others. Who makes packs may have those in it before they are joined: so they needn't
+    be read, and the work is done while the disk is waited for."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins anew, with nothing in it."""
         self.end = HEADER
+        self.packs: set[Path] = set()
+        """The packs that are in it."""
         self.made: dict[bytes, _Made] = {}
         self._parts: list[bytes] = []
         # The newest versions of each thing: id and content.
@@ -286,6 +304,13 @@ class _Joining:
     def pack(self) -> bytes:
         """All of it but the checksum."""
         return b"".join((header(len(self.made)), *self._parts))
+
+    def take(self, path: Path, pack: bytes, places: Iterable[Place]) -> None:
+        """Takes a pack in that is about to be put in its place; a large one is left to be read."""
+        if self.end > (2 * _MIDDLE if len(self.packs) > 1 else _MIDDLE):
+            self.begin()
+        if len(pack) < _MIDDLE and (read := _parsed(places, pack)) and self.add(read, anew=True):
+            self.packs.add(path)
 
     def add(self, read: _Read, anew: bool) -> bool:
         """Takes the objects of a pack in that aren't there yet, and returns whether it did: not where too many deltas
@@ -318,7 +343,7 @@ class _Joining:
                     self._put(oid, base.depth + 1, head, data[each.end : until])
                 else:
                     self._put(oid, base.depth + 1, data[offset:until], crc=crc)
-            elif not (anew and self._put_delta(oid, each, data[each.end : until])):
+            elif not (anew and self._put_anew(oid, each, data[each.end : until])):
                 self._put(oid, 0, data[offset:until], crc=crc)
         return True
 
@@ -328,13 +353,15 @@ class _Joining:
         self._parts.append(part)
         self.end += len(part)
 
-    def _put_delta(self, oid: bytes, each: _Entry, packed: bytes) -> bool:
-        """Puts an object in as a delta on a version of before, where there is one and that saves much."""
+    def _put_anew(self, oid: bytes, each: _Entry, packed: bytes) -> bool:
+        """Puts an object in as a delta on a version of before, where there is one and that saves much, and packs one
+        that isn't."""
         if not _LITTLE <= each.size <= _MUCH:
             return False
-        if each.size > _SMALL and zlib.decompressobj().decompress(packed, 1) == b"{":
+        stored = len(packed) == each.size + _AROUND
+        content = packed[_AROUND - 4 : -4] if stored else zlib.decompress(packed)
+        if each.size > _SMALL and content.startswith(b"{"):
             return False  # a node that is mostly what somebody said just once
-        content = zlib.decompress(packed)
         versions = self._versions.setdefault(_thing(each.kind, content), [])
         put = False
         for name, before in reversed(versions):
@@ -348,6 +375,9 @@ class _Joining:
                 break
         versions.append((oid, content))
         del versions[:-_VERSIONS]
+        if stored and not put and each.size > _TINY:
+            self._put(oid, 0, *entry(each.kind, content))
+            put = True
         return put
 
 
@@ -402,7 +432,12 @@ def _read(path: Path) -> _Read | None:
     if any(hashlib.sha1(each[:-20]).digest() != each[-20:] for each in (data, listed)):
         return None
     oids = [listed[at : at + 20] for at in range(names, names + 20 * number, 20)]
-    found = sorted(map(Place, oids, crcs, offsets), key=lambda place: place.offset)
+    return _parsed(map(Place, oids, crcs, offsets), data)
+
+
+def _parsed(places: Iterable[Place], data: bytes) -> _Read | None:
+    """A pack whose objects stand in those places; None where they don't."""
+    found = sorted(places, key=lambda place: place.offset)
     begun: set[int] = set()
     entries = []
     try:
