@@ -136,6 +136,16 @@ def test_a_fold_that_is_none_is_damage(uwf: Uwf, found: Found, thread: str) -> N
     assert uwf("thread", "list").json[0]["thread"] == thread
 
 
+def test_a_ref_that_is_no_threads_is_named_without_reading_objects(found: Found, thread: str) -> None:
+    repository = opened().store.repository
+    head = repository.ref(layout.THREADS + thread)
+    assert head is not None
+    assert [each["status"] for each in found("refs", "--quick")] == ["ok"]
+    repository.create_ref(f"{layout.THREADS}foo", head)
+    said, _ = found("refs", "--quick")
+    assert said["status"] == "warning" and said["message"].startswith("refs/uwf/threads/foo has no name")
+
+
 def test_an_active_ref_of_a_folded_thread_is_left_over_and_its_own_steps_are_not_removed(
     uwf: Uwf, found: Found, thread: str
 ) -> None:

@@ -36,10 +36,12 @@ from uwf_git.store.layout import (
     ARCHIVE,
     ATTEMPTS,
     FOLDED,
+    LOCAL,
     PAUSED,
     REMOTES,
     REMOVED,
     THREADS,
+    is_shared_ref,
     is_thread_ref,
     thread_of,
 )
@@ -283,6 +285,9 @@ class Doctor:
                 yield Check("refs", WARNING, f"{name} belongs to no thread", f"git update-ref -d {name}")
             elif name.startswith(PAUSED) and thread_of(name) in ended:
                 yield self._no_longer_paused(instance, name, oid)
+            elif not name.startswith(LOCAL) and not is_shared_ref(name):
+                message = f"{name} has no name that a uwf gives, so that nothing lists it, and nobody gets it"
+                yield Check("refs", WARNING, message, f"if you don't need it: git update-ref -d {name}")
         yield Check("refs", OK, f"{len(refs)} under refs/uwf")
 
     def _left_over(self, instance: Instance, name: str, active: Oid) -> Check:
