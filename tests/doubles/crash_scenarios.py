@@ -7,15 +7,16 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cli_samples import ONE, PAIR
 from commands import UWF, git
 from conftest import Result, Uwf
-from disk_states import paths_in, trace
+from disk_states import CHANGING, paths_in, trace
 from git_servers import program
+from power import whole_lines
 
 
 class World(NamedTuple):
@@ -303,23 +304,70 @@ class Run:
         """The calls of the command's own process that change something or open something in its store: the kind, which
         of all its calls of that kind it is, and the path."""
         lines = self._log.read_text(errors="replace").splitlines()
-        first, below = lines[0].partition(" ")[0], str(self.world.folder)
-        counts: dict[str, int] = defaultdict(int)
-        found = []
+        first = lines[0].partition(" ")[0]
+        return [call for process, *call in self._numbered(lines) if process == first]  # type: ignore[misc]
+
+    def _numbered(self, lines: Iterable[str]) -> Iterator[tuple[str, str, int, str]]:
+        """As above, of all processes, with the process before each."""
+        below, counts = str(self.world.folder), defaultdict[tuple[str, str], int](int)
         for line in lines:
             process, _, rest = line.partition(" ")
             kind = rest.strip().partition("(")[0]
-            if process == first and kind.isidentifier():
-                counts[kind] += 1
+            if kind.isidentifier():
+                counts[process, kind] += 1
                 path = next((each for each in paths_in(rest) if each.startswith(below)), None)
                 if path is not None and kind != "lseek":
-                    found.append((kind, counts[kind], path[len(below) :]))
+                    yield process, kind, counts[process, kind], path[len(below) :]
+
+    def of_git(self) -> list[tuple[int, str, int]]:
+        """The calls that change something, of the gits that the command starts and of what these start: which of the
+        gits, the kind, and which of the calls of that kind of one process it is."""
+        logs = self._log.parent
+        self._again_with_git(f'-y -xx -s 4096 -e trace={CHANGING} -o "{logs}/git.$number"', "$number")
+        found = []
+        for number in range(1, len(list(logs.glob("git.*"))) + 1):
+            lines = whole_lines((logs / f"git.{number}").read_text(errors="replace"))
+            calls = {call[1:3] for call in self._numbered(lines) if not call[1].startswith("open")}
+            found += [(number, kind, which) for kind, which in sorted(calls)]
         return found
+
+    def again_without_git(self, number: int, kind: str, which: int) -> subprocess.CompletedProcess[str]:
+        """Runs the command once more in the world as it was. Its n-th git, or what that has started, is killed within
+        a call that `of_git` gave."""
+        return self._again_with_git(
+            f"-o /dev/null -e trace={kind} -e inject={kind}:signal=KILL:when={which}", str(number)
+        )
+
+    def _again_with_git(self, strace: str, number: str) -> subprocess.CompletedProcess[str]:
+        """Runs the command once more with its n-th git under strace, or each."""
+        programs, count = self._log.parent / "programs", self._log.parent / "count"
+        programs.mkdir(exist_ok=True)
+        count.unlink(missing_ok=True)
+        wrapper = programs / "git"
+        git, traced = (program(name, name) for name in ("git", "strace"))
+        wrapper.write_text(
+            f"#!/bin/sh\necho >>{count}\nnumber=$(($(wc -l <{count})))\n"
+            f'[ "$number" != "{number}" ] || exec {traced} -f -qq {strace} {git} "$@"\nexec {git} "$@"\n'
+        )
+        wrapper.chmod(0o755)
+        self._as_before()
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        return subprocess.run(
+            self._command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env={**os.environ, "PATH": path},
+        )
+
+    def _as_before(self) -> None:
+        shutil.rmtree(self.world.folder)
+        shutil.copytree(self.before, self.world.folder, symlinks=True)
 
     def again(self, *strace: str) -> subprocess.CompletedProcess[str]:
         """Runs the command once more in the world as it was, under strace with these options."""
-        shutil.rmtree(self.world.folder)
-        shutil.copytree(self.before, self.world.folder, symlinks=True)
+        self._as_before()
         traced = [program("strace", "strace"), "-f", "-qq", "-o", os.devnull, *strace]
         return subprocess.run(
             [*traced, *self._command], capture_output=True, text=True, check=False, timeout=120

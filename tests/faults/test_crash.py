@@ -87,3 +87,20 @@ def test_one_process_that_is_killed_within_a_call_leaves_the_old_state_or_the_ne
             violations.append(f"{kind} {number}: {done.stderr[-300:]}")
         violations += [f"{kind} {number}: {each}" for each in run.wrong_otherwise()]
     _report(record_property, "kill of one process", run, len(chosen), violations)
+
+
+@pytest.mark.timeout(7200 if ALL else 300)
+@pytest.mark.parametrize("run", ["push", "pull", "gc"], indirect=True)
+def test_a_git_that_is_killed_within_a_call_leaves_the_old_state_or_the_new(
+    run: Run, record_property: Tell
+) -> None:
+    """As above with the gits that a command starts, and what these start: `uwf` goes on, and finds out."""
+    every = run.of_git()
+    chosen = every if ALL else Random(run.scenario.name).sample(every, 1)
+    violations = []
+    for number, kind, which in chosen:
+        done = run.again_without_git(number, kind, which)
+        if "Traceback" in done.stderr:
+            violations.append(f"git {number}, {kind} {which}: {done.stderr[-300:]}")
+        violations += [f"git {number}, {kind} {which}: {each}" for each in run.wrong_otherwise()]
+    _report(record_property, "kill of a git", run, len(chosen), violations)
