@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -115,6 +117,21 @@ def test_the_lock_of_who_was_killed_is_removed_by_the_next_who_writes(
     assert locks(uwf) == [] and uwf(*command, check=None).err.count("removed") == 0
 
 
+def test_the_lock_of_who_is_killed_while_others_wait_for_it_is_removed_by_them(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    uwf("gc")
+    lock, kill = store / "packed-refs.lock", [*UWF, "thread", "kill", thread]
+    with holding(lock) as holder, subprocess.Popen(kill, stderr=subprocess.PIPE) as waiting:
+        while len(list((store / "uwf/locking").iterdir())) < 2:
+            assert waiting.poll() is None
+        holder.kill()
+        told = waiting.communicate()[1].decode()
+    assert waiting.returncode == 0, told
+    assert f"removed {lock}" in told and locks(uwf) == []
+    assert uwf("thread", "show", thread).json["status"] == "killed"
+
+
 @traced
 def test_doctor_removes_what_those_who_are_gone_have_left(uwf: Uwf, store: Path, thread: str) -> None:
     lock = store / f"refs/uwf/threads/{thread}.lock"
@@ -162,27 +179,34 @@ def test_the_lock_of_another_git_stays_and_is_named_with_its_age(
     assert lock.exists()
 
 
-def test_who_is_alive_keeps_its_locks_and_who_ended_leaves_nothing(
-    uwf: Uwf, store: Path, thread: str
-) -> None:
-    writer = """
-import sys, time
+@contextlib.contextmanager
+def holding(lock: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock of packed-refs or of a ref, until its standard input ends."""
+    store = next(each for each in lock.parents if each.name == "store.git")
+    code = """
+import sys
 from pathlib import Path
 from uwf_git.git.lockfiles import Lockfiles
-lock = Path(sys.argv[1]) / "refs/uwf/threads/x.lock"
-with Lockfiles(Path(sys.argv[1])).locking("refs/uwf/threads/x"):
+store, lock = map(Path, sys.argv[1:])
+with Lockfiles(store).locking(str(lock.relative_to(store).with_suffix(""))):
     lock.touch()
     print("locked", flush=True)
     sys.stdin.readline()
     lock.unlink()
 """
-    lock = store / "refs/uwf/threads/x.lock"
     with subprocess.Popen(
-        [UWF[0], "-c", writer, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [UWF[0], "-c", code, store, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:
-        assert child.stdout and child.stdin
+        assert child.stdout
         child.stdout.readline()
+        yield child
+
+
+def test_who_is_alive_keeps_its_locks_and_who_ended_leaves_nothing(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    lock = store / "refs/uwf/threads/x.lock"
+    with holding(lock):
         assert "another git's" in locks(uwf, "--fix")[0]["message"] and lock.exists()
         assert uwf("thread", "step", thread).err == ""
-        child.stdin.write("\n")
     assert locks(uwf) == [] and not list((store / "uwf/locking").iterdir())

@@ -64,6 +64,13 @@ class Lock(NamedTuple):
         return f"if no git is at work there, which may need it: rm {shlex.quote(str(self.path))}"
 
 
+class _Left(NamedTuple):
+    """Locks that somebody has left who is gone, and whether these are all of theirs."""
+
+    locks: list[Path]
+    is_all: bool
+
+
 class Lockfiles:
     """The lock files of one repository. What can't be written or locked is done without: whatever
     is to be changed then says why."""
@@ -102,6 +109,22 @@ class Lockfiles:
                 self._mine and self._mine.say(self._active, self._since)
 
     @contextlib.contextmanager
+    def waiting(self, name: str) -> Iterator[None]:
+        """Takes back for the block, within one of `locking`, that a file is about to be locked: somebody else has it
+        locked, and may be gone. Who only waits must not be taken for who has."""
+        with self._turn:
+            self._active.remove(name)
+            self._mine and self._mine.say(self._active, self._since)
+        try:
+            yield
+        finally:
+            with self._turn:
+                if not self._active:
+                    self._since = time.time_ns()
+                self._active.append(name)
+                self._mine and self._mine.say(self._active, self._since)
+
+    @contextlib.contextmanager
     def git(self) -> Iterator[tuple[int, ...]]:
         """The descriptors that a git has to inherit which may lock anything. It may be at work for longer than the
         block lasts, and may have left nothing until then."""
@@ -116,7 +139,7 @@ class Lockfiles:
         finally:
             os.close(record.descriptor)
             with contextlib.suppress(OSError), _held(record.path) as free:
-                if free and self._left_by(record.path) == []:
+                if free and self._left_by(record.path) == _Left([], True):
                     record.path.unlink()
 
     def remove_left(self, thorough: bool = False) -> list[Path]:
@@ -131,10 +154,11 @@ class Lockfiles:
             with _held(self._folder) as alone:  # of two, one is at it
                 for record in records if alone else ():
                     with contextlib.suppress(OSError), _held(record) as free:
-                        left = self._left_by(record) if free else None
-                        if left is not None:
-                            removed += _removed(left)
-                            record.unlink()
+                        if free:
+                            left = self._left_by(record)
+                            removed += _removed(left.locks)
+                            if left.is_all:
+                                record.unlink()
                 if alone and thorough:
                     removed += _removed([lock.path for lock in self.locks() if lock.is_left])
         for path in removed:
@@ -148,7 +172,7 @@ class Lockfiles:
         left: set[Path] = set()
         for record in self._others():
             with contextlib.suppress(OSError), _held(record) as free:
-                left.update((self._left_by(record) or ()) if free else ())
+                left.update(self._left_by(record).locks if free else ())
         keeps = left_keeps(self._git_dir / "objects" / "pack")
         left.update(keeps)
         now, boot = time.time(), _booted()
@@ -196,8 +220,8 @@ class Lockfiles:
             return None
         return _Record(os.getpid(), descriptor, path)
 
-    def _left_by(self, record: Path) -> list[Path] | None:
-        """The locks that the maker of a record has left, who is gone; None where that can't be told at this moment."""
+    def _left_by(self, record: Path) -> _Left:
+        """The locks that the maker of a record has left, who is gone, as far as that can be told at this moment."""
         when, *names = (read_file(record) or b"").decode("utf-8", "surrogateescape").split() or ["0"]
         since = int(when) - _SLACK if when.isascii() and when.isdigit() else 0
         if names == [_ANY]:
@@ -209,13 +233,21 @@ class Lockfiles:
             with contextlib.suppress(OSError):
                 made.append((path, path.lstat().st_mtime_ns))
         # Somebody who is alive says so before a lock is made: one that isn't said is nobody's, if it is still the same.
+        # One that is said may be of the dead all the same: who is alive is about to find that out.
         said = self._said(without=record)
-        left = []
+        left, is_all = [], True
         for path, modified in made:
             with contextlib.suppress(OSError):
-                if modified >= since and path not in said and path.lstat().st_mtime_ns == modified:
-                    left.append(path)
-        return None if left and names == [_ANY] and is_git_at_work(self._git_dir) else left
+                if modified >= since and path.lstat().st_mtime_ns == modified:
+                    if path in said:
+                        is_all = False
+                    else:
+                        left.append(path)
+        return (
+            _Left([], False)
+            if left and names == [_ANY] and is_git_at_work(self._git_dir)
+            else _Left(left, is_all)
+        )
 
     def _said(self, without: Path) -> set[Path]:
         """The locks that those who are alive have said to make, this process among them, whatever one record says."""

@@ -125,9 +125,10 @@ class RefFiles:
             except NotADirectoryError:
                 raise HeadMoved(f"{name} has no place beside another ref", "use another name") from None
             except FileExistsError:
-                if attempt % 10 == 3:
-                    self._lockfiles.remove_left(thorough=attempt > 20)
-                time.sleep(_jitter() * (1 + min(attempt, TRIES) / 4))
+                with self._lockfiles.waiting(name):
+                    if attempt % 10 == 3:
+                        self._lockfiles.remove_left(thorough=attempt > 20)
+                    time.sleep(_jitter() * (1 + min(attempt, TRIES) / 4))
         lock = self._lockfiles.lock_on(name)
         if lock is None:
             raise Busy(f"{name} is changed by others all the time", "repeat")
