@@ -13,6 +13,7 @@ from commands import UWF, git
 from conftest import Uwf
 from faults import obeying_modes
 
+from uwf_git.errors import StoreDamaged
 from uwf_git.git.refs import read_ref, read_refs
 
 READERS = [
@@ -188,3 +189,28 @@ def test_one_ref_of_many_is_found_in_packed_refs_as_git_finds_it(tmp_path: Path)
         assert str(read_ref(tmp_path, name)) == f"{number:040x}"
         assert read_ref(tmp_path, name + "x") is None and read_ref(tmp_path, f"{name[:-3]}/{number}") is None
     assert len(read_refs(tmp_path, "refs/uwf/")) == 3000
+
+
+def test_a_few_refs_among_very_many_are_listed_without_reading_the_others(tmp_path: Path) -> None:
+    packed = tmp_path / "packed-refs"
+    (tmp_path / "uwf").mkdir()
+    counts = {"archive": 40, "folded": 3, "folded-": 1, "forks": 0, "paused": 8, "threads": 9000}
+    names = sorted(f"refs/uwf/{kind}/{number:04d}" for kind in counts for number in range(counts[kind]))
+    lines = [f"{number + 1:040x} {name}\n" for number, name in enumerate(names)]
+    packed.write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+    assert read_ref(tmp_path, names[0])  # it is looked through, and known to be whole
+    few = {kind: count for kind, count in counts.items() if count < 100}
+    known, spoilt = packed.stat(), packed.read_bytes().replace(b"threads/4", b"threads*4")
+    with packed.open("r+b") as file:
+        file.write(spoilt)
+    os.utime(packed, ns=(known.st_atime_ns, known.st_mtime_ns))
+    for kind, count in few.items():
+        prefix = f"refs/uwf/{kind}/"
+        found = read_refs(tmp_path, prefix)
+        assert {name: str(oid) for name, oid in found.items()} == {
+            line[41:-1]: line[:40] for line in lines if line[41:].startswith(prefix)
+        }
+        assert len(found) == count
+    os.utime(packed)  # now it may have changed
+    with pytest.raises(StoreDamaged, match=r"threads\*4"):
+        read_refs(tmp_path, "refs/uwf/folded/")

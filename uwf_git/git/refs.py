@@ -33,6 +33,7 @@ _LINE = rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f~^:?*\[\\]+"
 _SOUND_LINE = re.compile(_LINE + rb"|\^[0-9a-f]{40}")
 _SOUND = re.compile(rb"(?:# pack-refs with:[^\n]*\n)?(?:" + _LINE + rb"\n(?:\^[0-9a-f]{40}\n)?+)*+")
 _BLOCK = 4096
+_FEW = 8  # so many parts of packed-refs are read by itself; one that is larger is read with all the rest
 _PROBE = 1024  # bytes in which a line of packed-refs and its peeled one have room
 
 
@@ -102,12 +103,14 @@ def read_refs(git_dir: Path, prefix: str, read: bool = True, without: str = "") 
     """Every ref under a prefix, except for those under `without`, with what it points at: None for a ref that
     holds no object id. Without `read`, refs in files of their own are not read, and None too. Raises StoreDamaged for a
     folder that can't be listed, and for a packed-refs that is damaged."""
-    packed = None
-    # A ref that is packed between two looks would be seen in neither place.
-    while packed is not (now := _packed(git_dir)):
-        packed = now
-        found = _with_loose(git_dir, packed.under(prefix, without), prefix, read, without)
-    return found
+    key, packed = _packed_under(git_dir, prefix, without)
+    while True:
+        found = _with_loose(git_dir, packed, prefix, read, without)
+        # A ref that is packed between two looks would be seen in neither place.
+        now, packed = _packed_under(git_dir, prefix, without, key)
+        if now == key:
+            return found
+        key = now
 
 
 def _with_loose(
@@ -246,26 +249,37 @@ class _Packed:
         return first, bisect_left(self._names, prefix + "\U0010ffff", first)
 
 
-_NOTHING = _Packed()
-_parsed: tuple[object, _Packed] = (None, _NOTHING)
+_parsed: tuple[object, _Packed] = (None, _Packed())
 # While the file that was parsed is open no other gets its inode, by which it is known.
 _parsed_file = -1
 
 
-def _packed(git_dir: Path) -> _Packed:
-    """The refs of packed-refs. Raises StoreDamaged."""
+def _packed_under(
+    git_dir: Path, prefix: str, without: str, known: Key | None = None
+) -> tuple[Key | None, dict[str, Oid | None]]:
+    """The refs of packed-refs under a prefix, except for those under `without`, and what the file is known by; none
+    where it is `known` as that. It is read whole only where they are much of it, or when it has changed. Raises
+    StoreDamaged."""
     global _parsed, _parsed_file
     with _opened(git_dir) as (descriptor, key):
-        if key is None:
-            return _NOTHING
+        if key is None or key == known:
+            return key, {}
         if _parsed[0] != (git_dir, key):
+            is_sound = _seen(git_dir) == key
+            if is_sound:
+                wanted = prefix.encode("utf-8", "surrogateescape")
+                low = _around(descriptor, key.size, wanted)[0]
+                high = _around(descriptor, key.size, wanted + b"\xff")[1]
+                if high - low < key.size // _FEW + _BLOCK:
+                    return key, _Packed(_read(descriptor, high - low, low)).under(prefix, without)
             data = _read(descriptor, key.size, 0)
-            _check(git_dir, key, data)
+            if not is_sound:
+                _check(git_dir, key, data)
             _parsed = (git_dir, key), _Packed(data)
             if _parsed_file >= 0:
                 os.close(_parsed_file)
             _parsed_file = os.dup(descriptor)
-    return _parsed[1]
+    return key, _parsed[1].under(prefix, without)
 
 
 def _packed_ref(git_dir: Path, name: str) -> Oid | None:
