@@ -82,7 +82,7 @@ def check(invocation: Invocation, name: str, timeout: str | None, cwd: Path | No
 
 
 def _live(instance: Instance, thread: ThreadId) -> AbstractContextManager[object]:
-    from uwf_cli.live import of_step
+    from uwf_cli.watching.lines import of_step
 
     return of_step(instance, thread)
 

@@ -39,7 +39,7 @@ def show(invocation: Invocation, thread: str) -> None:
 
 def _running(instance: Instance, thread: ThreadId) -> dict[str, Any]:
     """What is going on in the step that is being made, under `running`; nothing where nobody has said so yet."""
-    from uwf_cli.live import step_value
+    from uwf_cli.watching.lines import step_value
     from uwf_git.engine.progress import Watch
 
     step = Watch(instance).step(thread)
@@ -116,7 +116,7 @@ def _paused(found: Any) -> str:
 def _running_text(running: Any) -> list[tuple[str, str]]:
     if running is None:
         return []
-    from uwf_cli.live import lasted, spent
+    from uwf_cli.watching.lines import lasted, spent
 
     who = f"{role_name(running['role'])} {whose(running)}, since {lasted(running['seconds'])}"
     known = spent({**running, "last": ""})

@@ -28,7 +28,7 @@ from uwf_git.values.ids import parse_thread_id
 from uwf_git.values.types import next_name, role_name
 
 if TYPE_CHECKING:
-    from uwf_cli.live import Lines
+    from uwf_cli.watching.lines import Lines
     from uwf_git.engine.progress import Watch
     from uwf_git.engine.step import Outcome
     from uwf_git.store.opened import Instance
@@ -132,7 +132,7 @@ def run(
     failures = Failures(invocation)
     found_all = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if found_all:
-        from uwf_cli.side_by_side import SideBySide
+        from uwf_cli.watching.side_by_side import SideBySide
 
         given = {"--max-steps": str(max_steps), "--agent": agent, "--cwd": where, "--remote": remote}
         options = [f"{name}={value}" for name, value in given.items() if value is not None]
@@ -308,7 +308,7 @@ def _lines(invocation: Invocation, again: str, thread: ThreadId, quiet: bool) ->
     invocation.going_on = f"nothing is lost, {again} goes on"
     if quiet or invocation.format != "text" or not terminal.colours():
         return None
-    from uwf_cli.live import of_step
+    from uwf_cli.watching.lines import of_step
 
     return of_step(invocation.instance, thread)
 
@@ -331,7 +331,7 @@ def ps(invocation: Invocation, watch: bool) -> None:
 
 def _watch(invocation: Invocation, seen: Watch) -> None:
     """Shows what runs until Ctrl-C, which is no error here."""
-    from uwf_cli.live import Lines
+    from uwf_cli.watching.lines import Lines
 
     shown: list[str] = []
     before: list[Any] = []
@@ -349,7 +349,7 @@ def _watch(invocation: Invocation, seen: Watch) -> None:
 
 def _running(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
     """What runs, the oldest thread first, the thread of a sub-workflow after the one that it is for."""
-    from uwf_cli.live import step_value
+    from uwf_cli.watching.lines import step_value
 
     steps = {thread: seen.step(thread) for thread in sorted(instance.locks.held())}
     inner = {step.child.thread for step in steps.values() if step and step.child}
@@ -370,7 +370,7 @@ def _running(instance: Instance, seen: Watch) -> list[dict[str, Any]]:
 
 def _rows(found: Sequence[dict[str, Any]]) -> list[str]:
     """Two lines a thread: which it is and since when, who is at work and what was said last."""
-    from uwf_cli.live import lasted, spent
+    from uwf_cli.watching.lines import lasted, spent
 
     room = terminal.width()
     depths: dict[str | None, int] = {None: -1}

@@ -164,7 +164,7 @@ class Fields:
 
 
 def _live_line(invocation: Invocation, thread: ThreadId) -> Any:
-    from uwf_cli.live import Lines, step_line
+    from uwf_cli.watching.lines import Lines, step_line
     from uwf_git.engine.progress import Watch
 
     watch = Watch(invocation.instance)

@@ -16,9 +16,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from uwf_cli import terminal
-from uwf_cli.live import lasted
 from uwf_cli.output import ago, dollars, iso
 from uwf_cli.page import markup
+from uwf_cli.watching.lines import lasted
 from uwf_cli.web import addresses
 from uwf_cli.web.addresses import Page
 from uwf_git.text import counted, one_line, shortened

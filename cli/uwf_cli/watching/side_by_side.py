@@ -23,7 +23,7 @@ from uwf_git.processes.child import deferred, spawn
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_cli.live import Lines
+    from uwf_cli.watching.lines import Lines
     from uwf_git.values.ids import ThreadId
 
 _LABEL = 6  # characters of an id, if so many tell the threads apart
@@ -168,7 +168,7 @@ class SideBySide:
     def _drawn(self) -> Lines | None:
         if not self._text or not terminal.colours():
             return None
-        from uwf_cli.live import Lines, step_line
+        from uwf_cli.watching.lines import Lines, step_line
         from uwf_git.engine.progress import Watch
 
         watch, locks = Watch(self._invocation.instance), self._invocation.instance.locks
