@@ -145,6 +145,18 @@ def test_doctor_removes_what_those_who_are_gone_have_left(uwf: Uwf, store: Path,
     assert not old.exists() and locks(uwf) == []
 
 
+def test_the_first_to_lock_anything_after_a_power_cut_removes_what_it_left(
+    uwf: Uwf, store: Path, thread: str
+) -> None:
+    lock = store / "config.lock"
+    lock.touch()
+    for path in (lock, store / "uwf/locking"):
+        os.utime(path, (1, 1))  # before this machine was started
+    assert "gone" in locks(uwf)[0]["message"]
+    assert f"removed {lock}" in uwf("remote", "add", "origin", store.parent / "nowhere.git").err
+    assert locks(uwf) == []
+
+
 @pytest.mark.parametrize(
     "name",
     [

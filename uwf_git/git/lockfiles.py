@@ -143,10 +143,12 @@ class Lockfiles:
                     record.path.unlink()
 
     def remove_left(self, thorough: bool = False) -> list[Path]:
-        """Removes the locks whose makers were killed, and, where it is `thorough`, those from before the machine was
-        started; returns them."""
+        """Removes the locks whose makers were killed; returns them. Where it is `thorough`, or nobody has locked
+        anything since the machine was started, it also removes those from before that: a power cut may have left them
+        without the record of their maker."""
         records = self._others()
         removed: list[Path] = []
+        thorough = thorough or self._is_first()
         if not records and not thorough:
             return removed
         with contextlib.suppress(OSError):
@@ -165,6 +167,13 @@ class Lockfiles:
             log.warning("7W0HQ3XT", "removes {lock}, whose maker is gone", lock=path)
             self.told(f"removed {path}: who made it was killed")
         return removed
+
+    def _is_first(self) -> bool:
+        """Whether nobody has said since the machine was started what is about to be locked."""
+        try:
+            return self._folder.stat().st_mtime < _booted()
+        except OSError:
+            return True
 
     def locks(self) -> list[Lock]:
         """Every lock that is there and may stay, not that of a git that packs at this moment, and what was left to keep
@@ -398,10 +407,7 @@ def _is_over(pid_file: Path) -> bool:
 
 def _booted() -> float:
     """When the machine was started, in Unix seconds; 0 where the system doesn't tell."""
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = (_PROC / "stat").read_text().splitlines()
-        return float(next(line for line in lines if line.startswith("btime ")).split()[1])
-    return 0.0
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else 0.0
 
 
 def is_git_at_work(git_dir: Path) -> bool:

@@ -27,6 +27,7 @@ from uwf_git.config.workflows import Known, check_names, together
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.durable import refusal
+from uwf_git.git.lockfiles import FOLDER as LOCKING
 from uwf_git.git.mending import has_head, mend_head
 from uwf_git.git.repository import Oid
 from uwf_git.processes.limits import held_by
@@ -367,6 +368,7 @@ def _writing(path: Path, private: Path) -> Iterator[Check]:
     """The folders in which a step makes files, where it couldn't; and whether the disk has room for its answer."""
     objects, refs = path / "objects", path / "refs"
     mine = [each for each in sorted(private.iterdir()) if each.is_dir()] if private.is_dir() else []
+    mine = [each for each in mine if each.name != LOCKING]  # when it was changed last means something
     below = sorted(each for each in (refs / "uwf").rglob("*") if each.is_dir())
     full: OSError | None = None
     for folder in (path, objects, objects / "pack", refs, refs / "uwf", *below, private, *mine):
