@@ -51,6 +51,7 @@ PROGRAMS: Mapping[str, Program] = {
     "codex-acp": Program("acp", "acp/node_modules/.bin/codex-acp"),
     "llm": Program("llm", "llm/bin/llm"),
     "esbuild": Program("bundler", "bundler/node_modules/.bin/esbuild"),
+    "axe-core": Program("browser", "browser/node_modules/axe-core/axe.min.js"),
     "opencode": Program("slow", "slow/node_modules/.bin/opencode", "slow"),
     "gemini": Program("slow", "slow/node_modules/.bin/gemini", "slow"),
     "hermes": Program("hermes", "hermes/bin/hermes", "slow"),
@@ -59,8 +60,8 @@ _INSTALL = {"fast": "make agent-programs", "slow": "make test-agents"}
 
 
 def program(name: str) -> Path:
-    """The executable. Skips the test where it isn't installed, or of the slow tier and that isn't wanted; fails
-    it in CI where one of the fast tier is missing."""
+    """The executable, or the script that a page loads. Skips the test where it isn't installed, or of the slow tier and
+    that isn't wanted; fails it in CI where one of the fast tier is missing."""
     import pytest
 
     row = PROGRAMS[name]
