@@ -59,6 +59,36 @@ create_agent("talker", run, continue_).main()
 """
 
 
+# Says and does what it is told; see `tell`.
+SPEAKER = """\
+import os, time
+from pathlib import Path
+from uwf_git.kit import Reply, TurnRecord, create_agent
+
+def run(ctx):
+    turns, said = [], ""
+    for number in range(1, 100):
+        while not (found := [*Path().glob(f"{number}-*")]):
+            time.sleep(0.02)
+        kind, text = found[0].name.partition("-")[2], found[0].read_text()
+        if kind == "end":
+            break
+        if kind == "words":
+            said += text
+            ctx.hear(text)
+        elif kind == "drop":
+            said = ""
+            ctx.hear(None)
+        else:
+            turns.append(TurnRecord("assistant", said) if said else TurnRecord("tool", "", text, {}, {}, call="c"))
+            ctx.record(turns[-1])
+            said = ""
+    return Reply("---\\ntext: done\\n---\\n", turns=tuple(turns))
+
+create_agent("speaker", run).main()
+"""
+
+
 class Made(NamedTuple):
     """What a step came to: the output and its type, and the detail with its turns."""
 
@@ -67,6 +97,14 @@ class Made(NamedTuple):
     detail: dict[str, Any]
     turns: list[dict[str, Any]]
     agent: str
+
+
+def tell(number: int, kind: str, text: str = "") -> None:
+    """Lets a speaker in this folder do the next thing, from 1 on: say "words", "drop" what it said, make a "turn" of it
+    or, where it said nothing, of a tool's call, or come to its "end"."""
+    made = Path(f"told-{number}")
+    made.write_text(text)
+    made.rename(f"{number}-{kind}")
 
 
 def start(instance: Instance, schema: Any, prompt: str = "Do it.") -> ThreadId:

@@ -14,9 +14,11 @@ import one_role
 import pytest
 from commands import begin
 from conftest import Uwf
-from one_role import TALKER
+from one_role import SPEAKER, TALKER
 
+from uwf_git.engine.turns import Began, Dropped, Event, Made, News, Rested, Said, Turned, parse_place
 from uwf_git.store.opened import Instance
+from uwf_git.values.ids import ThreadId
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -70,6 +72,76 @@ def test_turns_are_shown_as_they_happen_and_all_of_them_afterwards(
     assert [(turn["role"], turn["text"]) for turn in after] == [("assistant", "I look."), ("tool", "")]
     assert "read_file" in uwf("thread", "turns", thread, "--format", "text").out
     assert uwf("thread", "turns", thread, "--live", check=1).error["message"].endswith("is not running")
+
+
+def test_who_watches_hears_words_turns_and_what_became_of_them(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance
+) -> None:
+    (instance.location.root / ".env").write_text("DEPLOY_TOKEN=s3cr3t-and-long-enough\n")
+    news = News(instance, ThreadId(thread))
+    process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER))
+    heard: list[Event] = []
+
+    def until(kind: type, number: int) -> list[Event]:
+        while sum(isinstance(event, kind) for event in heard) < number:
+            heard.extend(news.news())
+            assert process.poll() is None or number == 1
+        return heard
+
+    try:
+        told = until(Began, 1)
+        assert [event.order.role for event in told if isinstance(event, Began)] == ["worker"]
+        one_role.tell(1, "words", "I lo")
+        until(Said, 1)
+        one_role.tell(2, "words", "ok. ")
+        until(Said, 2)
+        one_role.tell(3, "turn")
+        until(Turned, 1)
+        one_role.tell(4, "words", "It is s3cr3t-and-long-enough and wro")
+        until(Said, 3)
+        one_role.tell(5, "drop")
+        until(Dropped, 1)
+        one_role.tell(6, "turn", "a tool")
+        until(Turned, 2)
+        late = News(instance, ThreadId(thread), parse_place("1.1"))
+        assert [str(event.place) for event in late.news() if isinstance(event, Turned)] == ["1.2"]
+        one_role.tell(7, "end")
+        until(Made, 1)
+        while heard[-1] != Rested():
+            heard.extend(news.news())
+    finally:
+        process.kill()
+        process.communicate()
+    kinds = ["Began", "Said", "Said", "Turned", "Said", "Dropped", "Turned", "Made", "Rested"]
+    assert [type(event).__name__ for event in heard][heard[0] == Rested() :] == kinds
+    words = [event.text for event in heard if isinstance(event, Said)]
+    assert words[:2] == ["I lo", "ok. "] and words[2] == "It is [redacted:DEPLOY_TOKEN] and wro"
+    assert [str(event.place) for event in heard if isinstance(event, Turned)] == ["1.1", "1.2"]
+    assert news.news() == []
+    # Who comes back later is told the rest of it, and nothing twice.
+    again = News(instance, ThreadId(thread), parse_place("1.1")).news()
+    assert [str(each.place) for each in again if isinstance(each, Turned)] == ["1.2"]
+    assert [each for each in again if isinstance(each, Made)] == [
+        each for each in heard if isinstance(each, Made)
+    ]
+
+
+def test_what_was_made_while_nobody_looked_is_told_in_its_order(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance
+) -> None:
+    news = News(instance, ThreadId(thread))
+    bad = script("bad", "raise SystemExit(3)")
+    uwf("thread", "step", thread, "--agent", bad, check=6)
+    uwf("thread", "step", thread, "--agent", bad, check=6)
+    uwf("thread", "step", thread, "--agent", "uwf-rehearse")
+    made = [event for event in news.news() if isinstance(event, Made)]
+    assert [(event.made, event.number, event.failed) for event in made] == [
+        (1, 1, True),
+        (2, 1, True),
+        (3, 1, False),
+    ]
+    later = News(instance, ThreadId(thread), parse_place("2.0")).news()
+    assert [event for event in later if isinstance(event, Made)] == made[1:]
 
 
 def test_a_killed_engine_leaves_an_attempt_with_the_turns_and_the_next_step_resumes_the_session(

@@ -60,7 +60,7 @@ class _Conversation(Conversation):
                 self._messages,
                 deadline=ctx.deadline,
                 extra=dict(options.extra),
-                stream=ctx.hear is not None,
+                stream=True,
                 hear=ctx.hear,
             )
         reply = done.reply(self._session)

@@ -1,14 +1,21 @@
-"""What is going on in a step while it is made: who is at work, since when, and what was said or printed last.
+"""What is going on in a step while it is made: who is at work, since when, and what was said or printed last; and
+whether anything has changed at all.
 
-It is read from the files of the private folder alone, several times a second by those who watch, and never from the
-store.
+It is read from the files of the private folder alone, and from when refs changed, several times a second by those who
+watch, and never from the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.git.refs import PACKED
+from uwf_git.store.layout import NAMESPACE
 from uwf_git.store.private import LOG_END, Order
 from uwf_git.text import last_line, whole_lines
 from uwf_git.values.ids import ThreadId, is_thread_id
@@ -17,6 +24,51 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
 
 _DEEPEST = 8  # workflows within each other
+_RACY = 2_000_000_000  # nanoseconds: no file system's clock is coarser
+
+
+class Freshness:
+    """Whether refs have changed, told by when their folders did, since a ref is renamed into its folder, and
+    `packed-refs`. `prefixes` are those of the refs, of all without them; each is that of a folder of refs."""
+
+    def __init__(self, git_dir: Path, prefixes: Sequence[str] = ()) -> None:
+        self._git_dir = git_dir
+        self._prefixes = prefixes
+        self._mark: tuple[int, ...] = ()
+
+    def changed(self) -> bool:
+        """Whether they may have changed since this was last asked, and the first time. Asked before the refs are
+        read, so that no change is missed."""
+        mark, before = self.mark(), self._mark
+        self._mark = mark
+        return mark != before
+
+    def mark(self) -> tuple[int, ...]:
+        """What differs from any other time's where a ref was changed in between. What changed a moment ago may change
+        again without a trace, as clocks of file systems are slow; until that is past, each mark is its own."""
+        folders = [self._git_dir / prefix for prefix in self._prefixes] or [*_folders(self._git_dir)]
+        times = [changed for path in (*folders, self._git_dir / PACKED) for changed in _changed(path)]
+        now = time.time_ns()
+        return (*times, now) if any(abs(now - each) < _RACY for each in times) else (*times,)
+
+
+def _folders(git_dir: Path) -> Iterator[Path]:
+    """The folders that refs of ours are in; of those that have one for each name also these."""
+    found = [git_dir / NAMESPACE.rstrip("/")]
+    while found:
+        folder = found.pop()
+        yield folder
+        with suppress(OSError):
+            found += [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+
+
+def _changed(path: Path) -> tuple[int, ...]:
+    """When a file or folder changed, and which it is: a folder that became empty goes, and comes again."""
+    try:
+        status = path.stat()
+    except OSError:
+        return (0,)
+    return status.st_mtime_ns, status.st_ino
 
 
 class Progress(NamedTuple):

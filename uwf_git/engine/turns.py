@@ -1,12 +1,20 @@
-"""The turns of a step: of one that is made, and of one that is being made, as they come."""
+"""The turns of a step: of one that is made, and of one that is being made, as they come; and whatever else happens on
+a thread meanwhile, for those who watch it.
+"""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from uwf_git.engine.progress import Freshness
+from uwf_git.errors import NotFound
 from uwf_git.kit.record import noted_turns
+from uwf_git.store import layout
+from uwf_git.store.private import UNREAD, Order, Words
 from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.kinds import TurnRecord, parse_attempt, parse_step
 from uwf_git.values.types import is_kind
@@ -15,6 +23,72 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
 
 POLL = 0.2  # seconds
+_RESTING = 0.4  # seconds: between two steps of a run the lock is let go for a moment
+_TOLD = 20  # made while nobody looked: how many of the newest are told with their turns
+
+
+class Place(NamedTuple):
+    """A turn's place in its thread: the `turn`th, from 1, of the `made`th of all that were made on it, steps and failed
+    attempts, from 1. A `turn` of 0 is before the first."""
+
+    made: int
+    turn: int
+
+    def __str__(self) -> str:
+        return f"{self.made}.{self.turn}"
+
+
+def parse_place(text: str) -> Place | None:
+    """The place that a text names, as its `str` does; None for another text."""
+    found = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text, re.ASCII)
+    return Place(int(found[1]), int(found[2])) if found else None
+
+
+class Began(NamedTuple):
+    """A step is being made: it would be the `made`th."""
+
+    made: int
+    order: Order
+    since: float
+
+
+class Said(NamedTuple):
+    """The next words of a model, which become a turn later."""
+
+    made: int
+    text: str
+
+
+class Dropped(NamedTuple):
+    """The words since the last turn don't count: the model is asked again."""
+
+    made: int
+
+
+class Turned(NamedTuple):
+    """A turn was written; of a sub-workflow's step it is one of the `thread` that makes it. An assistant's holds the
+    words that were said before it."""
+
+    place: Place
+    turn: TurnRecord
+    thread: ThreadId
+
+
+class Made(NamedTuple):
+    """A step was made, or, where `failed`, an attempt at one kept: `node` is the StepNode or the Attempt, and `number`
+    the step's, also of the one that was attempted."""
+
+    made: int
+    node: Hash
+    number: int
+    failed: bool
+
+
+class Rested(NamedTuple):
+    """Nobody is at work on the thread any more."""
+
+
+Event = Began | Said | Dropped | Turned | Made | Rested
 
 
 def turns_of(instance: Instance, node: Hash) -> tuple[TurnRecord, ...]:
@@ -48,34 +122,221 @@ def turns_so_far(instance: Instance, thread: ThreadId) -> tuple[TurnRecord, ...]
 def follow(instance: Instance, thread: ThreadId) -> Iterator[TurnRecord]:
     """Yields the turns of the step that is being made, each as it comes, then those of the steps after it, until
     nobody is at work on the thread."""
-    shown = 0
-    known = len(_past(instance, thread))
-    resting = 0
-    while resting < 2:  # between two steps of a run the lock is let go for a moment
+    news = News(instance, thread)
+    while True:
+        found = news.news()
+        yield from (event.turn for event in found if isinstance(event, Turned))
+        if any(isinstance(event, Rested) for event in found):
+            return
+        time.sleep(POLL)
+
+
+class News:
+    """What has happened on a thread since it was last asked, several times a second, which costs a few calls of the
+    system while nothing happens. It begins with all turns of the step that is being made, and the words since; or
+    right `after` a place that was told before."""
+
+    def __init__(self, instance: Instance, thread: ThreadId, after: Place | None = None) -> None:
+        """Raises NotFound, StoreDamaged."""
+        self._instance = instance
+        self._runs = instance.runs
+        self._thread = thread
+        self._refs = Freshness(instance.location.git_dir, (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS))
+        self._refs.changed()
+        head = instance.threads.head(thread)
+        self._head = head.node
+        self._steps = head.row.number
+        self._tried = instance.attempts.count(instance.attempts.tip(thread))
+        self._made = self._steps + self._tried  # of what was told
+        self._pending: list[Made] = []
+        if after is not None and 0 < after.made <= self._made:
+            self._pending = _newest(instance, thread, head.row.number, self._made - after.made + 1)
+            self._made -= len(self._pending)
+        self._skip = after.turn if after is not None and after.made == self._made + 1 else 0
+        self._began: float | None = None  # the step that is being made
+        self._over: float | None = None  # the one whose files are about to go, since it was made
+        self._worked = self._rested = False
+        self._free_since = time.monotonic()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._noted: tuple[int, float] = (0, 0.0)
+        self._notes = 0  # of turns that were told
+        self._shown = 0  # turns of the step that is being made, its sub-workflow's too
+        self._words, self._spoke = UNREAD, False
+        self._child: _Child | None = None
+
+    def news(self) -> list[Event]:
+        """What has happened since, in its order. Raises NotFound where the thread was removed, StoreDamaged."""
         # Asked first: what was written before the lock was let go is seen then.
-        held = instance.locks.is_held(thread)
-        turns = turns_so_far(instance, thread)
-        past = _past(instance, thread)
-        for node in past[known:]:
-            yield from turns_of(instance, node)[shown:]
-            shown = 0
-        if len(past) == known:
-            yield from turns[shown:]
-            shown = max(shown, len(turns))
-        known = len(past)
-        resting = 0 if held else resting + 1
-        if resting < 2:
-            time.sleep(POLL)
+        held = self._instance.locks.is_held(self._thread)
+        rests = self._rests(held)
+        began = self._runs.began(self._thread)
+        words, text = self._runs.said(self._thread, self._words)
+        noted = self._runs.noted(self._thread)  # after the words, which go once their turn is noted
+        notes = self._runs.notes(self._thread) if noted != self._noted and noted[0] else []
+        found: list[Event] = []
+        if made := self._newly_made():
+            # To which step those notes belong isn't known now; if to the next, they will be there again.
+            for left, each in enumerate(made, -len(made)):
+                found += self._over_with(each, left >= -_TOLD)
+            self._over, self._began = self._began or self._over, None
+        elif held or self._worked:
+            found += self._order(began)
+            if began is not None and began == self._began:
+                found += self._turns(words, text, noted, notes)
+        return [*found, Rested()] if rests else found
+
+    def _rests(self, held: bool) -> bool:
+        """Whether it is news that nobody is at work."""
+        now = time.monotonic()
+        if held:
+            self._free_since, self._worked, self._rested = now, True, False
+            return False
+        if self._rested or now - self._free_since < _RESTING:
+            return False
+        self._worked, self._rested = False, True
+        return True
+
+    def _order(self, began: float | None) -> list[Event]:
+        if began is None or began in (self._began, self._over):
+            return []
+        order = self._runs.read_order(self._thread)
+        if order is None or order.head != self._head:
+            return []
+        skip = self._skip
+        self._forget()
+        self._began, self._skip = began, skip
+        return [Began(self._made + 1, order, began)]
+
+    def _newly_made(self) -> list[Made]:
+        """The steps and attempts that were made, oldest first."""
+        found, self._pending = self._pending, []
+        if not self._refs.changed():
+            return found
+        head = self._instance.threads.head(self._thread)
+        attempts = self._instance.attempts
+        tip = attempts.tip(self._thread)
+        tried = attempts.all(self._thread) if attempts.count(tip) != self._tried else []
+        if head.node == self._head and not tried:
+            return found
+        steps: list[Hash] = []
+        for past in self._instance.threads.past(head.node):
+            if past.hash == self._head:
+                break
+            steps.insert(0, past.hash)
+        if len(steps) == head.row.number - self._steps:
+            before = self._head if self._steps else None
+            news = [(each.hash, each.prev) for each in tried[self._tried :]]
+            found += _merged(steps, before, self._steps, news)
+        # Else others have set it back, or on another way: it goes on from there.
+        self._head, self._steps = head.node, head.row.number
+        self._tried = len(tried) or self._tried
+        return found
+
+    def _over_with(self, made: Made, told: bool) -> Iterator[Event]:
+        """The rest of what was made."""
+        shown = max(self._shown, self._skip)
+        self._made += 1
+        turns = turns_of(self._instance, made.node) if told else ()
+        for number, turn in enumerate(turns[shown:], shown + 1):
+            yield Turned(Place(self._made, number), turn, self._thread)
+        yield made._replace(made=self._made)
+        self._skip = 0
+        self._forget()
+
+    def _turns(
+        self, words: Words, text: str, noted: tuple[int, float], notes: Sequence[Mapping[str, Any]]
+    ) -> Iterator[Event]:
+        """What the notes tell, and the words."""
+        same = words.begun == self._words.begun
+        self._words = words
+        if same and text:
+            self._spoke = True
+            yield Said(self._made + 1, text)
+        said_before = self._spoke
+        if notes:
+            self._noted = noted
+            named = [note for note in notes if "turn" in note]
+            for turn in noted_turns(self._instance, named[self._notes :]):
+                self._notes += 1
+                self._spoke = self._spoke and turn.role != "assistant"
+                yield from self._turn(self._shown + 1, turn, self._thread)
+            if not named:
+                self._attend(notes[-1].get("session", ""))
+        if not same:
+            if said_before and self._spoke:
+                yield Dropped(self._made + 1)
+            self._spoke = bool(text)
+            if text:
+                yield Said(self._made + 1, text)
+        if self._child is not None:
+            yield from self._of_child(self._child)
+
+    def _turn(self, number: int, turn: TurnRecord, thread: ThreadId) -> Iterator[Event]:
+        self._shown = number
+        if number > self._skip:
+            yield Turned(Place(self._made + 1, number), turn, thread)
+
+    def _attend(self, session: str) -> None:
+        """Takes up the thread of the sub-workflow that makes the step."""
+        if not is_thread_id(session) or (self._child is not None and self._child.thread == session):
+            return
+        with suppress(NotFound):
+            news = News(self._instance, child := ThreadId(session))
+            past = [each.hash for each in self._instance.threads.past(news._head)]
+            self._child = _Child(child, news, sum(len(turns_of(self._instance, each)) for each in past))
+            self._shown = self._child.before
+
+    def _of_child(self, child: _Child) -> Iterator[Event]:
+        try:
+            events = child.news.news()
+        except NotFound:
+            self._child = None
+            return
+        for event in events:
+            if isinstance(event, Turned):
+                yield from self._turn(child.before + event.place.turn, event.turn, event.thread)
+            elif isinstance(event, Said | Dropped):
+                yield event._replace(made=self._made + 1)
+            elif isinstance(event, Made):
+                # The turns of an attempt are no part of the step.
+                if not event.failed:
+                    child = child._replace(before=child.before + len(turns_of(self._instance, event.node)))
+                    self._child = child
+                self._shown = child.before
 
 
-def _past(instance: Instance, thread: ThreadId) -> list[Hash]:
-    """The StepNodes and Attempts of a thread, in the order in which they were made."""
-    head = instance.threads.head(thread)
-    steps = [past.hash for past in instance.threads.past(head.node)]
-    tried: dict[Hash | None, list[Hash]] = {}
-    for attempt in instance.attempts.all(thread):
-        tried.setdefault(attempt.prev, []).append(attempt.hash)
-    found = tried.get(None, [])
-    for step in reversed(steps):
-        found = [*found, step, *tried.get(step, ())]
+class _Child(NamedTuple):
+    """The thread of a sub-workflow, of whose steps `before` turns were made before the step that is being made."""
+
+    thread: ThreadId
+    news: News
+    before: int
+
+
+def _newest(instance: Instance, thread: ThreadId, number: int, many: int) -> list[Made]:
+    """So many of the newest that were made on a thread of that `number` of steps, oldest first."""
+    steps: list[Hash] = []
+    before: Hash | None = None
+    for past in instance.threads.past(instance.threads.head(thread).node):
+        if len(steps) == many:
+            before = past.hash
+            break
+        steps.insert(0, past.hash)
+    tried = [(each.hash, each.prev) for each in instance.attempts.all(thread)]
+    tried = [each for each in tried if each[1] == before or each[1] in steps]
+    return _merged(steps, before, number - len(steps), tried)[-many:]
+
+
+def _merged(
+    steps: Sequence[Hash], before: Hash | None, number: int, tried: Sequence[tuple[Hash, Hash | None]]
+) -> list[Made]:
+    """Steps with the attempts, each with the step that it was made after, in the order in which they were made.
+    `before` is the step before the first, the `number`th."""
+    found = [Made(0, node, number + 1, True) for node, prev in tried if prev == before]
+    for each in steps:
+        number += 1
+        found.append(Made(0, each, number, False))
+        found += [Made(0, node, number + 1, True) for node, prev in tried if prev == each]
     return found

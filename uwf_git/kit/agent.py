@@ -378,7 +378,7 @@ class Agent:
             record=recorder.record,
             in_session=recorder.in_session,
             show=recorder.show,
-            hear=recorder.hear if instance.listener is not None else None,
+            hear=recorder.hear,
             extract=lambda schema, prompt="", text=None: _extract(context, schema, prompt, text),
             secrets=instance.secrets,
             instance=instance,

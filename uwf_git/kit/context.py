@@ -94,8 +94,8 @@ class Context(NamedTuple):
     `keep(reply)` makes an answer durable before anything else is done: where this process is killed then, the next step
     takes it over. What an agent returns is kept anyway, so that is for one that has more to do once it has the answer.
 
-    `hear(text)` tells those who listen in this process what a model says, word by word, and `hear(None)` that it broke
-    off and is asked again; it is None where nobody listens.
+    `hear(text)` tells those who watch or listen what a model says, word by word, and `hear(None)` that it broke off and
+    is asked again.
 
     `extract(schema, prompt="", text=None)` gives data that obeys a schema: a JSON Schema, or the hash of one. It is
     what stands in `text`, or what a model reads there, and without a text, what the model reads in the thread: the
@@ -122,7 +122,7 @@ class Context(NamedTuple):
     record: Callable[[TurnRecord], None]
     in_session: Callable[[str], None]
     show: Callable[..., None]
-    hear: Callable[[str | None], object] | None
+    hear: Callable[[str | None], object]
     extract: Callable[..., Any]
     secrets: Mapping[str, str]
     instance: Instance

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from uwf_git.kit.context import Reply
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.store.private import Order
+    from uwf_git.store.private import Order, Spoken
 
 _LINE = 8000  # bytes of what is being said or printed in which its last line is looked for
 _EDGE = (
@@ -53,6 +53,7 @@ class Recorder:
         self._model = self._line = ""
         self._saying: list[str] = []  # since the last turn
         self._streamed: StreamedText | None = None
+        self._spoken: Spoken | None = None
         self._printed: dict[str, bytes] = {}
         self._told_before = 0  # turns, when an answer was the last time not the last word
         self._is_failing = False
@@ -107,6 +108,8 @@ class Recorder:
         try:
             self.store()
             self._note(turn, node)
+            if turn.role == "assistant":  # noted first, so that its words are never nowhere
+                self._renew()
         except StoreUnwritable as error:
             log.error("WEHAE98F", "keeps a turn in memory: {error}", error=error.message, turn=node)
             if not self._is_failing:
@@ -137,28 +140,40 @@ class Recorder:
             )
 
     def hear(self, text: str | None) -> None:
-        """Tells those who listen in this process what a model says, as it comes; with None, that it broke off and will
-        be asked again."""
-        if (listener := self._instance.listener) is None:
-            return
+        """Tells those who watch the step, and at once those who listen in this process, what a model says, as it comes;
+        with None, that it broke off and will be asked again."""
         if self._streamed is None:
             from uwf_git.config.streamed import StreamedText
 
             self._streamed = StreamedText(self._instance.redactor)
+            self._spoken = self._instance.runs.spoken(self._thread) if self._thread else None
         if text is None:
             self._saying.clear()
             self._streamed.end()
-            listener.dropped()
+            self._renew()
+            if self._instance.listener:
+                self._instance.listener.dropped()
             return
         self._saying.append(text)
-        if words := self._streamed.feed(text):
-            listener.said(words)
+        self._pass_on(self._streamed.feed(text))
 
     def hush(self) -> None:
         """Nothing more of what is being said will come: what was held back of it is told."""
         self._saying.clear()
-        if self._streamed is not None and (words := self._streamed.end()) and self._instance.listener:
+        if self._streamed is not None:
+            self._pass_on(self._streamed.end())
+
+    def _pass_on(self, words: str) -> None:
+        if not words:
+            return
+        if self._spoken is not None:
+            self._spoken.add(words)
+        if self._instance.listener:
             self._instance.listener.said(words)
+
+    def _renew(self) -> None:
+        if self._spoken is not None:
+            self._spoken.renew()
 
     def break_off(self) -> None:
         """What a model was saying when it was interrupted becomes a turn, so that it is kept."""

@@ -5,6 +5,7 @@
     runs/<ULID>.answer    what an agent answers, an answer a line, as soon as it is there and before anybody judges it
     runs/<ULID>.room      space on the disk for the report, taken before an agent is asked
     runs/<ULID>.turns     a line for each turn as it happens, and for the agent's session
+    runs/<ULID>.said      what a model says at the moment, since its last turn; see `Spoken`
     runs/<ULID>.now       the model, and the last line of what is being said or printed at the moment
     runs/<ULID>.log       what the agent wrote to standard error
     runs/<ULID>.off       what a step is broken off for, while it is, so that its engine knows why its agent ends
@@ -22,6 +23,7 @@ again.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
 import hashlib
@@ -40,10 +42,21 @@ from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 _MINE = 0o600  # what is said in a step is read by its user alone
 MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
 ROOM = 256 * 1024  # bytes that are kept free for a report
-_OF_A_RUN = ("json", "result", "room", "turns", "log", "now", "off")  # the files of one, but for its answers
+_OF_A_RUN = (
+    "json",
+    "result",
+    "room",
+    "turns",
+    "log",
+    "said",
+    "now",
+    "off",
+)  # the files of one, but for its answers
 _SHOWN = 240  # characters of a line that is being said
 PAUSE, KILL = "pause", "kill"  # what a step is broken off for
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK  # a pipe would be waited for
+_MOST_SAID = 256 << 10  # bytes of what is being said that are kept for those who watch
+_BEGUN = 21  # bytes before the words: when they began, by which they are told from those before
 LOG_END = 4096  # bytes of a log in which its last line is looked for
 _SEEN = {"role": str, "model": str, "tokens": int, "said": str}  # of a note, for those who watch
 
@@ -123,6 +136,46 @@ class Now(NamedTuple):
     model: str
     line: str
     time: float
+
+
+class Words(NamedTuple):
+    """How far what is being said was read: what `begun` tells it from what is said later, and the bytes so far."""
+
+    begun: bytes = b""
+    size: int = 0
+
+
+UNREAD = Words()
+
+
+class Spoken:
+    """What a model says at the moment, added to piece by piece for those who watch. Nothing depends on it: what doesn't
+    fit, or can't be written, is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = -1
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """The next words."""
+        data = text.encode("utf-8", "replace")
+        self._size += len(data)
+        if self._size > _MOST_SAID:
+            return
+        with contextlib.suppress(OSError):
+            if self._file < 0:
+                self._file = os.open(self._path, _TO_WRITE | os.O_TRUNC | os.O_APPEND, _MINE)
+                data = b"%020d\n" % time.time_ns() + data
+            os.write(self._file, data)
+
+    def renew(self) -> None:
+        """Other words begin: those so far have become a turn, or don't count."""
+        file, self._file, self._size = self._file, -1, 0
+        if file >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(file, 0)
+            os.close(file)
 
 
 class Report(NamedTuple):
@@ -327,6 +380,25 @@ class Runs:
             return Now(str(model), str(line), path.stat().st_mtime)
         except (OSError, ValueError, TypeError, RecursionError):  # half of it is written at this moment
             return None
+
+    def spoken(self, thread: ThreadId) -> Spoken:
+        """Where what is being said goes."""
+        return Spoken(self._folder / f"{thread}.said")
+
+    def said(self, thread: ThreadId, since: Words = UNREAD) -> tuple[Words, str]:
+        """What is being said, as far as that wasn't read before; from its beginning where other words began since. ""
+        where nothing was said, and then `begun` is empty."""
+        try:
+            with open(self._folder / f"{thread}.said", "rb", opener=_opener(_MINE)) as file:
+                begun = file.read(_BEGUN)
+                if len(begun) < _BEGUN:
+                    return UNREAD, ""
+                at = since.size if begun == since.begun else _BEGUN
+                file.seek(at)
+                text, read = codecs.utf_8_decode(file.read(_MOST_SAID), "replace", False)
+        except OSError:
+            return UNREAD, ""
+        return Words(begun, at + read), text
 
     def noted(self, thread: ThreadId) -> tuple[int, float]:
         """The bytes of the notes so far and when the last was made, which tell whether there is news; zeros where
