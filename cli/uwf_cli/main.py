@@ -12,6 +12,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+from uwf_git import lifetime
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -60,6 +62,7 @@ class _Remarks(io.FileIO):
 
 def main() -> None:
     """The `uwf` command. Exits."""
+    lifetime.begin()
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):
         from uwf_git import __version__
@@ -71,7 +74,7 @@ def main() -> None:
             sys.exit(0)
         except OSError:
             pass  # what follows says why
-    sys.exit(_run(arguments))
+    lifetime.end(_run(arguments))
 
 
 def _run(arguments: list[str]) -> int:
@@ -81,6 +84,7 @@ def _run(arguments: list[str]) -> int:
     _prepare()
     status = _guarded(_invoke, invocation, arguments)
     after = _guarded(_afterwards, invocation, arguments)
+    invocation.close()
     return status or after
 
 

@@ -52,6 +52,14 @@ def test_an_installed_package_makes_its_agent_known_by_its_name(
     assert (done["agent"], done["ready"]) == ("echo", True)
 
 
+def test_what_a_package_wrote_into_a_file_that_it_never_closes_is_there_at_the_end(
+    uwf: Uwf, package: Callable[[str], None], tmp_path: Path
+) -> None:
+    package(f"{PLUGIN}LOG = open({str(tmp_path / 'said')!r}, 'w')\nLOG.write('all of it')\n")
+    uwf("agent", "check", "echo")
+    assert (tmp_path / "said").read_text() == "all of it"
+
+
 def test_a_package_whose_agent_is_broken_fails_the_step_with_its_name(
     uwf: Uwf, package: Callable[[str], None]
 ) -> None:

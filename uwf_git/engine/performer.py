@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_git import log
+from uwf_git import lifetime, log
 from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
 from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, UwfError
 from uwf_git.git.repository import Oid, StoreUnwritable
@@ -89,6 +89,7 @@ def _plugged_in(command: str) -> Agent:
     if entry is None:
         raise AgentFailed(f"no installed package brings an agent {command}", "see: uwf agent list")
     package = entry.dist.name if entry.dist is not None else "its package"
+    lifetime.share()
     try:
         loaded = entry.load()
         agent = loaded if isinstance(loaded, Agent) else loaded()
