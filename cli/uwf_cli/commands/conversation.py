@@ -54,7 +54,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
         if role == BUNDLE:
             raise Invalid(f"the code of thread {found} decides who is next", "name a role with --role")
     instruction = following.instruction if role == following.next else None
-    shell, folders = _told_besides(instance, Position(head, history), role)
+    shell, folders = told_besides(instance, Position(head, history), role)
     text = prompt_at(
         instance, history, role_of(history, role), instruction, resumed, shell=shell, folders=folders
     )
@@ -62,7 +62,7 @@ def prompt(invocation: Invocation, thread: str, role: str | None, resumed: bool)
     invocation.emit_document(text, value)
 
 
-def _told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:
+def told_besides(instance: Instance, at: Position, role: str) -> tuple[bool, Mapping[str, Path]]:
     """Whether the agent that is configured for the role is told of commands, and which folders it is told; nothing of
     either where that can't be said, as of one that isn't installed."""
     from uwf_git.config.resolve import resolve_agent

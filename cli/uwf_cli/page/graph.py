@@ -5,14 +5,14 @@ right of them, ways back to their left. How often each role and each way was tak
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from uwf_cli.page.markup import tag, text
 from uwf_git.text import counted, shortened
 from uwf_git.values.kinds import Workflow
-from uwf_git.values.types import END, START
+from uwf_git.values.types import END, START, USER
 from uwf_git.workflow.diagram import edges, order
 
 _WIDTH, _HEIGHT, _GAP = 190, 40, 46  # of a node, and between two
@@ -28,17 +28,47 @@ class _Way(NamedTuple):
     label: str
 
 
-def drawing(workflow: Workflow, taken: Sequence[str]) -> str:
-    """The graph. `taken` are the roles that went, oldest first, $START before them and $END behind where it was
-    reached."""
+class Transition(NamedTuple):
+    """The ways from one node to another: when they are taken, in words, and how often they were, together."""
+
+    source: str
+    target: str
+    label: str
+    times: int
+
+
+def way_of(steps: Iterable[tuple[str, bool]], done: bool) -> list[str]:
+    """The nodes that a thread came through, oldest first, $START before them and $END behind where it is `done`.
+    `steps` are the role of each, and whether its output asks a human."""
+    taken, asked = [START], False
+    for role, asks in steps:
+        if role == USER and not asked:  # somebody goes on, by the way that leads from the start
+            taken.append(START)
+        elif role not in (END, USER):
+            taken.append(role)
+        asked = asks
+    return [*taken, END] if done else taken
+
+
+def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
+    """The graph's ways in the order it meets them. `taken` are the nodes that a thread came through."""
+    passed = Counter(pairwise(taken))
+    labels: dict[tuple[str, str], list[str]] = {}
+    known = {*order(workflow), END}
+    for source, edge, label in edges(workflow):
+        if edge.role in known:
+            labels.setdefault((source, edge.role), []).append(label)
+    return [Transition(*ends, " / ".join(filter(None, each)), passed[ends]) for ends, each in labels.items()]
+
+
+def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None) -> str:
+    """The graph. `taken` are the nodes that a thread came through, as `way_of` says; `current` is the one whose turn
+    it is."""
     names = [name for name in order(workflow) if name != END] + [END]
     places = {name: number for number, name in enumerate(names)}
-    passed = Counter(pairwise(taken))
-    ways: dict[tuple[int, int], list[str]] = {}
-    for source, edge, label in edges(workflow):
-        if edge.role in places:
-            ways.setdefault((places[source], places[edge.role]), []).append(label)
-    drawn = [_Way(*ends, " / ".join(filter(None, labels))) for ends, labels in ways.items()]
+    ways = transitions(workflow, taken)
+    drawn = [_Way(places[way.source], places[way.target], way.label) for way in ways]
+    passed = {(way.source, way.target): way.times for way in ways}
     lanes = _lanes([way for way in drawn if way.target != way.source + 1])
     left = max((_out(lanes, way) for way in drawn if way.target <= way.source), default=0.0)
     right = max((_out(lanes, way) for way in drawn if way.target > way.source + 1), default=0.0)
@@ -56,7 +86,7 @@ def drawing(workflow: Workflow, taken: Sequence[str]) -> str:
         for way in drawn
     ]
     parts = [path for path, _ in shown]
-    parts += [_node(name, number, left, counts[name]) for name, number in places.items()]
+    parts += [_node(name, number, left, counts[name], name == current) for name, number in places.items()]
     parts += [label for _, label in shown]
     said = "; ".join(
         f"{names[way.source]} to {names[way.target]}" + (f" ({way.label})" if way.label else "")
@@ -159,18 +189,21 @@ def _labelled(
     return f'<text class="label" {place}>{text(short)}{title}</text>'
 
 
-def _node(name: str, place: int, left: float, count: int) -> str:
+def _node(name: str, place: int, left: float, count: int, current: bool) -> str:
     y = _top(place)
     ends = name in (START, END)
     shown = {START: "start", END: "end"}.get(name, name)
     inset = _INSET if ends else 0
+    classes = "node" + (" was" if count else "") + (" now" if current else "")
     box = (
-        f'<rect class="node{" was" if count else ""}" x="{left + inset:.0f}" y="{y:.0f}"'
+        f'<rect class="{classes}" x="{left + inset:.0f}" y="{y:.0f}"'
         f' width="{_WIDTH - 2 * inset}" height="{_HEIGHT}" rx="{20 if ends else 6}"/>'
     )
     middle = left + _WIDTH / 2
-    label = shortened(shown, 22) + (f" · {count}×" if count and not ends else "")
-    title = tag("title", text(f"{shown}: {counted(count, 'step')}" if not ends else shown))
+    label = shortened(shown, 16 if current else 22) + (f" · {count}×" if count and not ends else "")
+    label += " · now" if current and not ends else ""
+    said = f"{shown}: {counted(count, 'step')}" + (", whose turn it is" if current else "")
+    title = tag("title", text(said if not ends else shown))
     return tag(
         "g",
         title + box + f'<text x="{middle:.0f}" y="{y + 25:.0f}" text-anchor="middle">{text(label)}</text>',

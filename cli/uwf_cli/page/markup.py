@@ -41,7 +41,12 @@ def tag(name: str, inside: str, classes: str = "", **attributes: str) -> str:
 
 def pre(content: str, language: str = "") -> str:
     """A text in the type of a machine; what is very long is cut."""
-    return tag("pre", tag("code", text(cut(content, LONGEST))), language)
+    return lines(cut(content, LONGEST), language)
+
+
+def lines(content: str, language: str = "") -> str:
+    """A text in the type of a machine, whole."""
+    return tag("pre", tag("code", text(content)), language, tabindex="0")
 
 
 def fold(title: str, inside: str, classes: str = "") -> str:
@@ -77,6 +82,15 @@ def value(content: Any, depth: int = 0) -> str:
         inside = tag("table", tag("tbody", rows), "values")
         return inside if depth else tag("div", inside, "scrolls", tabindex="0")
     return tag("ul", "".join(tag("li", value(each, depth + 1)) for each in content))
+
+
+def bounded(content: Any, room: int = LONGEST) -> str:
+    """A JSON value as `value` shows it; one that is very long or nested as text that is cut."""
+    try:
+        said = json.dumps(content, ensure_ascii=False, indent=2)
+        return value(content) if len(said) <= room else lines(cut(said, room))
+    except RecursionError:
+        return tag("p", "It is nested too deeply to show here.", "meta")
 
 
 def _paragraphs(content: str) -> str:

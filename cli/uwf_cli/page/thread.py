@@ -6,37 +6,32 @@ Nothing in it runs and nothing is fetched: there is no script, and the page's ow
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from uwf_cli.output import dollars, iso
-from uwf_cli.page.graph import drawing
+from uwf_cli.page.graph import drawing, way_of
 from uwf_cli.page.markup import fold, markdown, pre, tag, text, value
+from uwf_cli.page.step import amounts, exact, gist, how_found, judges, name_of, turn
 from uwf_cli.page.style import STYLE
 from uwf_git.engine.budget import nested, prices, runs
-from uwf_git.engine.spending import Spent, money, together, tokens_of
+from uwf_git.engine.spending import Spent, together
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
-from uwf_git.store.pages import verdict
-from uwf_git.text import counted, one_line
+from uwf_git.store.pages import report_of, verdict
+from uwf_git.text import counted
 from uwf_git.values.kinds import REHEARSE, StepContext, asks_human, title_of
-from uwf_git.values.kinds import status_of as status_in
-from uwf_git.values.types import BUNDLE, END, START, USER, is_kind, role_name
+from uwf_git.values.types import BUNDLE, END, USER, is_kind, role_name
 
 if TYPE_CHECKING:
     from uwf_git.store.attempts import FailedAttempt
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import Hash
-    from uwf_git.values.kinds import Detail, TurnRecord
+    from uwf_git.values.kinds import Detail
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _DEEPEST = 8  # sub-workflows within each other that are shown
-_FRONT = re.compile(r"\ufeff?\s*---\r?\n.*?\n---[ \t]*(?:\n|$)", re.DOTALL)
-_FENCE = re.compile(r"\s*```\w*\n(.*?)\n```\s*", re.DOTALL)
 
 
 class _Commit(NamedTuple):
@@ -113,8 +108,8 @@ class _Page:
         facts = [
             ("state", tag("span", text(status), f"badge {status}") + self._ending()),
             ("workflow", text(history.workflow.name) + " " + tag("code", text(history.workflow_hash), "dim")),
-            ("started", f"{text(_when(start.time))} by {text(_name(head.row.author or start.committer))}"),
-            ("last change", text(_when(head.updated))),
+            ("started", f"{text(exact(start.time))} by {text(name_of(head.row.author or start.committer))}"),
+            ("last change", text(exact(head.updated))),
             ("steps", self._numbers(spent)),
             ("spent", " · ".join(map(text, self._amounts(spent)))),
         ]
@@ -163,15 +158,8 @@ class _Page:
         return tag("h2", "Task") + tag("div", markdown(self._history.start.prompt, breaks=True), "task")
 
     def _graph(self) -> str:
-        taken, asked = [START], False
-        for step in self._history.steps:
-            if step.role == USER and not asked:  # somebody goes on, by the way that leads from the start
-                taken.append(START)
-            elif step.role not in (END, USER):
-                taken.append(step.role)
-            asked = asks_human(step.output)
-        if self._head.archive is not None and self._head.archive.status == "completed":
-            taken.append(END)
+        done = self._head.archive is not None and self._head.archive.status == "completed"
+        taken = way_of(((step.role, asks_human(step.output)) for step in self._history.steps), done)
         workflow = self._history.workflow
         said = markdown(workflow.description) if workflow.description.strip() else ""
         return tag("h2", f"Workflow {text(workflow.name)}") + said + drawing(workflow, taken)
@@ -182,7 +170,7 @@ class _Page:
                 "li",
                 tag("span", str(number))
                 + f'<a href="#step-{number}">{text(self._who(step))}</a>'
-                + tag("span", text(_gist(step.output)))
+                + tag("span", text(gist(step.output)))
                 + tag("span", " · ".join(map(text, self._listed(step))), "meta"),
             )
             for number, step in enumerate(self._history.steps, 1)
@@ -194,7 +182,7 @@ class _Page:
     def _listed(self, step: StepContext) -> list[str]:
         """What a step cost and when it was made."""
         made = self._commits.get(step.hash)
-        return [*self._amounts(self._spent.get(step.hash)), *([_when(made.time)] if made else [])]
+        return [*self._amounts(self._spent.get(step.hash)), *([exact(made.time)] if made else [])]
 
     # Steps
 
@@ -209,14 +197,14 @@ class _Page:
         store = self._instance.store
         node = store.get(step.detail)
         detail = store.detail(step.detail)
-        said = verdict(step.output) if _judges(step.output) else ""
+        said = verdict(step.output) if judges(step.output) else ""
         badges = tag("span", text(said), "badge") if said else ""
         if step.agent == REHEARSE:
             badges += tag("span", "made up", "badge made-up")
         parts = [tag("div", tag("h3", f"{number} {text(self._who(step))}") + badges, "head")]
         parts.append(tag("p", self._meta(step, detail), "meta"))
         parts.append(value(step.output))
-        answer = _said(step.output, detail)
+        answer = report_of(step.output, node)
         if answer:
             parts.append(markdown(answer))
         if is_kind(node.type, "step") and depth < _DEEPEST:
@@ -230,7 +218,7 @@ class _Page:
         if step.role != USER:
             return role_name(step.role)
         made = self._commits.get(step.hash)
-        return f"answer of {_name(made.committer)}" if made else "answer of a person"
+        return f"answer of {name_of(made.committer)}" if made else "answer of a person"
 
     def _meta(self, step: StepContext, detail: Detail | None) -> str:
         spent = self._spent.get(step.hash)
@@ -240,7 +228,7 @@ class _Page:
             parts.append(text(detail.model))
         parts += map(text, self._amounts(spent))
         if made is not None:
-            parts.append(text(_when(made.time)))
+            parts.append(text(exact(made.time)))
         parts.append(tag("code", text(step.hash)))
         return " · ".join(parts)
 
@@ -269,9 +257,9 @@ class _Page:
         if detail.instruction:
             parts.append(fold("what it was asked", markdown(detail.instruction)))
         if turns := self._instance.store.turns(detail):
-            shown = "".join(map(_turn, turns))
+            shown = "".join(map(turn, turns))
             parts.append(fold(f"how it came about: {counted(len(turns), 'turn')}", shown))
-        how = _found(detail)
+        how = how_found(detail)
         notes = "".join(tag("li", text(note)) for note in (*how, *detail.notes))
         if notes:
             parts.append(tag("ul", notes, "meta"))
@@ -290,19 +278,12 @@ class _Page:
         for name, printed in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
             if printed.strip():
                 parts.append(tag("p", f"The end of {name}:", "meta") + pre(printed))
-        when = tag("p", f"{text(attempt.agent)} · {text(_when(attempt.time))}", "meta")
+        when = tag("p", f"{text(attempt.agent)} · {text(exact(attempt.time))}", "meta")
         title = f"failed attempt of {text(role_name(attempt.role))}: {text(attempt.error)}"
         return fold(title, when + "".join(parts), "attempt")
 
     def _amounts(self, spent: Spent | None) -> list[str]:
-        """Tokens, money and time, as far as they are known."""
-        if spent is None:
-            return []
-        tokens, paid = tokens_of(spent), money(spent, self._prices)
-        found = [f"{tokens.total:,} tokens"] if tokens is not None else []
-        found += [dollars(paid.cost, paid.unpriced)] if paid.cost is not None else []
-        found += [_lasted(spent.seconds)] if spent.seconds >= 0.05 else []
-        return found
+        return amounts(spent, self._prices)
 
     def _footer(self) -> str:
         head, history = self._head, self._history
@@ -312,81 +293,8 @@ class _Page:
             ("head", tag("code", text(history.head))),
             (
                 "commit",
-                f"{tag('code', text(made.commit))}, {text(_when(made.time))}, by {text(made.committer)}",
+                f"{tag('code', text(made.commit))}, {text(exact(made.time))}, by {text(made.committer)}",
             ),
             ("to check", tag("code", text(f"uwf verify {head.thread}"))),
         ]
         return tag("footer", tag("dl", "".join(tag("dt", a) + tag("dd", b) for a, b in facts), "facts"))
-
-
-def _turn(turn: TurnRecord) -> str:
-    who = turn.tool or turn.role
-    failed = ", failed" if turn.failed else ""
-    parts = [tag("strong", text(who)) + tag("span", failed, "meta")]
-    if turn.tool is not None:
-        if turn.arguments not in (None, {}):
-            parts.append(pre(_plain(turn.arguments)))
-        if turn.result not in (None, ""):
-            parts.append(pre(_plain(turn.result)))
-    if turn.text.strip():
-        parts.append(markdown(turn.text) if turn.role == "assistant" else pre(turn.text))
-    return tag("div", "".join(parts), f"turn {turn.role if turn.role.isalpha() else ''}")
-
-
-def _plain(content: Any) -> str:
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
-
-
-def _said(output: Any, detail: Detail | None) -> str:
-    """What an agent said beside its output; "" where the answer is the output and nothing else."""
-    if detail is None:
-        return ""
-    answer = _FRONT.sub("", detail.answer, count=1) if _FRONT.match(detail.answer) else detail.answer
-    fenced = _FENCE.fullmatch(answer)
-    try:
-        if json.loads(fenced[1] if fenced else answer) == output:
-            return ""
-    except ValueError:
-        pass
-    said = answer.strip()
-    if isinstance(output, Mapping) and said in (each for each in output.values() if isinstance(each, str)):
-        return ""
-    return "" if said == output else said
-
-
-def _gist(output: Any) -> str:
-    """What an output comes to; of a question, what is asked."""
-    if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
-        return one_line(asked, 120)
-    return verdict(output)
-
-
-def _found(detail: Detail) -> Sequence[str]:
-    if detail.extraction.startswith("model:"):
-        return [f"its output was read out of the answer by {detail.extraction.removeprefix('model:')}"]
-    return (
-        ["its output was written when it was asked to correct itself"]
-        if detail.extraction == "correction"
-        else []
-    )
-
-
-def _judges(output: Any) -> bool:
-    """Whether an output has a status or a verdict, and not merely texts."""
-    told = isinstance(output, Mapping) and any(isinstance(each, bool) for each in output.values())
-    return told or bool(status_in(output))
-
-
-def _when(seconds: int) -> str:
-    return iso(seconds).replace("T", " ").replace("Z", " UTC")
-
-
-def _name(author: str) -> str:
-    return author.partition(" <")[0]
-
-
-def _lasted(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
+from uwf_git.errors import Usage
+
 
 class Asked(NamedTuple):
     """What a page is asked for: the parts of its path by name, and its query, whose names may repeat."""
@@ -20,6 +22,13 @@ class Asked(NamedTuple):
     def all(self, name: str) -> tuple[str, ...]:
         """The values of a name in the query that aren't empty."""
         return tuple(value for key, value in self.query if key == name and value)
+
+    def number(self, name: str) -> int:
+        """The number that a name in the query has; 0 where it has none. Raises Usage for what is no number."""
+        given = self.one(name, "0")
+        if not (given.isascii() and given.isdigit() and len(given) < 10):
+            raise Usage(f"{name}={given!r} is no number", "leave it out")
+        return int(given)
 
     def also(self, **changed: str | None) -> str:
         """The query with other values for some names, and without those that become None; begins with `?`."""

@@ -18,11 +18,12 @@ from markupsafe import Markup
 from uwf_cli import terminal
 from uwf_cli.output import ago, dollars, iso
 from uwf_cli.page import markup
+from uwf_cli.page.step import name_of
 from uwf_cli.watching.lines import lasted
 from uwf_cli.web import addresses
 from uwf_cli.web.addresses import Page
 from uwf_git.text import counted, one_line, shortened
-from uwf_git.values.types import role_name
+from uwf_git.values.types import END, START, role_name
 
 FOLDER = Path(__file__).parent
 Link = Callable[[str], str]
@@ -52,10 +53,13 @@ def _environment() -> Environment:
         "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
+        "bounded": lambda content: Markup(markup.bounded(content)),
         "counted": counted,
         "dollars": dollars,
         "lasted": lasted,
         "line": one_line,
+        "node": lambda name: {START: "start", END: "end"}.get(name, name),
+        "person": name_of,
         "role": role_name,
         "short": shortened,
         "when": _when,

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from uwf_cli.failures import describe
 from uwf_cli.page import style
-from uwf_cli.web import render, threads
+from uwf_cli.web import render, step, thread, threads
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git import __version__
 from uwf_git.errors import NotFound
@@ -31,7 +31,12 @@ from uwf_git.store.opened import Instance
 
 Maker = Callable[[Instance, Asked], Page]
 
-PAGES: tuple[tuple[str, Maker], ...] = (("/", threads.page),)
+PAGES: tuple[tuple[str, Maker], ...] = (
+    ("/", threads.page),
+    ("/thread/{id}", thread.page),
+    ("/thread/{id}/step/{number}", step.step_page),
+    ("/thread/{id}/attempt/{node}", step.attempt_page),
+)
 """The addresses that show something, and what makes their pages."""
 
 _STATUS = {2: 400, 3: 404, 4: 409}  # of HTTP, by exit status

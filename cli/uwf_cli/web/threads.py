@@ -33,11 +33,8 @@ def page(instance: Instance, asked: Asked) -> Page:
     tab = asked.one("tab") or next((name for name, number in numbers.items() if number), "all")
     if tab not in TABS:
         raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
-    begin = asked.one("from", "0")
-    if not (begin.isascii() and begin.isdigit() and len(begin) < 10):
-        raise Usage(f"from={begin!r} is no number", "leave it out")
+    first = asked.number("from")
     chosen = [each for each in found if each.status in TABS[tab]]
-    first = int(begin)
     shown: list[dict[str, Any]] = thread_items(instance, chosen[first : first + SHOWN])
     return Page(
         "threads.html",

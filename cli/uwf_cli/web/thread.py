@@ -1,0 +1,348 @@
+"""`/thread/ID`: what a thread wants, where it is in its graph, its steps, and the threads that it belongs to.
+
+A long thread is read by the index; only the steps that are shown are read themselves. What can't be read is said where
+it would stand, and so is what is too large to be shown.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from markupsafe import Markup
+
+from uwf_cli.page.graph import drawing, transitions, way_of
+from uwf_cli.page.step import amounts, gist, judges, name_of
+from uwf_cli.watching.lines import step_value
+from uwf_cli.web import step as steps
+from uwf_cli.web.addresses import Asked, Page
+from uwf_git.engine import budget
+from uwf_git.engine.lineage import Kin, kin
+from uwf_git.engine.progress import Watch
+from uwf_git.engine.state import state
+from uwf_git.engine.status import CORRUPT, RUNNING, outlook, status_of, used_up
+from uwf_git.errors import UwfError
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import ancestry
+from uwf_git.store.pages import verdict
+from uwf_git.text import one_line
+from uwf_git.values.kinds import REHEARSE, credited, parse_attempt, parse_start, parse_step
+from uwf_git.values.types import BUNDLE, END, USER, role_name
+
+if TYPE_CHECKING:
+    from uwf_git.config.settings import Price
+    from uwf_git.engine.spending import Spent
+    from uwf_git.store.history import Head
+    from uwf_git.store.index import CommitRow
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import Hash, ThreadId
+    from uwf_git.values.kinds import Start, Workflow
+
+SHOWN = 50
+"""How many steps a page shows at once."""
+
+_TRIED = 200  # failed attempts that are read
+_DRAWN = 60  # nodes of a graph that is drawn here
+_LARGEST = 1 << 20  # bytes of a node that is read for a line about it
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Entry(NamedTuple):
+    """A line of the timeline: a step, or where `number` is None a failed attempt. `verdict` is what came of it, which
+    `rules` where it is a status; `took` are tokens, money and time; `child` is the thread that did it."""
+
+    number: int | None
+    node: Hash
+    role: str
+    by: str
+    verdict: str
+    rules: bool
+    took: tuple[str, ...]
+    time: int
+    made_up: bool = False
+    child: ThreadId | None = None
+
+
+class Relative(NamedTuple):
+    """A thread of those around the one that is shown. `how` it belongs there, in words; `compare` where they share
+    steps."""
+
+    thread: ThreadId
+    title: str
+    status: str
+    how: str
+    compare: bool
+    below: tuple[Relative, ...]
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """The page. Its query: `before`, the number of a step; those before it are shown. Raises NotFound, Usage."""
+    thread = instance.threads.find(asked.parts["id"])
+    try:
+        head = instance.threads.head(thread)
+    except UwfError as error:
+        values = {"thread": thread, "status": CORRUPT, "problem": error.message}
+        return Page("damaged.html", f"Thread {thread}", values)
+    return _Thread(instance, head, asked).page()
+
+
+class _Thread:
+    def __init__(self, instance: Instance, head: Head, asked: Asked) -> None:
+        before = asked.number("before")
+        self._instance = instance
+        self._asked = asked
+        self._head = head
+        self._problems: dict[str, None] = {}
+        self._rows = list(self._read_rows())
+        """Of the steps, oldest first."""
+        self._end = min(head.row.number, before - 1) if before else head.row.number
+        """The number of the last step that is shown."""
+        self._begin = max(0, self._end - SHOWN)
+        self._start = self._or(self._read_start, None)
+        self._workflow = self._or(self._read_workflow, None)
+        self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
+
+    def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
+        """What is made, or what stands for it where that can't be read; the page says so then."""
+        try:
+            return make()
+        except UwfError as error:
+            self._problems[error.message] = None
+            return otherwise
+
+    def _read_rows(self) -> Iterator[CommitRow]:
+        found: list[CommitRow] = []
+        try:
+            for row in ancestry(self._instance.store, self._head.commit):
+                if row.kind not in ("step", "start"):
+                    break
+                found.append(row)
+        except UwfError as error:
+            self._problems[error.message] = None
+        return reversed(found)
+
+    def _read_start(self) -> Start | None:
+        node = self._head.row.start
+        if node is None or steps.weight(self._instance, node) > _LARGEST:
+            return None
+        return parse_start(self._instance.store.get(node).payload)
+
+    def _read_workflow(self) -> Workflow | None:
+        node = self._head.row.workflow
+        if node is None or steps.weight(self._instance, node) > 4 * _LARGEST:
+            return None
+        return self._instance.registry.workflow(node)
+
+    def page(self) -> Page:
+        instance, head = self._instance, self._head
+        at: Mapping[str, Any] = self._or(lambda: state(instance, head), {"status": CORRUPT, "next": None})
+        running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
+        title = head.row.title or head.thread
+        taken = way_of(((row.role or "", row.asks) for row in self._rows if row.kind == "step"), _done(head))
+        now = at.get("asks") if at["next"] == USER else at["next"]
+        if head.archive is not None and not _done(head):
+            now = None
+        values = {
+            "thread": head.thread,
+            "title": title,
+            "at": {**dict.fromkeys(_MAY_BE), **at},
+            "status": at["status"],
+            "head": head,
+            "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
+            "author": name_of(head.row.author or ""),
+            "made_up": head.row.rehearsed,
+            "spent": self._or(self._spent, []),
+            "budget": self._or(self._budget, []),
+            "raise": self._or(lambda: _how_to_raise(instance, head), ""),
+            "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
+            "on": instance.threads.way_on(head) if head.archive else "",
+            "folded": self._folded(),
+            "task": self._start.prompt if self._start else None,
+            "start": head.row.start,
+            "workflow": self._workflow,
+            "graph": self._graph(taken, now),
+            "ways": transitions(self._workflow, taken) if self._workflow else (),
+            "now": now if now in (None, END, BUNDLE) else role_name(now),
+            "here": now,
+            "entries": self._entries(),
+            "first": self._begin + 1,
+            "last": self._end,
+            "older": self._begin,
+            "newer": head.row.number - self._end,
+            "page_size": SHOWN,
+            "running": {"persona": None, **step_value(running)} if running else None,
+            "child": running.child.thread if running and running.child else None,
+            "live": steps.live_turns(instance, head.thread) if running else ([], 0),
+            **self._or(self._kin, {"parent": None, "tree": None, "left_out": 0}),
+            "asked": self._asked,
+            "reached": at.get("state"),
+            "log": f"git --git-dir {shlex.quote(str(instance.location.git_dir))} log {self._ref()}",
+        }
+        values["problems"] = list(self._problems)
+        return Page("thread.html", one_line(title, 80), values)
+
+    # Above the steps
+
+    def _spent(self) -> list[str]:
+        return amounts(budget.account(self._instance, self._head).spent, self._prices)
+
+    def _budget(self) -> list[tuple[str, str, float, float]]:
+        """Of each limit that holds: its name, what of it is used in words, and both as numbers."""
+        standing = budget.Budgets(self._instance).standing(self._head)
+        if standing is None:
+            return []
+        return [
+            (
+                _LIMITS[key],
+                budget.share(key, standing.used[key], limit.value, standing.unpriced),
+                min(standing.used[key], limit.value),
+                limit.value,
+            )
+            for key, limit in standing.limits.items()
+        ]
+
+    def _folded(self) -> str:
+        """The ref of the fold that holds an ended thread; "" where it has refs of its own."""
+        if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
+            return ""
+        row = self._instance.store.folded(self._head.thread) if self._head.archive else None
+        return row.ref if row is not None else ""
+
+    def _ref(self) -> str:
+        """What git calls the thread's head."""
+        if self._folded():
+            return str(self._head.commit)
+        return (layout.ARCHIVE if self._head.archive else layout.THREADS) + self._head.thread
+
+    def _graph(self, taken: Sequence[str], now: str | None) -> Markup | None:
+        workflow = self._workflow
+        if workflow is None or len(workflow.roles) > _DRAWN:
+            return None
+        return Markup(drawing(workflow, taken, now))
+
+    def _kin(self) -> Mapping[str, Any]:
+        parent, tree, left = kin(self._instance, self._head, self._rows)
+        alone = not tree.below and tree.head.thread == self._head.thread
+        return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
+
+    def _relative(self, of: Kin) -> Relative:
+        head = of.head
+        status = self._or(lambda: status_of(self._instance, head), CORRUPT)
+        how = {
+            "": "",
+            "fork": f"forked after step {of.at}" if of.at else "forked at the start",
+            "other side": f"the other side of a divergence, from step {of.at} on",
+            "goes on": f"goes on after step {of.at}, which was its end",
+            "child": f"did step {of.at}" if of.at else "a sub-workflow, at work on a step",
+        }[of.how]
+        return Relative(
+            head.thread,
+            head.row.title or head.thread,
+            status,
+            how,
+            of.how != "child",
+            tuple(map(self._relative, of.below)),
+        )
+
+    # The timeline
+
+    def _entries(self) -> list[Entry]:
+        """The steps that are shown, each with the failed attempts that came after it."""
+        tried: dict[Hash | None, list[Entry]] = {}
+        attempts: list[tuple[Hash | None, Entry]] = self._or(lambda: list(self._attempts()), [])
+        for prev, entry in attempts:
+            tried.setdefault(prev, []).append(entry)
+        found = [] if self._begin else tried.get(None, [])
+        for row in self._rows:
+            if row.kind == "step" and self._begin < row.number <= self._end:
+                found = [*found, self._step(row), *tried.get(row.node, ())]
+        return found
+
+    def _step(self, row: CommitRow) -> Entry:
+        role, agent = row.role or "", row.agent or ""
+        plain = Entry(row.number, row.node, role_name(role), one_line(agent, 60), "", False, (), row.time)
+        try:
+            return self._told(row, plain, role, agent)
+        except UwfError as error:
+            self._problems[error.message] = None
+            return plain._replace(verdict="can't be read")
+
+    def _told(self, row: CommitRow, plain: Entry, role: str, agent: str) -> Entry:
+        instance = self._instance
+        step = parse_step(instance.store.get(row.node).payload)
+        if steps.weight(instance, step.output) > _LARGEST:
+            plain = plain._replace(
+                verdict=f"{steps.size(instance, step.output)}, which is too much to show here"
+            )
+        else:
+            output = instance.store.get(step.output).payload
+            rules = judges(output)
+            plain = plain._replace(verdict=verdict(output) if rules else gist(output), rules=rules)
+        if role == USER:
+            commit = instance.store.repository.commit(Oid(raw=row.oid))
+            return plain._replace(by=name_of(commit.author))
+        persona = (
+            self._workflow.speaker(role, self._start.persona) if self._workflow and self._start else None
+        )
+        child = instance.threads.ending_with(Oid(raw=row.merged)) if row.merged else None
+        return plain._replace(
+            by=one_line(credited(agent, persona), 60),
+            took=tuple(amounts(self._spent_on(step.detail, agent, child), self._prices)),
+            made_up=agent == REHEARSE,
+            child=child,
+        )
+
+    def _spent_on(
+        self, detail: Hash, agent: str, child: ThreadId | None, failed: bool = False
+    ) -> Spent | None:
+        instance = self._instance
+        if child is not None:  # a step that a sub-workflow did cost what that one's steps did
+            return budget.account(instance, instance.threads.head(child)).spent
+        if steps.weight(instance, detail) > _LARGEST:
+            return None
+        found = instance.store.detail(detail)
+        return steps.spent_by(instance, found, failed) if found is not None else None
+
+    def _attempts(self) -> Iterator[tuple[Hash | None, Entry]]:
+        """The newest failed attempts, oldest first, with the step that each was made on."""
+        instance = self._instance
+        tip = instance.attempts.tip(self._head.thread)
+        for row in instance.attempts.rows(tip)[-_TRIED:] if tip else ():
+            if steps.weight(instance, row.node) > _LARGEST:
+                continue
+            made = parse_attempt(instance.store.get(row.node).payload)
+            took = (
+                amounts(self._spent_on(made.detail, made.agent, None, True), self._prices)
+                if made.detail
+                else []
+            )
+            told = role_name(made.role), one_line(made.agent, 60), one_line(made.error, 300)
+            yield made.prev, Entry(None, row.node, *told, True, tuple(took), row.time)
+
+
+_MAY_BE = (
+    "paused",
+    "question",
+    "asks",
+    "options",
+    "reason",
+    "error",
+    "problem",
+    "divergedFrom",
+    "otherSides",
+    "resumedFrom",
+)
+_LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxWallTime": "agents' time"}
+
+
+def _done(head: Head) -> bool:
+    return head.archive is not None and head.archive.status == "completed"
+
+
+def _how_to_raise(instance: Instance, head: Head) -> str:
+    """The command that raises the budget that is used up; "" where none is."""
+    standing = used_up(instance, head)
+    return budget.waiting(head.thread, standing).hint if standing is not None else ""
