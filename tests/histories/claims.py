@@ -356,7 +356,8 @@ def statuses_are_explained(evidence: Evidence) -> Found:
             yield f"thread {event.thread} had been killed by nobody", (event,)
         if code == "paused" and not _any(before, ("pause",)) and not evidence.sides:
             yield f"thread {event.thread} was paused by nobody", (event,)
-        if event.code == 143 and not _any(here, ("kill", "pause")):
+        # A kill or a pause ends the step in progress also where it then finds the thread completed by that step.
+        if event.code == 143 and not any(e.name in ("kill", "pause") for e in here):
             yield f"a step of thread {event.thread} was ended by nobody", (event,)
 
 
