@@ -90,6 +90,17 @@ def test_a_step_is_a_commit_that_adds_exactly_that_step(instance: Instance) -> N
     assert "error" not in git(instance, "fsck", "--strict")
 
 
+def test_a_thread_of_which_the_index_loses_something_while_threads_are_listed_is_listed(
+    instance: Instance,
+) -> None:
+    thread = start(instance)
+    (before,) = instance.threads.all()
+    assert isinstance(before, Head)
+    instance.store.index.forget([], [before.commit.raw])  # as beside who removes the thread and restores it
+    assert instance.threads.all() == [before]
+    assert before.thread == thread
+
+
 def test_the_first_commit_stands_on_the_workflow_version_it_is_pinned_to(instance: Instance) -> None:
     thread = start(instance)
     version = instance.registry.current("loop")

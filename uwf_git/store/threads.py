@@ -179,19 +179,16 @@ class Threads(Histories):
                     continue
                 row, tag = rows.get(name), tags.get(tip.oid)
                 if row is None or tip.tip is None or (prefix == layout.ARCHIVE and tag is None):
-                    found[thread] = Damaged(thread, tip.problem or "its ref can't be read")
+                    if now := self._now(thread, tip.problem):  # it may have moved since the refs were read
+                        found[thread] = now
                 elif row.kind not in ("start", "step"):
                     found[thread] = Damaged(thread, "its ref points at something that is no step")
                 else:
                     found[thread] = Head(thread, Oid(raw=tip.tip), row, tag)
         folded = index.folded_threads()
         for thread in self._ids_of_refs() - found.keys() - folded:
-            try:
-                found[thread] = self.head(thread)  # it began since the refs were read
-            except NotFound:  # and is gone again
-                continue
-            except StoreDamaged:
-                found[thread] = Damaged(thread, "its ref can't be read")
+            if now := self._now(thread):  # it began since then
+                found[thread] = now
         for thread in found.keys() & folded:
             if layout.ARCHIVE + thread not in tips:
                 del found[thread]
@@ -199,6 +196,17 @@ class Threads(Histories):
             found.setdefault(thread, head)
         wanted = [h for h in found.values() if archived or isinstance(h, Damaged) or h.archive is None]
         return sorted(wanted, key=lambda head: head.thread, reverse=True)
+
+    def _now(self, thread: ThreadId, problem: str | None = None) -> Head | Damaged | None:
+        """A thread as its refs are at this moment, unless a problem is known of it; None where it has none any more."""
+        if problem:
+            return Damaged(thread, problem)
+        try:
+            return self.head(thread)
+        except NotFound:
+            return None
+        except StoreDamaged:
+            return Damaged(thread, "its ref can't be read")
 
     def _folded(self, damaged: bool) -> dict[ThreadId, Head | Damaged]:
         found: dict[ThreadId, Head | Damaged] = {}
