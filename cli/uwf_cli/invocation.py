@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,7 +145,7 @@ class Invocation:
         """Prints a result. `text` lays it out for people; it is called with `shown`, or else the value,
         in which every text is escaped already. Without it people get YAML."""
         if self.format == "json":
-            self.write(output.as_json(value, compact=compact))
+            self.write_parts(output.json_parts(value, compact=compact), "")
         elif self.format == "yaml":
             # Of several results each is a document of its own.
             document = ("---\n" if compact else "") + output.as_yaml(value)
@@ -171,6 +171,15 @@ class Invocation:
         """Prints text with one line end."""
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
+
+    def write_parts(self, parts: Iterable[str], between: str) -> None:
+        """Prints a long text as its parts come, with one line end; a single part with that at once."""
+        last = ""
+        for number, part in enumerate(parts):
+            if number:
+                sys.stdout.write(last + between)
+            last = part
+        self.write(last)
 
     def note(self, text: str) -> None:
         """Says something beside the result, on standard error. Programs that read JSON are spared."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from uwf_git.text import iso as iso
@@ -21,14 +21,25 @@ _ODD = "[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 def as_json(value: Any, *, compact: bool = False) -> str:
     """A JSON document without its line end: indented by two, or on one line."""
+    return "".join(json_parts(value, compact=compact))
+
+
+def json_parts(value: Any, *, compact: bool = False) -> Iterator[str]:
+    """The parts of what `as_json` gives, a large one not as a whole."""
     if compact:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        yield _escaped(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     elif isinstance(value, list) and value and all(map(_is_record, value)):
-        text = _records(value)
+        yield _escaped(_records(value))
     else:
-        written = io.StringIO()  # json.dumps would gather millions of pieces
-        written.writelines(json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value))
-        text = written.getvalue()
+        pieces = json.JSONEncoder(ensure_ascii=False, indent=2).iterencode(value)
+        while some := "".join(islice(pieces, _PIECES)):
+            yield _escaped(some)
+
+
+_PIECES = 2000  # of which each is a name, a value, or what stands between
+
+
+def _escaped(text: str) -> str:
     if text.isascii() and "\x7f" not in text:
         return text
     return re.sub(_ODD, lambda found: f"\\u{ord(found.group()):04x}", text)

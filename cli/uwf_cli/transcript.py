@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.output import iso
@@ -54,9 +55,9 @@ class Transcript:
     def _omitted(self) -> int:
         return self._steps[0][0] - 1 if self._steps else 0
 
-    def parts(self) -> list[str]:
+    def parts(self) -> Iterator[str]:
         """The page as Markdown: what stands above the steps, then each step by itself, so that no answer reaches into
-        the next one where each is rendered alone."""
+        the next one where each is rendered alone, and so that a long thread is never in memory as a whole."""
         head = self._head
         parts = [f"# {inline(self._name)}", f"Thread `{head.thread}`, {self._state()}.", "## Prompt"]
         parts.append(below(self._start.prompt.rstrip("\n"), 2))
@@ -66,14 +67,11 @@ class Transcript:
                 f"*{counted(self._omitted, 'step')} before this; to read: "
                 f"`uwf thread read {head.thread} --before {first}`*"
             )
-        found = ["\n\n".join(parts), *(self._section(number, step) for number, step in self._steps)]
+        yield "\n\n".join(parts)
+        for number, step in self._steps:
+            yield self._section(number, step)
         if self._after:
-            found.append(f"*{counted(self._after, 'step')} after this.*")
-        return found
-
-    def markdown(self) -> str:
-        """The whole page."""
-        return "\n\n".join(self.parts()) + "\n"
+            yield f"*{counted(self._after, 'step')} after this.*"
 
     def value(self) -> dict[str, Any]:
         """The same as data."""

@@ -205,9 +205,11 @@ def read(invocation: Invocation, thread: str, quota: int | None, before: str | N
     if invocation.chosen_format in ("json", "yaml"):
         invocation.emit(transcript.value())
     elif terminal.is_terminal(sys.stdout):
-        invocation.write("\n".join(map(terminal.markdown, transcript.parts())))
+        invocation.write_parts(map(terminal.markdown, transcript.parts()), "\n")
+    elif invocation.format == "text":
+        invocation.write_parts(map(terminal.escape, transcript.parts()), "\n\n")
     else:
-        invocation.emit_document(transcript.markdown(), None)
+        invocation.write_parts(transcript.parts(), "\n\n")
 
 
 @command(
