@@ -276,7 +276,9 @@ class Redactor:
             # As it stands in UTF-16, too.
             return self.first(text) or (self.first(text.replace("\0", "")) if "\0" in text else None)
         if not isinstance(content, str):
-            texts = (each for each in _texts(content) if len(each) >= SHORTEST and each not in self._clean)
+            texts = (
+                each for each in _texts(content, []) if len(each) >= SHORTEST and each not in self._clean
+            )
             return next((spot for each in texts if (spot := self.first(each))), None)
         clean, count = self.text(content)
         if not count:
@@ -376,23 +378,25 @@ def _without_spread_keys(items: Sequence[Any]) -> tuple[list[Any], int]:
     return list(items), 0
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """The texts of a JSON value in which there may be secrets."""
+def _texts(value: Any, found: list[str]) -> list[str]:
+    """Those `found`, and after them the texts of a JSON value in which there may be secrets."""
     if isinstance(value, str):
-        yield value
+        found.append(value)
     elif isinstance(value, (dict, Mapping)):
         for key, item in value.items():
-            yield key
-            yield from _texts(item)
+            found.append(key)
+            if item is not None:
+                _texts(item, found)
             if isinstance(item, str) and (head := _head(key)):
-                yield head + item
+                found.append(head + item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
-        if _without_spread_keys(value)[1]:
-            yield "\n".join(value)
+            _texts(item, found)
+        if value and _without_spread_keys(value)[1]:
+            found.append("\n".join(value))
     elif isinstance(value, int) and abs(value) >= _LEAST_NUMBER:
-        yield str(value)
+        found.append(str(value))
+    return found
 
 
 def _head(key: str) -> str:

@@ -21,7 +21,7 @@ from typing import IO
 
 from uwf_git.git.durable import keeps_order, sync
 from uwf_git.git.objects import BLOB, id_of
-from uwf_git.git.packing import ASIDE, HEADER, Joining, Place, entry, header, install
+from uwf_git.git.packing import ASIDE, HEADER, Joining, Place, entry, header, install, packs_of
 from uwf_git.git.packs import applied, delta_of
 from uwf_git.libgit2 import Oid
 
@@ -44,7 +44,7 @@ class Bulk:
         """Small packs that are made are put into `joining` too."""
         self._keep = keep
         self._joining = joining
-        self._folder = git_dir / "objects" / "pack"
+        self._folder = packs_of(git_dir)
         self.recent: OrderedDict[bytes, tuple[int, bytes]] = OrderedDict()
         self._size = 0
         self._file: IO[bytes] | None = None
@@ -176,7 +176,7 @@ class Bulk:
             checksum = hashlib.sha1(pack).digest()
             pack += checksum
 
-            def prepare(path: Path) -> None:
+            def prepare(path: str) -> None:
                 if self._joining is not None:
                     self._joining.take(path, pack, places)
 

@@ -241,7 +241,7 @@ class ObjectDatabase:
             yield
             return
         from uwf_git.git.bulk import Bulk
-        from uwf_git.git.packing import Joining, join
+        from uwf_git.git.packing import Joining, join, packs_of
 
         self.writers.begin()
         self._joining = self._joining or Joining()
@@ -255,7 +255,7 @@ class ObjectDatabase:
                     self._stored = self._bulk.recent
         finally:
             self._bulk = None
-        join(self.path / "objects" / "pack", self._joining)
+        join(packs_of(self.path), self._joining)
 
     def store_gathered(self) -> None:
         """Stores what waits to be. Raises StoreUnwritable."""

@@ -42,6 +42,7 @@ def sync_all(descriptors: Sequence[int], meanwhile: Callable[[], object] | None 
         os.fsync(descriptor)
 
 
+@lru_cache(maxsize=64)
 def keeps_order(path: str | Path, other: str | Path) -> bool:
     """Whether new names in one folder are on the disk once later ones in another are: both are in one journal, which
     is written in order."""

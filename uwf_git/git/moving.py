@@ -49,11 +49,12 @@ class RefFiles:
             if old is None:
                 self._refuse_collision(name)
             path = self._git_dir / name
+            folder = path.parent
             os.write(lock.descriptor, f"{new}\n".encode())
-            store(lock.descriptor, path.parent)
+            store(lock.descriptor, folder)
             lock.become(path)
             try:
-                sync(path.parent)
+                sync(folder)
             except FileNotFoundError:  # a git has packed it already, and removed the folder
                 sync(self._git_dir)
 
@@ -145,13 +146,15 @@ class _Held:
 
     def become(self, path: Path) -> None:
         """Puts it in the place of a ref. Empty folders there are what is left of others."""
-        if path.is_dir():
+        try:
+            os.rename(self._path, path)  # noqa: PTH104
+        except IsADirectoryError:
             try:
                 for folder, _, _ in os.walk(path, topdown=False):
                     os.rmdir(folder)  # noqa: PTH106
             except OSError:
                 raise HeadMoved(f"{path} is a folder of other refs", "use another name") from None
-        self._path.rename(path)
+            os.rename(self._path, path)  # noqa: PTH104
         self.is_given = True
 
 

@@ -18,7 +18,7 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,9 @@ from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
 from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
 
 OURS = "pack-757766"  # which says uwf
-_JOINED = OURS + "6a"
+# What comes next in a name: that a pack is as it was first made, or joined, and of what size then.
+_NEW, _JOINED, _JOINED_MIDDLE, _JOINED_LARGE = (OURS + mark for mark in ("6e", "6a", "6d", "6c"))
+_ONCE_JOINED = (_JOINED, _JOINED_MIDDLE, _JOINED_LARGE)
 ASIDE = ".tmp-uwf-"  # how a file that is being written is named: `git prune` deletes what begins with tmp_
 HEADER = 12  # bytes, before the first object
 MANY = 16
@@ -46,10 +48,12 @@ _TINY = 200  # bytes that aren't worth packing: mostly ids
 _SMALL, _SMALL_LEVEL, _SMALL_WINDOW, _SMALL_MEMORY = 1024, 1, 10, 3
 _DELTA = 6  # the kind of what is a delta on something before it in its pack
 _KINDS = (COMMIT, TREE, BLOB, TAG, _DELTA)
-_STORED = 1 << 16  # bytes that don't fit into a packed content as they are
+_STORED = (
+    1 << 15
+)  # bytes from which a content is always packed; what is packed as it is has less than 1 << 16
 _AROUND = 11  # bytes around a content that is packed as it is
-_LITTLE, _MUCH = 100, 256 << 10  # bytes of what may become a delta, at least and at most
-_BEGIN = 64  # bytes that tell what is a version of what
+_LITTLE, _MUCH = 160, 256 << 10  # bytes of what may become a delta, at least and at most
+_BEGIN, _TYPE = 64, 28  # bytes that tell what is a version of what: a page's first, and the last of a node
 _VERSIONS = 2  # of a thing, which are tried as the base of the next
 _WORTH = 0.75  # of the bytes that it takes without being one, at most, a delta may take
 
@@ -82,7 +86,7 @@ class _Made(NamedTuple):
 def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tuple[bytes, bytes]:
     """An object as it stands in a pack: its header, and its content packed. `kind` as in `Repository.read`. A content
     that is a delta has its base so many bytes before it. Where the pack is `for_now`, about to be joined with others,
-    only a long text is worth packing."""
+    only what somebody said is worth packing."""
     size = len(content)
     head = bytearray([(_DELTA if back else kind) << 4 | size & 15])
     size >>= 4
@@ -93,7 +97,7 @@ def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tu
     if back:
         head += distance(back)
     length = len(content)
-    if length <= _TINY or (for_now and length < _STORED and (kind != BLOB or length <= _SMALL)):
+    if length <= _TINY or (for_now and length < _STORED and not _is_said(kind, content)):
         parts = b"\x78\x01\x01", struct.pack("<HH", length, length ^ 0xFFFF), content
         return bytes(head), b"".join(parts) + struct.pack(">I", zlib.adler32(content))
     # What is small gets a small window: to make a large one takes ten times as long as packing does.
@@ -101,6 +105,12 @@ def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tu
         return bytes(head), zlib.compress(content)
     packing = zlib.compressobj(_SMALL_LEVEL, zlib.DEFLATED, _SMALL_WINDOW, _SMALL_MEMORY)
     return bytes(head), packing.compress(content) + packing.flush()
+
+
+@cache
+def packs_of(git_dir: Path) -> Path:
+    """The folder of the packs of a repository."""
+    return git_dir / "objects" / "pack"
 
 
 def header(number: int) -> bytes:
@@ -139,14 +149,14 @@ def install(
     places: Iterable[Place],
     beside: Sequence[int] = (),
     kept: contextlib.ExitStack | None = None,
-    begin: str = OURS,
-    meanwhile: Callable[[Path], object] | None = None,
-) -> Path:
+    begin: str = _NEW,
+    meanwhile: Callable[[str], object] | None = None,
+) -> str:
     """Puts a pack, of which all is given or which stands aside in that folder, in its place there, with its index.
     What both hold is durable by then, and what the files behind the descriptors in `beside` hold; their names are once
     the caller has synced the folder. Until `kept` is closed no git deletes the pack. Its name begins as `begin`, which
-    begins as all of ours do. `meanwhile` is given its path while the disk is waited for, whatever becomes of it.
-    Returns its path. Raises OSError."""
+    begins as all of ours do. Returns its path without a suffix, which `meanwhile` is given while the disk is waited
+    for, whatever becomes of it. Raises OSError."""
     # Never the name of another of the same content, which a git may be about to delete.
     name = f"{folder}/{begin}{os.urandom(20).hex()[: 40 - len(begin) + len('pack-')]}"
     aside: list[str] = []
@@ -159,20 +169,19 @@ def install(
             os.fchmod(opened[0], 0o444)
             aside.append(str(pack))
         opened.append(_written(folder, f"{ASIDE}idx-", index(places, checksum), aside))
-        path = Path(f"{name}.pack")
-        sync_all((*opened, *beside), meanwhile and partial(meanwhile, path))
+        sync_all((*opened, *beside), meanwhile and partial(meanwhile, name))
         if kept is not None:
             kept.enter_context(keeping(aside[0], name))
         # A pack counts once its index is there.
         os.rename(aside[0], f"{name}.pack")  # noqa: PTH104
         os.rename(aside[1], f"{name}.idx")  # noqa: PTH104
         aside.clear()
-        return path
+        return name
     finally:
         for descriptor in opened:
             os.close(descriptor)
-        for left in aside:
-            Path(left).unlink(missing_ok=True)
+        for path in aside:
+            Path(path).unlink(missing_ok=True)
 
 
 def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
@@ -198,25 +207,27 @@ def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
 def ours(folder: Path) -> list[tuple[int, Path]]:
     """The packs of ours in a folder that have an index, with their bytes, oldest first. None are where git has an
     index over several packs: those belong to it."""
-    return [(size, folder / f"{stem}.pack") for size, stem in _ours(folder)]
+    return [(size, folder / f"{stem}.pack") for size, stem in _measured(folder, _named(folder))]
 
 
-def _ours(folder: Path, at_least: int = 1) -> list[tuple[int, str]]:
-    """As `ours`, by their names without a suffix; none where they are fewer than `at_least`."""
+def _named(folder: Path) -> list[str]:
+    """The packs of `ours`, by their names without a suffix."""
     try:
         names = os.listdir(folder)  # noqa: PTH208
     except OSError:
         return []
+    kept = {name[: -len(KEEP)] for name in names if name.endswith(KEEP)}
     stems = [name[:-4] for name in names if name.startswith(OURS) and name.endswith(".idx")]
-    if len(stems) < at_least or "multi-pack-index" in names:
-        return []
-    kept = {name for name in names if name.endswith(KEEP)}
+    return [] if "multi-pack-index" in names else [stem for stem in stems if stem not in kept]
+
+
+def _measured(folder: Path, stems: Iterable[str]) -> list[tuple[int, str]]:
+    """Packs with their bytes, oldest first."""
     found = []
     for stem in stems:
-        if f"{stem}{KEEP}" not in kept:
-            with contextlib.suppress(OSError):
-                status = os.stat(f"{folder}/{stem}.pack")  # noqa: PTH116
-                found.append((status.st_mtime_ns, status.st_size, stem))
+        with contextlib.suppress(OSError):
+            status = os.stat(f"{folder}/{stem}.pack")  # noqa: PTH116
+            found.append((status.st_mtime_ns, status.st_size, stem))
     return [(size, stem) for _, size, stem in sorted(found)]
 
 
@@ -235,18 +246,23 @@ def join(folder: Path, prepared: Joining | None = None) -> None:
             for crowd in _crowds(folder):  # what another process has joined meanwhile is none any more
                 of_these = prepared is not None and prepared.packs and prepared.packs <= set(crowd)
                 _join(folder, crowd, prepared if of_these and prepared else Joining())
-            if prepared is not None and not all(path.exists() for path in prepared.packs):
+            if prepared is not None and not all(os.path.exists(f"{path}.pack") for path in prepared.packs):  # noqa: PTH110
                 prepared.begin()  # somebody else has joined them
     except OSError as error:
         log.warning("9TZ4BX3V", "packs can't be joined: {error}", error=repr(error))
 
 
-def _crowds(folder: Path) -> Iterator[list[Path]]:
-    packs = _ours(folder, MANY)
+def _crowds(folder: Path) -> Iterator[list[str]]:
+    """Packs of about one size, oldest first, by their paths without a suffix."""
+    stems = [stem for stem in _named(folder) if not stem.startswith(_JOINED_LARGE)]
+    middle = sum(stem.startswith(_JOINED_MIDDLE) for stem in stems)
+    if max(middle, len(stems) - middle) < MANY:
+        return
+    packs = _measured(folder, stems)
     for least, most in ((0, _MIDDLE), (_MIDDLE, LARGE)):
         crowd = [stem for size, stem in packs if least <= size < most]
         if len(crowd) >= MANY:
-            yield [folder / f"{stem}.pack" for stem in crowd]
+            yield [f"{folder}/{stem}" for stem in crowd]
 
 
 @contextlib.contextmanager
@@ -260,11 +276,11 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _join(folder: Path, packs: Sequence[Path], making: Joining) -> None:
+def _join(folder: Path, packs: Sequence[str], making: Joining) -> None:
     for path in packs:
         if path in making.packs or making.end > _AT_ONCE or (found := _read(path)) is None:
             continue
-        if making.add(found, anew=not path.name.startswith(_JOINED)):
+        if making.add(found, anew=not path.startswith(_ONCE_JOINED, len(str(folder)) + 1)):
             making.packs.add(path)
     joined = [path for path in packs if path in making.packs]
     if len(joined) < 2:
@@ -272,16 +288,18 @@ def _join(folder: Path, packs: Sequence[Path], making: Joining) -> None:
     pack = making.pack()
     checksum = hashlib.sha1(pack).digest()
     places = (made.place for made in making.made.values())
-    new = install(folder, pack + checksum, checksum, places, begin=_JOINED)
+    begin = _JOINED if len(pack) < _MIDDLE else _JOINED_MIDDLE if len(pack) < LARGE else _JOINED_LARGE
+    new = install(folder, pack + checksum, checksum, places, begin=begin)
     sync(folder)
     making.packs = {new}
     if is_packed_now(folder.parent.parent):  # begun since then: it takes them away itself
         return
     for path in joined:
         # What is left of a pack after a kill in between, git gc tidies up in this order alone.
-        for old in (path, path.with_suffix(".idx")):
-            old.unlink(missing_ok=True)
-    log.debug("2C8JH6QN", "joined {number} packs into {pack}", number=len(joined), pack=new.name)
+        for suffix in (".pack", ".idx"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{path}{suffix}")  # noqa: PTH108
+    log.debug("2C8JH6QN", "joined {number} packs into {pack}", number=len(joined), pack=f"{new}.pack")
 
 
 class Joining:
@@ -294,8 +312,8 @@ class Joining:
     def begin(self) -> None:
         """Begins anew, with nothing in it."""
         self.end = HEADER
-        self.packs: set[Path] = set()
-        """The packs that are in it."""
+        self.packs: set[str] = set()
+        """The packs that are in it, by their paths without a suffix."""
         self.made: dict[bytes, _Made] = {}
         self._parts: list[bytes] = []
         # The newest versions of each thing: id and content.
@@ -305,7 +323,7 @@ class Joining:
         """All of it but the checksum."""
         return b"".join((header(len(self.made)), *self._parts))
 
-    def take(self, path: Path, pack: bytes, places: Iterable[Place]) -> None:
+    def take(self, path: str, pack: bytes, places: Iterable[Place]) -> None:
         """Takes a pack in that is about to be put in its place; a large one is left to be read."""
         if self.end > (2 * _MIDDLE if len(self.packs) > 1 else _MIDDLE):
             self.begin()
@@ -360,8 +378,8 @@ class Joining:
             return False
         stored = len(packed) == each.size + _AROUND
         content = packed[_AROUND - 4 : -4] if stored else zlib.decompress(packed)
-        if each.size > _SMALL and content.startswith(b"{"):
-            return False  # a node that is mostly what somebody said just once
+        if _is_said(each.kind, content):
+            return False
         versions = self._versions.setdefault(_thing(each.kind, content), [])
         put = False
         for name, before in reversed(versions):
@@ -381,15 +399,19 @@ class Joining:
         return put
 
 
+def _is_said(kind: int, content: bytes) -> bool:
+    """Whether it is a node that is mostly what somebody said just once."""
+    return kind == BLOB and len(content) > _SMALL and content.startswith(b"{")
+
+
 def _thing(kind: int, content: bytes) -> object:
     """What is the same of every version of a thing, as far as the content tells."""
     if kind == TREE:  # the first entry: what is in a folder stays as it is, what a file says does not
         name, _, rest = content.partition(b"\0")
         return kind, name, rest[:20] if name.startswith(b"4") else b""
     if kind == BLOB:  # a node ends in its type, a page begins with its title
-        return kind, content[-_BEGIN // 2 :] if content.startswith(b"{") else content[:_BEGIN].partition(
-            b"\n"
-        )[0]
+        is_node = content.startswith(b"{")
+        return kind, content[-_TYPE:] if is_node else content[:_BEGIN].partition(b"\n")[0]
     return kind
 
 
@@ -415,10 +437,11 @@ class _Read(NamedTuple):
     data: bytes
 
 
-def _read(path: Path) -> _Read | None:
-    """A pack of ours; None where it isn't what it was when it was written, which is no business of a join."""
+def _read(path: str) -> _Read | None:
+    """A pack of ours, by its path without a suffix; None where it isn't what it was when it was written, which is no
+    business of a join."""
     try:
-        data, listed = path.read_bytes(), path.with_suffix(".idx").read_bytes()
+        data, listed = Path(f"{path}.pack").read_bytes(), Path(f"{path}.idx").read_bytes()
     except FileNotFoundError:  # git has packed it meanwhile
         return None
     try:

@@ -36,6 +36,8 @@ _ENTRIES = re.compile(rb"[0-7]{5,6} [^\0]+\0.{20}", re.DOTALL)
 _WORDS = re.compile(rb'[^"\\\n]{12,}')
 _MISSES = 8  # pieces that aren't found, after which nothing is in common
 _LOOKED = 1 << 20  # bytes that are looked through in vain, at most
+_END = 256  # bytes that are compared first, of two ends
+_FEW = 64  # bytes in which nothing is looked for
 _COPIED, _WRITTEN = 0x10000, 0x7F  # bytes in one instruction
 _CHAIN = 5000  # deltas on deltas; git's own limit is 4,095
 
@@ -197,13 +199,13 @@ def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
     longer than the content."""
     most = min(len(base), len(content))
     begin = _same(base, 0, content, 0, most)
-    end = _same(base[::-1], 0, content[::-1], 0, most - begin)
+    end = _same_end(base, content, most - begin)
     made = bytearray(_varint(len(base)) + _varint(len(content)))
     _copy(made, 0, begin)
     at, until, after = begin, len(content) - end, begin
     looked, most = 0, _LOOKED if begin + end > most // 8 else _MISSES * len(base)
     seek, sought = (_ENTRIES if kind == TREE else _WORDS).search, begin
-    while piece := seek(content, sought, until):
+    while until - at > _FEW and (piece := seek(content, sought, until)):
         start, stop = piece.span()
         sought, wanted = stop, piece[0]
         found = base.find(wanted, after)
@@ -236,6 +238,16 @@ def _same(one: bytes, at: int, other: bytes, there: int, most: int) -> int:
             differ = int.from_bytes(here[:length], "big") ^ int.from_bytes(beside[:length], "big")
             return same + length - (differ.bit_length() + 7 >> 3)
         same += length
+    return same
+
+
+def _same_end(one: bytes, other: bytes, most: int) -> int:
+    """How many bytes are the same at the end."""
+    for length in (_END, most):  # to turn all of it round takes long, and little is the same mostly
+        length = min(length, most)
+        same = _same(one[len(one) - length :][::-1], 0, other[len(other) - length :][::-1], 0, length)
+        if same < length:
+            break
     return same
 
 

@@ -50,6 +50,7 @@ from uwf_git.libgit2 import GitError, init_bare, open_repository
 NAMESPACE = "refs/uwf/"
 TREES_KEPT = 256
 MANY_REFS = 20
+_NO_OID = Oid(raw=bytes(20))
 
 
 class Repository(ObjectDatabase):
@@ -180,7 +181,8 @@ class Repository(ObjectDatabase):
         """A root tree with another tree put at a path of folders; siblings stay."""
         name, *rest = folders
         entries = self._tree(root)[0] if root else ()
-        old = next((entry.oid for entry in entries if entry.name == name and entry.is_tree), None)
+        place = _place_of(entries, name)
+        old = entries[place].oid if place is not None and entries[place].is_tree else None
         new = Entry(TREE_MODE, name, self.graft(old, rest, tree) if rest else tree)
         return self.with_entries(root, new)
 
@@ -365,7 +367,7 @@ class Repository(ObjectDatabase):
 
 def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tuple[Entry, ...], bytes]:
     """The entries of a tree, and its content, with another entry."""
-    place = next((at for at in range(len(entries) - 1, -1, -1) if entries[at].name == new.name), None)
+    place = _place_of(entries, new.name)
     if place is not None and entries[place].is_tree is not new.is_tree:  # its place may be another one
         rest = entries[:place] + entries[place + 1 :]
         return _with_entry(rest, b"".join(map(tree_row, rest)), new)
@@ -373,9 +375,19 @@ def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tu
         place = after = bisect_left(entries, sort_key(new), key=sort_key)
     else:
         after = place + 1
-    end = len(data) - sum(len(tree_row(entry)) for entry in entries[after:])
-    begin = end - sum(len(tree_row(entry)) for entry in entries[place:after])
+    end = data.index(tree_row(entries[after])) if after < len(entries) else len(data)
+    begin = end if place == after else data.index(tree_row(entries[place]))
     return (*entries[:place], new, *entries[after:]), data[:begin] + tree_row(new) + data[end:]
+
+
+def _place_of(entries: Sequence[Entry], name: str) -> int | None:
+    """Where the entry of a name stands in a tree, which may have thousands."""
+    for mode in (TREE_MODE, BLOB_MODE):
+        wanted = sort_key(Entry(mode, name, _NO_OID))
+        place = bisect_left(entries, wanted, key=sort_key)
+        if place < len(entries) and entries[place].name == name:
+            return place
+    return None
 
 
 def _init(git_dir: Path) -> None:

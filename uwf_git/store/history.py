@@ -118,6 +118,7 @@ class Histories:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._types: dict[Hash, Hash] = {}
 
     def position(self, head: Head) -> Position:
         """A head with its history. Raises as `past` does."""
@@ -162,8 +163,11 @@ class Histories:
 
     def is_of_crew(self, workflow: Hash) -> bool:
         """Whether a workflow is a crew's, without reading it."""
-        known = self._store.index.node(workflow)
-        return known is not None and known[0] == CREW_WORKFLOW
+        if workflow not in self._types:
+            if (known := self._store.index.node(workflow)) is None:
+                return False
+            self._types[workflow] = known[0]
+        return self._types[workflow] == CREW_WORKFLOW
 
     def past(self, node: Hash) -> Iterator[PastStep]:
         """The StepNodes from one back along `prev` to the first, newest first; none for a StartNode. Raises

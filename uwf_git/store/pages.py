@@ -410,7 +410,12 @@ def numbers_in(hundred: int) -> range:
 
 def missing_hundreds(number: int, names: Container[str]) -> list[int]:
     """The full hundreds before a step whose pages are not among the names in the thread's steps folder."""
-    return [each for each in range(number // HUNDRED) if past_page_path(each).partition("/")[2] not in names]
+    return [each for name, each in _past_names(number // HUNDRED).items() if name not in names]
+
+
+@functools.lru_cache(2)
+def _past_names(hundreds: int) -> dict[str, int]:
+    return {past_page_path(each).removeprefix("steps/"): each for each in range(hundreds)}
 
 
 def _span(hundred: int) -> str:

@@ -285,11 +285,14 @@ class Store(NodeStore):
                 )
         return row
 
-    def record(self, oid: Oid, message: str, parents: tuple[Oid, ...], when: int) -> CommitRow:
-        """Takes in a commit that was just made of nodes that are in: no tree needs to be read for that."""
+    def record(
+        self, oid: Oid, message: str, parents: tuple[Oid, ...], when: int, before: CommitRow
+    ) -> CommitRow:
+        """Takes in the commit of a step that was just made of nodes that are in, after the one `before`: no tree needs
+        to be read for that."""
         if self.index.has_lost:  # of the nodes perhaps, so they are read
             return self.take_in(oid)
-        row = self._row(oid, parents, when, message)
+        row = self._row(oid, parents, when, message, before=before)
         self.index.add_commit(row)
         return row
 
@@ -337,9 +340,16 @@ class Store(NodeStore):
                 yield node, entry.oid
 
     def _row(
-        self, oid: Oid, parents: tuple[Oid, ...], when: int, message: str, author: str = ""
+        self,
+        oid: Oid,
+        parents: tuple[Oid, ...],
+        when: int,
+        message: str,
+        author: str = "",
+        before: CommitRow | None = None,
     ) -> CommitRow:
-        """What the index keeps of a commit whose nodes are in."""
+        """What the index keeps of a commit whose nodes are in. `before` is what it keeps of the first parent, where
+        that is known."""
         trailers = layout.parse_message(message)
         if trailers is None:
             return commit_row(oid, "other", Hash(""), parents, when)
@@ -355,7 +365,7 @@ class Store(NodeStore):
             return start_row(row, start, self.get(start.workflow).payload["name"], author)
         if kind == "step":
             step = parse_step(payload)
-            before = self.index.commit(row.parent) if row.parent else None
+            before = before or (self.index.commit(row.parent) if row.parent else None)
             if before is None:
                 raise StoreDamaged(f"commit {oid} of step {node} has no parent")
             child = self.index.commit(parents[1].raw) if len(parents) > 1 else None

@@ -342,7 +342,7 @@ class Threads(Histories):
                 raise Outrun(head.thread, made.commit) from None
             with self._store.index.transaction():
                 self._store.list_new()
-                row = self._store.record(*made)
+                row = self._store.record(*made, head.row)
                 self._store.moved(layout.THREADS + head.thread, made.commit, made.commit)
         log.info(
             "3T0A0A5H",
@@ -369,7 +369,7 @@ class Threads(Histories):
         """The head after a StepNode whose folder holds these node files besides its page; the rest is as for `append`.
         Touches no ref."""
         made = self._made(head, node, files, merge, extraction, then, stamp)
-        return head._replace(commit=made.commit, row=self._store.record(*made))
+        return head._replace(commit=made.commit, row=self._store.record(*made, head.row))
 
     def _made(
         self,
