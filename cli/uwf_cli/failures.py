@@ -3,6 +3,7 @@ highest status."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -161,6 +162,18 @@ def tell(invocation: Invocation, failure: Failure, arguments: Sequence[str] = ()
         text = terminal.escape("\n".join(lines))
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def reported(stderr: str) -> dict[str, Any] | None:
+    """The error in the last line of what a command with `--format json` says on standard error; None where that line
+    holds none."""
+    last = stderr.rstrip("\n").rpartition("\n")[2]
+    if not last.startswith('{"error":'):
+        return None
+    try:
+        return dict(json.loads(last)["error"])
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _finding(found: Any) -> str:

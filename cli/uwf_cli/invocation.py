@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 _KEY = "--api-key"
 
 
+def itself(form: str | None, *arguments: str) -> list[str]:
+    """The command line of another `uwf`, whose output has the format `form` where one is given."""
+    # Without -P, modules of the folder would go before the installed ones.
+    return [sys.executable, "-P", "-m", "uwf_cli.main", *(["--format", form] if form else []), *arguments]
+
+
 class Invocation:
     """What the options say. `format_option` and `root_option` are None where they were not given. `going_on` says what
     goes on with the work after Ctrl-C, for a command that does any."""

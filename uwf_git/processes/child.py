@@ -166,20 +166,21 @@ def spawn(
     argv: Sequence[str],
     *,
     stdin: int | IO[bytes] = subprocess.PIPE,
-    stderr: int = subprocess.PIPE,
+    stdout: int | IO[bytes] = subprocess.PIPE,
+    stderr: int | IO[bytes] = subprocess.PIPE,
     cwd: Path | None,
     env: Mapping[str, str],
     pass_fds: Sequence[int] = (),
     own_session: bool = True,
     limits: Mapping[str, int] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
-    """Starts a program with pipes, as the leader of a session and a group unless it needs the session of this process's
-    terminal. `limits` are what it and each of its children may take, by the options of the shell's `ulimit`, where they
-    may not take less already. Raises OSError, ValueError."""
+    """Starts a program, with pipes unless it is given files, as the leader of a session and a group unless it needs
+    the session of this process's terminal. `limits` are what it and each of its children may take, by the options of
+    the shell's `ulimit`, where they may not take less already. Raises OSError, ValueError."""
     child = subprocess.Popen(
         [*_limited(limits), *argv],
         stdin=stdin,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=stderr,
         cwd=cwd,
         env=env,

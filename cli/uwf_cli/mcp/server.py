@@ -13,7 +13,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,8 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 
+from uwf_cli.failures import reported
+from uwf_cli.invocation import itself
 from uwf_cli.mcp.tools import SOURCE_FILE, WAIT, Call, ServedTool, offered
 from uwf_git import __version__
 from uwf_git.errors import UwfError
@@ -203,8 +204,7 @@ class Serving:
 
     async def _run(self, call: Call, form: str | None) -> Done:
         """A command's end, if it came to a result. Raises Failed."""
-        # Without -P, modules of the folder would go before the installed ones.
-        argv = [sys.executable, "-P", "-m", "uwf_cli.main", *(["--format", form] if form else []), *call.argv]
+        argv = itself(form, *call.argv)
         with contextlib.ExitStack() as stack:
             folder = self._folder
             if call.source is not None:
@@ -215,7 +215,7 @@ class Serving:
                 done = await run(argv, stdin, folder, self._environment)
             except (OSError, ValueError) as error:
                 raise Failed("failure", f"uwf does not start: {error}") from None
-        if (found := _reported(done.err)) is not None:
+        if (found := reported(done.err)) is not None:
             raise Failed(status=done.code, **found)
         if done.code < 0:
             raise Failed("failure", f"the command was killed by signal {-done.code}", "repeat", done.code)
@@ -345,17 +345,6 @@ def _described(tool: ServedTool) -> types.Tool:
         input_schema=tool.schema,
         annotations=types.ToolAnnotations(title=tool.title, **hints),
     )
-
-
-def _reported(stderr: str) -> dict[str, Any] | None:
-    """The error in the last line of a command's stderr; None where that line holds none."""
-    last = stderr.rstrip("\n").rpartition("\n")[2]
-    if not last.startswith('{"error":'):
-        return None
-    try:
-        return dict(json.loads(last)["error"])
-    except (ValueError, TypeError, KeyError):
-        return None
 
 
 def _printed(text: str) -> Any:

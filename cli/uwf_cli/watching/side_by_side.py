@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from uwf_cli import terminal
+from uwf_cli.invocation import itself
 from uwf_git.errors import Waiting
 from uwf_git.processes.child import deferred, spawn
 
@@ -110,10 +111,7 @@ class SideBySide:
     def _start(self, thread: ThreadId) -> None:
         invocation = self._invocation
         root = ["--root", str(Path(invocation.root_option).absolute())] if invocation.root_option else []
-        # Without -P, modules of the folder would go before the installed ones.
-        form = "text" if self._text else "json"
-        argv = [sys.executable, "-P", "-m", "uwf_cli.main", *root, "--format", form]
-        argv += ["thread", "run", thread, *self._arguments]
+        argv = itself("text" if self._text else "json", *root, "thread", "run", thread, *self._arguments)
         with deferred():
             process = spawn(argv, stdin=subprocess.DEVNULL, cwd=None, env=os.environ)
             run = self._running[thread] = _Run(thread, process)

@@ -29,7 +29,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="8470, or where that is taken any.")
 @click.option("--no-open", is_flag=True, help="Open no browser.")
 @click.option("--write", is_flag=True, help="Let the pages change threads.")
-@click.option("--run", is_flag=True, help="Let them run agents too.")
+@click.option("--run", is_flag=True, help="Let them run agents too; also what --write does.")
 @click.option("--host", metavar="ADDRESS", help="Listen there instead of 127.0.0.1; needs --name.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A host that it may be asked for by.")
 def web(
@@ -57,7 +57,7 @@ def web(
 
     adopt_news(invocation)
     path = addresses.thread(find_thread(invocation, thread)) if thread else "/"
-    site = Site(invocation.location, write, run)
+    site = Site(invocation.location, write or run, run)
 
     def tell(served: Served) -> None:
         value = {"address": served.address, "launch": served.launch}

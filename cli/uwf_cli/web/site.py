@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +20,14 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from uwf_cli import terminal
 from uwf_cli.failures import describe
 from uwf_cli.page import style
-from uwf_cli.web import render, step, thread, threads
+from uwf_cli.web import actions, addresses, render, step, thread, threads
+from uwf_cli.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git import __version__
-from uwf_git.errors import NotFound
+from uwf_git.errors import NotFound, Usage
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
 
@@ -38,6 +40,9 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/thread/{id}/attempt/{node}", step.attempt_page),
 )
 """The addresses that show something, and what makes their pages."""
+
+FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
+"""Those that only a server has which may write."""
 
 _STATUS = {2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
 
@@ -71,7 +76,10 @@ class Site(NamedTuple):
 
 def application(site: Site) -> Starlette:
     """The application: its pages and what they load."""
-    routes: list[BaseRoute] = [Route(path, _shows(site, maker)) for path, maker in PAGES]
+    pages = [*PAGES, *(FORMS if site.write else ())]
+    routes: list[BaseRoute] = [Route(path, _shows(site, maker)) for path, maker in pages]
+    if site.write:
+        routes += _changes(site)
     routes.append(Route("/static/base.css", _file(style.FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
     made = Starlette(routes=routes, exception_handlers={404: _missing(site)})
@@ -95,26 +103,61 @@ def _shows(site: Site, maker: Maker) -> Callable[[Request], Any]:
     return show
 
 
+def _changes(site: Site) -> list[Route]:
+    """The addresses that change something."""
+    doing = Actions(site.location, site.opened)
+
+    def to_do(action: Action) -> Callable[[Request], Any]:
+        return _does(site, lambda request, form: doing.do(action, request.path_params["thread"], form))
+
+    routes = [
+        Route(action.path, to_do(action), methods=["POST"])
+        for action in actions.offered(site.write, site.run)
+    ]
+    return [*routes, Route("/start", _does(site, lambda _request, form: doing.start(form)), methods=["POST"])]
+
+
+def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable[[Request], Any]:
+    async def act(request: Request) -> Response:
+        try:
+            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind != "application/x-www-form-urlencoded":
+                raise Usage(f"a form comes as urlencoded, and not as {kind!r}", "send it from the page")
+            address = await do(request, parse_form(await request.body()))
+        except Exception as error:
+            back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
+            return _response(site, _failed(error, "Not done", back), "")
+        return Response(status_code=303, headers={"location": address})
+
+    return act
+
+
 def made(site: Site, maker: Maker, asked: Asked) -> Page:
     """The page that a function makes, or the one that says why there is none."""
     try:
         with site.opened() as instance:
             return maker(instance, asked)
     except Exception as error:
-        failure = describe(error)
-        if failure.code == "internal":
-            sys.stderr.write(f"uwf: {failure.message}\n")
-        return Page(
-            "failure.html",
-            "Not found" if failure.status == NotFound.exit_status else "It can't be shown",
-            {"failure": failure},
-            _STATUS.get(failure.status, 500),
-        )
+        return _failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
+
+
+def _failed(error: Exception, title: str, back: str = "") -> Page:
+    """The page that says what went wrong. `back` is where to look again."""
+    failure = describe(error)
+    if failure.code == "internal":
+        sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
+    status = error.status if isinstance(error, NotDone) else _STATUS.get(failure.status, 500)
+    return Page("failure.html", title, {"failure": failure, "back": back}, status)
 
 
 def _response(site: Site, page: Page, known: str) -> Response:
-    """A page as an answer, or that it is still the one that is `known`."""
-    document = render.html(page, str, site.known())
+    """A page as an answer, or that it is still the one that is `known`. One that its template can't show is replaced by
+    what says so."""
+    try:
+        document = render.html(page, str, site.known())
+    except Exception as error:
+        page = _failed(error, "It can't be shown")
+        document = render.html(page, str, site.known())
     tag = f'"{hashlib.sha256(document.encode("utf-8", "replace")).hexdigest()[:32]}"'
     if page.status == 200 and known.removeprefix("W/") == tag:
         return Response(status_code=304, headers={"etag": tag})

@@ -1,0 +1,234 @@
+"""What a page may do with --write and --run: it is a command of its own, which ends without the page."""
+
+from __future__ import annotations
+
+import html
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from cli_samples import ASKS, PAIR, REJECTS_ONCE, scripted, write
+from conftest import Uwf
+from playwright.sync_api import Page, expect
+from site_serving import Serve, entered, keep_picture
+
+Config = Callable[[str], Path]
+
+AGENT = "defaultAgent: scripted\nagents: {{ scripted: {{ command: {command} }} }}\n"
+
+
+@pytest.fixture
+def asking(uwf: Uwf, thread: str) -> str:
+    """A thread that asks for a colour."""
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    assert uwf("thread", "show", thread).json["status"] == "waiting"
+    return thread
+
+
+@pytest.fixture
+def changing(serve: Serve) -> Iterator[httpx.Client]:
+    """A client that was let in, at a server that may write."""
+    for client in entered(serve("--write")):
+        client.headers["Origin"] = str(client.base_url).rstrip("/")
+        yield client
+
+
+def _head(uwf: Uwf, thread: str) -> str:
+    return str(uwf("thread", "show", thread).json["head"])
+
+
+def test_an_answer_lets_the_thread_go_on_and_one_to_an_old_question_is_refused(
+    changing: httpx.Client, uwf: Uwf, asking: str
+) -> None:
+    form = {"head": _head(uwf, asking), "option": "2"}
+    assert changing.get(f"/thread/{asking}/answer").status_code == 405
+    done = changing.post(f"/thread/{asking}/answer", data=form)
+    assert (done.status_code, done.headers["location"]) == (303, f"/thread/{asking}")
+    assert uwf("thread", "steps", asking).json[-1]["output"] == {"answer": "blue"}
+    again = changing.post(f"/thread/{asking}/answer", data=form)
+    assert again.status_code == 409 and "moved on" in again.text
+    assert len(uwf("thread", "steps", asking).json) == 2
+
+
+def test_two_answers_at_once_are_one(changing: httpx.Client, uwf: Uwf, asking: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    form = {"head": _head(uwf, asking), "option": "1"}
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(lambda _: changing.post(f"/thread/{asking}/answer", data=form), range(2)))
+    assert {each.status_code for each in found} <= {303, 409} and 303 in {each.status_code for each in found}
+    assert len(uwf("thread", "steps", asking).json) == 2
+
+
+def test_a_text_that_is_none_of_the_options_is_taken_as_it_stands(
+    changing: httpx.Client, uwf: Uwf, asking: str
+) -> None:
+    text = "--agent=/bin/sh\n2\n$(touch x) 'quoted' <b>"
+    form = {"head": _head(uwf, asking), "answer": text.replace("\n", "\r\n"), "agent": "uwf-exec"}
+    assert changing.post(f"/thread/{asking}/answer", data=form).status_code == 303
+    assert uwf("thread", "steps", asking).json[-1]["output"] == {"answer": text}
+    assert not Path("x").exists()
+
+
+def test_a_thread_is_started_forked_paused_and_killed(changing: httpx.Client, uwf: Uwf, thread: str) -> None:
+    task = "--cwd=/\n-- second line"
+    begun = changing.post("/start", data={"workflow": "pair", "prompt": task, "maxSteps": "1"})
+    assert begun.status_code == 303
+    made = begun.headers["location"].removeprefix("/thread/")
+    assert uwf("thread", "read", made, "--format", "json").json["prompt"] == task
+    assert uwf("thread", "budget", made).json["budget"][0]["most"] == 1
+    assert changing.post(f"/thread/{made}/budget", data={"maxSteps": "+4"}).status_code == 303
+    assert uwf("thread", "budget", made).json["budget"][0]["most"] == 5
+    forked = changing.post(f"/thread/{made}/fork", data={"at": "0"})
+    assert forked.status_code == 303 and made not in forked.headers["location"]
+    assert changing.post(f"/thread/{made}/pause", data={"reason": "--now"}).status_code == 303
+    paused = uwf("thread", "show", made).json
+    assert paused["status"] == "paused" and paused["paused"]["reason"] == "--now"
+    assert changing.post(f"/thread/{made}/resume", data={"head": _head(uwf, made)}).status_code == 303
+    assert uwf("thread", "show", made).json["status"] == "idle"
+    unsure = changing.post(f"/thread/{made}/kill", data={"reason": "over"})
+    assert unsure.status_code == 400 and "check the box" in unsure.text
+    assert changing.post(f"/thread/{made}/kill", data={"sure": "yes", "reason": "over"}).status_code == 303
+    assert uwf("thread", "show", made).json["status"] == "killed"
+
+
+def test_what_a_command_says_against_it_is_shown_with_the_command(
+    changing: httpx.Client, uwf: Uwf, thread: str
+) -> None:
+    refused = changing.post(
+        f"/thread/{thread}/answer", data={"head": _head(uwf, thread), "answer": "It's $me"}
+    )
+    assert refused.status_code == 409 and "asks nothing" in refused.text
+    said = "It's $me"
+    refused = changing.post(f"/thread/{thread}/budget", data={"maxCost": said})
+    assert refused.status_code == 400
+    typed = f"uwf thread budget {shlex.quote(f'--max-cost={said}')} {thread}"
+    assert typed in html.unescape(refused.text)
+    assert changing.post("/thread/01ARZ3NDEKTSV4RRFFQ69G5FAV/pause", data={"reason": "so"}).status_code == 404
+    assert changing.post(f"/thread/{thread}/pause", data={"reason": "a\0b"}).status_code == 400
+    assert changing.post(f"/thread/{thread}/pause", json={}).status_code == 400
+
+
+def test_only_what_is_registered_can_be_started(changing: httpx.Client, uwf: Uwf, thread: str) -> None:
+    write("other.yaml", PAIR.replace("pair", "other"))
+    write(".workflows/other.yaml", PAIR.replace("pair", "other"))
+    for name in ("./other.yaml", "other", "--help", "../pair.yaml", "pair~1", ""):
+        answer = changing.post("/start", data={"workflow": name, "prompt": "Do it"})
+        assert answer.status_code == 404, name
+    assert len(uwf("thread", "list", "--all").json) == 1
+
+
+def _changing_routes(*arguments: str) -> set[tuple[str, str]]:
+    """The routes of a server with these flags that take more than a GET."""
+    from starlette.routing import Route
+    from uwf_cli.web.site import Site, application
+
+    from uwf_git.store.location import locate
+
+    location = locate(None, {"HOME": str(Path.home())}, Path.cwd())
+    made = application(Site(location, "--write" in arguments, "--run" in arguments))
+    return {
+        (method, route.path)
+        for route in made.routes
+        if isinstance(route, Route)
+        for method in route.methods or {"ANY"}
+        if method not in ("GET", "HEAD")
+    }
+
+
+def test_each_route_that_changes_something_needs_its_flag(
+    serve: Serve, changing: httpx.Client, thread: str, uwf: Uwf
+) -> None:
+    """Walks the routes of a server that may do all, at servers that may not."""
+    everything = _changing_routes("--write", "--run")
+    writing = _changing_routes("--write")
+    assert not _changing_routes()
+    assert {path.rpartition("/")[2] for _, path in everything - writing} == {"step", "run"}
+    before = uwf("thread", "list", "--all").json
+    for reading in entered(serve()):
+        for method, path in everything:
+            own = {"Origin": str(reading.base_url).rstrip("/")}
+            answer = reading.request(
+                method, path.replace("{thread}", thread), headers=own, data={"sure": "yes"}
+            )
+            assert answer.status_code in (404, 405), path
+        assert reading.get("/start").status_code == 404
+    for method, path in everything - writing:
+        assert changing.request(method, path.replace("{thread}", thread)).status_code == 404
+    assert uwf("thread", "list", "--all").json == before
+
+
+SLOW = """
+import sys, time, pathlib
+sys.stdin.read()
+gate = pathlib.Path({gate!r})
+pathlib.Path({begun!r}).touch()
+while not gate.exists():
+    time.sleep(0.05)
+print('---\\ntext: made\\n---\\n')
+"""
+
+
+@pytest.fixture
+def slow_agent(script: Callable[[str, str], Path], config: Config, tmp_path: Path) -> tuple[Path, Path]:
+    """An agent that has begun when the first file is there, and ends when somebody makes the second."""
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    program = script("slow", SLOW.format(gate=str(gate), begun=str(begun)))
+    config(AGENT.format(command=f"uwf-exec {program}"))
+    return begun, gate
+
+
+def _until(holds: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_step_outlives_the_server_that_has_begun_it(
+    serve: Serve, uwf: Uwf, thread: str, slow_agent: tuple[Path, Path]
+) -> None:
+    begun, gate = slow_agent
+    serving = serve("--run")
+    for client in entered(serving):
+        client.headers["Origin"] = serving.address
+        form = {"head": _head(uwf, thread)}
+        assert client.post(f"/thread/{thread}/step", data=form).status_code == 303
+        again = client.post(f"/thread/{thread}/step", data=form)
+        assert again.status_code == 409 and "at work" in again.text
+    _until(begun.exists)
+    serving.process.kill()
+    serving.process.wait()
+    gate.touch()
+    _until(lambda: uwf("thread", "show", thread).json["status"] == "idle")
+    assert uwf("thread", "steps", thread).json[-1]["output"] == {"text": "made"}
+
+
+def test_a_run_goes_on_to_the_end_and_a_second_click_does_no_second_step(
+    serve: Serve, uwf: Uwf, thread: str, config: Config
+) -> None:
+    config(AGENT.format(command=scripted(REJECTS_ONCE)))
+    serving = serve("--run")
+    for client in entered(serving):
+        client.headers["Origin"] = serving.address
+        form = {"head": _head(uwf, thread)}
+        assert client.post(f"/thread/{thread}/run", data=form).status_code == 303
+        _until(lambda: uwf("thread", "show", thread).json["status"] == "completed")
+        assert client.post(f"/thread/{thread}/step", data=form).status_code == 409
+    assert len(uwf("thread", "steps", thread).json) == 4
+
+
+def test_a_thread_is_started_in_the_page(serve: Serve, browser_page: Page, uwf: Uwf, thread: str) -> None:
+    serving = serve("--write")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/start?workflow=pair")
+    expect(browser_page.get_by_text("uwf thread start pair -p TEXT")).to_be_visible()
+    browser_page.get_by_label("Task").fill("Say <b>it</b>")
+    keep_picture(browser_page, "start")
+    browser_page.get_by_role("button", name="Start").click()
+    browser_page.wait_for_url("**/thread/*")
+    made = browser_page.url.rpartition("/")[2]
+    assert uwf("thread", "show", made).json["status"] == "idle"
