@@ -232,3 +232,35 @@ def test_a_thread_is_started_in_the_page(serve: Serve, browser_page: Page, uwf: 
     browser_page.wait_for_url("**/thread/*")
     made = browser_page.url.rpartition("/")[2]
     assert uwf("thread", "show", made).json["status"] == "idle"
+
+
+AFTERWARDS = """\
+- { role: writer, output: { text: asked } }
+- { role: writer, output: { text: blue } }
+- { role: critic, output: { approved: true } }
+"""
+
+
+def test_a_question_is_answered_in_the_page_and_the_thread_goes_on(
+    serve: Serve, browser_page: Page, uwf: Uwf, asking: str, config: Config
+) -> None:
+    config(AGENT.format(command=scripted(AFTERWARDS)))
+    serving = serve("--run")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/thread/{asking}")
+    keep_picture(browser_page, "answer")
+    browser_page.get_by_role("button", name="blue").click()
+    expect(browser_page.get_by_role("button", name="blue")).to_have_count(0)
+    assert uwf("thread", "steps", asking).json[-1]["output"] == {"answer": "blue"}
+    keep_picture(browser_page, "answered")
+    browser_page.get_by_role("button", name="Run to the end").click()
+    _until(lambda: uwf("thread", "show", asking).json["status"] == "completed")
+    browser_page.goto(f"{serving.address}/thread/{asking}/step/1")
+    browser_page.get_by_role("button", name="Fork after this step").click()
+    expect(browser_page.get_by_text("Choose one")).to_be_visible()
+    assert browser_page.url != f"{serving.address}/thread/{asking}"
+    browser_page.get_by_text("Kill", exact=True).first.click()
+    browser_page.get_by_label("End it for good").check()
+    keep_picture(browser_page, "actions")
+    browser_page.get_by_role("button", name="Kill").click()
+    expect(browser_page.get_by_text("It was ended")).to_be_visible()

@@ -16,6 +16,7 @@ from uwf_cli.page.graph import drawing, transitions, way_of
 from uwf_cli.page.step import amounts, gist, judges, name_of
 from uwf_cli.watching.lines import step_value
 from uwf_cli.web import step as steps
+from uwf_cli.web.actions import possible
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git.engine import budget
 from uwf_git.engine.lineage import Kin, kin
@@ -158,6 +159,7 @@ class _Thread:
             "budget": self._or(self._budget, []),
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
             "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
+            "may": lambda: self._or(lambda: possible(instance, head, at["status"]), None),
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
             "task": self._start.prompt if self._start else None,
