@@ -107,6 +107,24 @@ def test_what_is_in_two_packs_is_joined_once(instance: Instance) -> None:
     assert Instance(instance.location).store.repository.read(oid) == (BLOB, f"{MANY - 1}".encode())
 
 
+def test_two_who_each_know_what_they_wrote_join_what_the_other_has_joined_before(instance: Instance) -> None:
+    written = []
+    for number in range(5 * MANY):
+        repository = (instance, Instance(instance.location), instance)[number % 3].store.repository
+        with repository.together():
+            written.append(repository.write_blob(f"{number}: {'the same page ' * 40}".encode()))
+        assert len(packs(instance)) <= MANY
+    another = Instance(instance.location).store.repository
+    for number in range(2 * MANY):  # by now the first one's packs are in those of this one
+        with another.together():
+            written.append(another.write_blob(f"{number} more".encode()))
+    with instance.store.repository.together():
+        written.append(instance.store.repository.write_blob(b"the last"))
+    database = Instance(instance.location).store.repository
+    assert all(database.has(oid) and database.read(oid) for oid in written)
+    fsck(instance)
+
+
 STEPPER = """
 import sys
 sys.path[:0] = {folders!r}
