@@ -166,12 +166,14 @@ _SYNONYMS = {
     "edit": ("put", "set"),
     "end": ("kill",),
     "find": ("grep", "list"),
+    "follow": ("watch",),
     "history": ("steps", "log"),
     "info": ("show",),
     "jobs": ("ps", "list"),
     "lint": ("validate",),
     "logs": ("read",),
     "ls": ("list",),
+    "monitor": ("watch", "ps"),
     "new": ("start", "put", "init"),
     "prune": ("gc",),
     "register": ("put",),
@@ -180,12 +182,12 @@ _SYNONYMS = {
     "search": ("grep", "list"),
     "status": ("show", "list"),
     "stop": ("pause", "kill"),
+    "tail": ("watch",),
     "test": ("rehearse",),
     "top": ("ps",),
     "unpause": ("resume",),
     "view": ("show", "read"),
     "wait": ("run",),
-    "watch": ("ps",),
 }
 """What people call commands elsewhere, and what they may mean by it here, best first."""
 

@@ -201,6 +201,7 @@ uwf = Group(
         "thread": thread,
         "chat": Place("crews.session:chat", "Talk with a model, or with a persona of a crew."),
         "ps": Place("running:ps", "List what runs on this machine."),
+        "watch": Place("watching.watch:watch", "Print what happens, a line an event."),
         "grep": Place("listing:grep", "Search prompts, answers and outputs of all threads."),
         "inbox": Place("asking:inbox", "List what waits for a person here."),
         "cas": cas,

@@ -69,6 +69,12 @@ def waiting_for_people(instance: Instance) -> list[Waits]:
     return sorted(found, key=lambda each: (each.since, each.thread))
 
 
+def waits_of(instance: Instance, head: Head) -> Waits | None:
+    """What one thread waits for that nobody is at work on and that isn't paused; None for one that doesn't wait. Raises
+    what reading it raises."""
+    return _of(instance, head, Budgets(instance), _played_by_humans(instance))
+
+
 def _of(
     instance: Instance, head: Head, budgets: Budgets, plays: Callable[[CommitRow, str], bool] | None
 ) -> Waits | None:

@@ -1,0 +1,238 @@
+"""What happens on the threads of a store while somebody looks, whichever process does it: one thread's steps and turns
+are told by `engine.turns`; here they become values, beside what happens to a thread as a whole.
+
+While nothing happens, a look costs some calls of the system. Once a ref has changed, those that have are looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli.commands.conversation import turn_value
+from uwf_cli.output import iso
+from uwf_git.engine.budget import prices
+from uwf_git.engine.inbox import waits_of
+from uwf_git.engine.pause import pause_of
+from uwf_git.engine.progress import Freshness
+from uwf_git.engine.spending import money, spent
+from uwf_git.engine.status import PAUSED, outlook, status_of
+from uwf_git.engine.turns import Began, Event, Made, News, Place, Rested, Turned
+from uwf_git.errors import NotFound, StoreDamaged
+from uwf_git.store import layout
+from uwf_git.store.pages import verdict
+from uwf_git.values.ids import ThreadId, is_thread_id
+from uwf_git.values.kinds import SUBWORKFLOW, parse_attempt, parse_step, persona_value
+
+if TYPE_CHECKING:
+    from uwf_git.git.repository import Oid
+    from uwf_git.store.history import Head
+    from uwf_git.store.opened import Instance
+
+Value = dict[str, Any]
+_PREFIXES = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.PAUSED)
+_LATE = 2  # seconds that a ref may have changed before the look that finds it
+
+
+class Happening:
+    """What has happened since the last look, thread by thread; of `only` one thread, with the turns of its
+    sub-workflows. It begins with the turns so far of the steps that are being made."""
+
+    def __init__(self, instance: Instance, only: ThreadId | None = None) -> None:
+        self._instance = instance
+        self._only = only
+        self._fresh = Freshness(instance.location.git_dir, _PREFIXES)
+        self._fresh.changed()
+        self._looked = time.time()
+        self._tips = self._read()
+        self._news: dict[ThreadId, News] = {}
+        self._at: dict[ThreadId, Value] = {}  # who makes the step that is being made
+
+    def news(self) -> list[Value]:
+        """What has happened, an object each: `at`, `event`, `thread`, and what belongs to that event. Raises
+        StoreDamaged where refs can't be listed at all."""
+        looked = time.time()
+        # Asked first: what was written before a lock was let go is seen then.
+        busy = self._busy()
+        before, changed = self._tips, set[ThreadId]()
+        if self._fresh.changed():
+            self._tips = self._read()
+            names = [name for name, _ in before.items() ^ self._tips.items()]
+            changed = {thread for name in names if (thread := _thread_of(name)) is not None}
+        found: list[Value] = []
+        for thread in sorted(changed | busy | self._news.keys()):
+            if self._only in (None, thread):
+                found += self._of(thread, before, thread in changed)
+        self._looked = looked
+        return found
+
+    def _busy(self) -> Set[ThreadId]:
+        locks = self._instance.locks
+        if self._only is None:
+            return locks.held()
+        return {self._only} if locks.is_held(self._only) else set()
+
+    def _read(self) -> Mapping[str, Oid]:
+        repository = self._instance.store.repository
+        if self._only is not None:
+            names = [prefix + self._only for prefix in _PREFIXES]
+            return {name: oid for name in names if (oid := repository.ref(name)) is not None}
+        return {name: oid for prefix in _PREFIXES for name, oid in repository.refs(prefix).items()}
+
+    def _of(self, thread: ThreadId, before: Mapping[str, Oid], moved: bool) -> Iterator[Value]:
+        """What has happened on one thread, and where it stands where nobody is at work on it any more."""
+        had = [before.get(prefix + thread) for prefix in _PREFIXES]
+        active, ended, _, paused = (self._tips.get(prefix + thread) for prefix in _PREFIXES)
+        if ended is not None and had[1] is not None:
+            return  # what is over stays as it is
+        if active is None and ended is None:
+            self._forget(thread)
+            # Where it was folded, it is there all the same; a lock or another ref may stay behind.
+            if moved and had[:2] != [None, None] and not self._instance.threads.exists(thread):
+                yield _value(thread, "removed")
+            return
+        try:
+            if thread not in self._news:
+                past = self._known(had[0], had[2])
+                if had[0] is None:
+                    head = self._instance.threads.head(thread)
+                    past = self._before(head)
+                    yield _value(thread, "started", **self._beginning(head, past))
+                self._news[thread] = News(self._instance, thread, Place(past + 1, 0))
+            events = self._news[thread].news()
+            yield from self._told(thread, events)
+            if ended is not None:
+                yield self._end(thread)
+            elif (paused is None) != (had[3] is None):
+                pause = pause_of(self._instance, thread)
+                yield _value(thread, "paused", **pause.as_json()) if pause else _value(thread, "resumed")
+            if any(isinstance(event, Rested) for event in events) and ended is None:
+                if thread in self._at:
+                    yield from self.standing(thread)
+                self._forget(thread)
+        except NotFound:  # it goes at this moment, which the next look tells
+            self._forget(thread)
+        except StoreDamaged as error:
+            self._forget(thread)
+            yield _value(thread, "damaged", problem=error.message)
+
+    def _forget(self, thread: ThreadId) -> None:
+        self._news.pop(thread, None)
+        self._at.pop(thread, None)
+
+    def _before(self, head: Head) -> int:
+        """How many steps a thread had that is new here, when it was looked last: a fork has some, and what was
+        pulled."""
+        since = (self._looked - _LATE) * 1000
+        past = self._instance.threads.past(head.node)
+        return head.row.number - sum(1 for _ in takewhile(lambda each: each.time >= since, past))
+
+    def _known(self, tip: Oid | None, attempts: Oid | None) -> int:
+        """How many steps and failed attempts there were of a thread at these refs."""
+        row = self._instance.store.take_in(tip) if tip is not None else None
+        return (row.number if row else 0) + self._instance.attempts.count(attempts)
+
+    def _beginning(self, head: Head, past: int) -> Value:
+        row = head.row
+        parent = self._instance.sessions.owner(SUBWORKFLOW, head.thread) or None
+        return {
+            "workflow": row.workflow,
+            "name": row.name,
+            "title": row.title,
+            "steps": past,
+            "parent": parent,
+        }
+
+    def _end(self, thread: ThreadId) -> Value:
+        self._forget(thread)
+        archive = self._instance.threads.head(thread).archive
+        assert archive is not None, "its ref was there"
+        return _value(thread, "ended", status=archive.status, reason=archive.reason or None)
+
+    def standing(self, thread: ThreadId) -> Iterator[Value]:
+        """Where a thread stands that nobody is at work on: `ended`, `waiting`, or `rests` with its status and who is
+        next. Nothing for one that another thread is stepped by. Raises NotFound, StoreDamaged."""
+        instance = self._instance
+        head = instance.threads.head(thread)
+        if head.archive is not None:
+            yield self._end(thread)
+            return
+        if self._only is None and instance.sessions.owner(SUBWORKFLOW, thread):
+            return
+        status = status_of(instance, head)
+        waits = None if status == PAUSED else waits_of(instance, head)
+        if waits is not None:
+            kept = waits._asdict()
+            told = {name: kept[name] for name in ("kind", "role", "question", "options", "reason", "command")}
+            yield _value(thread, "waiting", **told)
+            return
+        found = outlook(instance, head)
+        yield _value(thread, "rests", status=status, next=found.next, problem=found.problem)
+
+    def _told(self, thread: ThreadId, events: Sequence[Event]) -> Iterator[Value]:
+        """What a thread's steps and turns come to. A turn is of the step that is made next."""
+        for place, event in enumerate(events):
+            if isinstance(event, Began):
+                order = event.order
+                persona = {"persona": dict(order.persona)} if order.persona else {}
+                at = {"step": order.number, "role": order.role, "agent": order.name or order.agent, **persona}
+                self._at[thread] = at
+                yield _value(thread, "step", **at)
+            elif isinstance(event, Turned):
+                if self._only is None and event.thread != thread:
+                    continue  # it is told of that thread
+                if not self._at.get(thread):
+                    made = next((each for each in events[place:] if isinstance(each, Made)), None)
+                    self._at[thread] = self._who(made) if made else {}
+                what = "turn" if event.turn.tool is None else "tool"
+                at = self._at[thread]
+                yield _value(thread, what, step=at.get("step"), by=at.get("role"), **turn_value(event.turn))
+            elif isinstance(event, Made):
+                yield self._made(thread, event, events[place + 1 :])
+                self._at[thread] = {}
+
+    def _who(self, made: Made) -> Value:
+        """Who made a step, or failed to."""
+        payload = self._instance.store.get(made.node).payload
+        step = parse_attempt(payload) if made.failed else parse_step(payload)
+        persona = self._instance.threads.speaker(step.start, step.role)
+        return {"step": made.number, "role": step.role, "agent": step.agent, **persona_value(persona)}
+
+    def _made(self, thread: ThreadId, made: Made, later: Sequence[Event]) -> Value:
+        instance, who = self._instance, self._who(made)
+        store = instance.store
+        payload = store.get(made.node).payload
+        if made.failed:
+            return _value(thread, "failed", **who, attempt=made.node, error=parse_attempt(payload).error)
+        step = parse_step(payload)
+        detail = store.detail(step.detail)
+        following = next((each for each in later if isinstance(each, Made)), None)
+        head = instance.threads.head(thread)
+        if following is not None:
+            then: str | None = self._who(following)["role"]
+        else:
+            then = outlook(instance, head).next if head.node == made.node else None
+        cost = None
+        if detail is not None:
+            cost = money(spent(detail, store.turns(detail), False), prices(instance)).cost
+        return _value(
+            thread,
+            "finished",
+            **who,
+            hash=made.node,
+            verdict=verdict(store.get(step.output).payload),
+            next=then,
+            seconds=detail.duration_ms / 1000 if detail is not None else None,
+            cost=cost,
+        )
+
+
+def _value(thread: ThreadId, event: str, **more: Any) -> Value:
+    return {"at": iso(time.time()), "event": event, "thread": thread, **more}
+
+
+def _thread_of(name: str) -> ThreadId | None:
+    last = name.rpartition("/")[2]
+    return ThreadId(last) if is_thread_id(last) else None

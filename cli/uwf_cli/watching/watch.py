@@ -1,0 +1,215 @@
+"""`uwf watch`: what happens, a line an event, one below the other. Nothing is drawn over, so that a screen reader, a
+file and a slow line get the same."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import dollars, whose
+from uwf_cli.watching.lines import lasted
+from uwf_git.engine.inbox import QUESTION
+from uwf_git.errors import AgentFailed, Killed, NotFound, NoTransition, Paused, StoreDamaged, Waiting
+from uwf_git.processes.child import deferred
+from uwf_git.text import counted, numbered, one_line
+from uwf_git.values.types import END, USER, next_name, role_name
+
+if TYPE_CHECKING:
+    from uwf_git.values.ids import ThreadId
+
+_TICK = 0.3  # seconds between two looks
+_LABEL = 6  # characters of an id, which is as many as `thread run` of several shows
+_SAID = 300  # characters of what is said
+_CALLED = 120  # and of a call, and of what came of it
+
+
+@command(
+    "uwf watch                     all threads, until Ctrl-C",
+    "uwf watch 01JK7M              one of them, until it rests",
+    "uwf watch --format json | jq -r 'select(.event == \"waiting\") | .question'",
+)
+@click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
+def watch(invocation: Invocation, thread: str | None) -> None:
+    """Print what happens, a line an event, whoever does it: steps, turns, tools, questions, ends.
+
+    Nothing is drawn over and nothing moves, for screen readers, ssh and pipes. One thread is watched until nobody is
+    at work on it any more; the exit status is then that of thread run.
+    """
+    from uwf_cli.watching.happening import Happening
+
+    found = find_thread(invocation, thread) if thread else None
+    if found is not None:
+        _one(invocation, found)
+        return
+    adopt_news(invocation)
+    happening = Happening(invocation.instance)
+    with suppress(KeyboardInterrupt):
+        while True:
+            for value in happening.news():
+                _tell(invocation, value, _labelled)
+            time.sleep(_TICK)
+
+
+def _tell(invocation: Invocation, value: Mapping[str, Any], text: Callable[[Any], str]) -> None:
+    # A Ctrl-C right after the line was written would have it written once more at the end.
+    with deferred():
+        invocation.emit(value, text, compact=True)
+
+
+def _one(invocation: Invocation, thread: ThreadId) -> None:
+    """Watches one thread; one that nobody is at work on yet, from when somebody is. Raises as `_is_over` does."""
+    from uwf_cli.watching.happening import Happening
+
+    invocation.going_on = f"uwf watch {thread} goes on watching"
+    happening = Happening(invocation.instance, thread)
+    values: Iterable[Mapping[str, Any]] = ()
+    if not invocation.instance.locks.is_held(thread):
+        values = happening.standing(thread)
+    error, begun = "", False
+    while True:
+        for value in values:
+            _tell(invocation, value, _line)
+            error = value.get("error", error)
+            is_over = _is_over(thread, value, error)
+            begun = begun or value["event"] != "rests"
+            if is_over and begun:
+                return
+        time.sleep(_TICK)
+        values = happening.news()
+
+
+def _is_over(thread: ThreadId, value: Mapping[str, Any], error: str) -> bool:
+    """Whether nothing more will happen on a thread by itself, after an event. `error` is that of the last attempt.
+    Raises what `thread run` raises for a thread that waits, has failed, was killed or can't go on."""
+    again = f"uwf thread run {thread}"
+    match value["event"], value.get("status"):
+        case "ended", "completed":
+            return True
+        case "ended", _:
+            raise Killed(f"thread {thread} was killed", f"uwf thread fork {thread}")
+        case "waiting", _:
+            raise Waiting(f"thread {thread} waits for a person", value["command"])
+        case "rests", "paused":
+            raise Paused(f"thread {thread} is paused", f"uwf thread resume {thread}")
+        case "rests", "failed" if error:
+            raise AgentFailed(error, f"{again} goes on")
+        case "rests", _ if value["problem"]:
+            raise NoTransition(
+                f"thread {thread} can't go on: {value['problem']}", f"uwf thread show {thread}"
+            )
+        case "removed", _:
+            raise NotFound(f"thread {thread} was removed", f"uwf thread restore {thread}")
+        case "damaged", _:
+            raise StoreDamaged(value["problem"], "uwf doctor")
+    return bool(value["event"] == "rests")
+
+
+def _labelled(value: Mapping[str, Any]) -> str:
+    """An event of any thread for people, with the end of its thread's id."""
+    return _line(value, f"  {value['thread'][-_LABEL:]}")
+
+
+def _line(value: Mapping[str, Any], label: str = "") -> str:
+    """An event for people: when it was, by the clock of this place, and what; a question with its options below it."""
+    when = datetime.fromisoformat(value["at"]).astimezone().strftime("%H:%M:%S")
+    return f"{when}{label}  {_WORDS[value['event']](value)}"
+
+
+def _started(value: Mapping[str, Any]) -> str:
+    steps = f", with {counted(value['steps'], 'step')}" if value["steps"] else ""
+    parent = f", for {value['parent'][-_LABEL:]}" if value["parent"] else ""
+    return f"started: {value['name']}, {one_line(value['title'] or '', _CALLED)}{steps}{parent}"
+
+
+def _step(value: Mapping[str, Any]) -> str:
+    return f"step {value['step']} begins: {_who(value)}"
+
+
+def _turn(value: Mapping[str, Any]) -> str:
+    who = _by(value) if value["role"] == "assistant" else f"{_by(value)} is told"
+    return f"{who}: {one_line(value['text'], _SAID) or 'nothing'}"
+
+
+def _tool(value: Mapping[str, Any]) -> str:
+    called = f"{_by(value)} calls {value['tool']} {_short(value['arguments'])}"
+    came = _short(value["result"] if value["result"] not in (None, "") else value["text"])
+    return f"{called}: {'it failed, ' if value['failed'] else ''}{came or 'done'}"
+
+
+def _finished(value: Mapping[str, Any]) -> str:
+    following = "the end" if value["next"] == END else value["next"] and next_name(value["next"])
+    is_answer = value["role"] == USER
+    parts = [
+        f"step {value['step']} finished: {'a person answered' if is_answer else _who(value)}",
+        value["verdict"],
+        f"next {following}" if following else "",
+        lasted(value["seconds"]) if (value["seconds"] or 0) >= 1 else "",
+        dollars(value["cost"]) if value["cost"] else "",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _failed(value: Mapping[str, Any]) -> str:
+    return f"step {value['step']} failed: {_who(value)}; {one_line(value['error'], _SAID)}"
+
+
+def _waiting(value: Mapping[str, Any]) -> str:
+    who = f"{role_name(value['role'])} asks: " if value["kind"] == QUESTION else ""
+    why = f" ({value['reason']})" if value["reason"] else ""
+    lines = [f"waiting: {who}{value['question'].strip()}{why}", *numbered(value["options"]), value["command"]]
+    return "\n".join(lines).replace("\n", "\n          ")
+
+
+def _rests(value: Mapping[str, Any]) -> str:
+    if value["problem"]:
+        return f"stuck: {value['problem']}"
+    following = f", next {next_name(value['next'])}" if value["next"] else ""
+    return f"nobody is at work: {value['status']}{following}"
+
+
+def _paused(value: Mapping[str, Any]) -> str:
+    who = value["by"].partition("<")[0].strip() or "somebody"
+    return f"paused by {who}" + (f": {value['reason']}" if value["reason"] else "")
+
+
+def _ended(value: Mapping[str, Any]) -> str:
+    return f"ended: {value['status']}" + (f", {value['reason']}" if value["reason"] else "")
+
+
+_WORDS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "started": _started,
+    "step": _step,
+    "turn": _turn,
+    "tool": _tool,
+    "finished": _finished,
+    "failed": _failed,
+    "waiting": _waiting,
+    "rests": _rests,
+    "paused": _paused,
+    "resumed": lambda value: "resumed: it may go on",
+    "ended": _ended,
+    "removed": lambda value: "removed",
+    "damaged": lambda value: f"can't be read: {value['problem']}",
+}
+
+
+def _who(value: Mapping[str, Any]) -> str:
+    return f"{role_name(value['role'])} {whose(value)}"
+
+
+def _by(value: Mapping[str, Any]) -> str:
+    return role_name(value["by"]) if value["by"] else "somebody"
+
+
+def _short(value: Any) -> str:
+    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), _CALLED)
