@@ -29,11 +29,14 @@ _RACY = 2_000_000_000  # nanoseconds: no file system's clock is coarser
 
 class Freshness:
     """Whether refs have changed, told by when their folders did, since a ref is renamed into its folder, and
-    `packed-refs`. `prefixes` are those of the refs, of all without them; each is that of a folder of refs."""
+    `packed-refs`. `folders` are those of the refs, below the git directory, where none is given of all refs; `also` are
+    other files and folders that count."""
 
-    def __init__(self, git_dir: Path, prefixes: Sequence[str] = ()) -> None:
-        self._git_dir = git_dir
-        self._prefixes = prefixes
+    def __init__(self, git_dir: Path, folders: Sequence[str] = (), also: Sequence[Path] = ()) -> None:
+        self._top = git_dir / NAMESPACE.rstrip("/")
+        self._folders = [git_dir / folder for folder in folders]
+        self._also = (*also, git_dir / PACKED)
+        self._inside: dict[Path, tuple[tuple[int, ...], list[Path]]] = {}
         self._mark: tuple[int, ...] = ()
 
     def changed(self) -> bool:
@@ -46,20 +49,27 @@ class Freshness:
     def mark(self) -> tuple[int, ...]:
         """What differs from any other time's where a ref was changed in between. What changed a moment ago may change
         again without a trace, as clocks of file systems are slow; until that is past, each mark is its own."""
-        folders = [self._git_dir / prefix for prefix in self._prefixes] or [*_folders(self._git_dir)]
-        times = [changed for path in (*folders, self._git_dir / PACKED) for changed in _changed(path)]
+        found = [_changed(path) for path in (*self._folders, *self._also)]
+        found += () if self._folders else self._all()
+        times = [number for each in found for number in each]
         now = time.time_ns()
-        return (*times, now) if any(abs(now - each) < _RACY for each in times) else (*times,)
+        return (*times, now) if any(abs(now - each[0]) < _RACY for each in found) else (*times,)
+
+    def _all(self) -> Iterator[tuple[int, ...]]:
+        """Of all folders that our refs are in, of which those that haven't changed aren't listed again."""
+        waiting = [self._top]
+        while waiting:
+            folder = waiting.pop()
+            yield (now := _changed(folder))
+            known = self._inside.get(folder)
+            if known is None or known[0] != now or abs(time.time_ns() - now[0]) < _RACY:
+                known = self._inside[folder] = now, list(_folders_in(folder))
+            waiting += known[1]
 
 
-def _folders(git_dir: Path) -> Iterator[Path]:
-    """The folders that refs of ours are in; of those that have one for each name also these."""
-    found = [git_dir / NAMESPACE.rstrip("/")]
-    while found:
-        folder = found.pop()
-        yield folder
-        with suppress(OSError):
-            found += [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+def _folders_in(folder: Path) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from (Path(each.path) for each in os.scandir(folder) if each.is_dir(follow_symlinks=False))
 
 
 def _changed(path: Path) -> tuple[int, ...]:

@@ -166,6 +166,11 @@ class News:
         self._words, self._spoke = UNREAD, False
         self._child: _Child | None = None
 
+    @property
+    def works(self) -> bool:
+        """Whether somebody was at work when news were last asked for, or a moment before."""
+        return self._worked
+
     def news(self) -> list[Event]:
         """What has happened since, in its order. Raises NotFound where the thread was removed, StoreDamaged."""
         # Asked first: what was written before the lock was let go is seen then.

@@ -6,7 +6,6 @@ what was asked for. They run in the main thread one after another, as the limits
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from uwf_cli import terminal
 from uwf_cli.failures import describe
 from uwf_cli.page import style
-from uwf_cli.web import actions, addresses, render, step, thread, threads
+from uwf_cli.web import actions, addresses, events, render, step, thread, threads
 from uwf_cli.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git import __version__
@@ -76,8 +75,10 @@ class Site(NamedTuple):
 
 def application(site: Site) -> Starlette:
     """The application: its pages and what they load."""
+    tags = events.Tags(site.location, site.known())
     pages = [*PAGES, *(FORMS if site.write else ())]
-    routes: list[BaseRoute] = [Route(path, _shows(site, maker)) for path, maker in pages]
+    routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags)) for path, maker in pages]
+    routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if site.write:
         routes += _changes(site)
     routes.append(Route("/static/base.css", _file(style.FILE)))
@@ -94,11 +95,15 @@ def _file(path: Path) -> Callable[[Request], Any]:
     return show
 
 
-def _shows(site: Site, maker: Maker) -> Callable[[Request], Any]:
+def _shows(site: Site, maker: Maker, tags: events.Tags) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
+        tag = tags.of(f"{request.url.path}?{request.url.query}")
+        # Who opens a page anew wants its "5 minutes ago" right; a script that asks again counts the time itself.
+        opened = request.headers.get("sec-fetch-mode") == "navigate"
+        if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
+            return Response(status_code=304, headers={"etag": tag})
         asked = Asked(request.path_params, tuple(request.query_params.multi_items()))
-        page = made(site, maker, asked)
-        return _response(site, page, request.headers.get("if-none-match", ""))
+        return _response(site, made(site, maker, asked), tag)
 
     return show
 
@@ -126,7 +131,7 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
             address = await do(request, parse_form(await request.body()))
         except Exception as error:
             back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
-            return _response(site, _failed(error, "Not done", back), "")
+            return _response(site, _failed(error, "Not done", back))
         return Response(status_code=303, headers={"location": address})
 
     return act
@@ -150,18 +155,15 @@ def _failed(error: Exception, title: str, back: str = "") -> Page:
     return Page("failure.html", title, {"failure": failure, "back": back}, status)
 
 
-def _response(site: Site, page: Page, known: str) -> Response:
-    """A page as an answer, or that it is still the one that is `known`. One that its template can't show is replaced by
-    what says so."""
+def _response(site: Site, page: Page, tag: str = "") -> Response:
+    """A page as an answer, known by a tag. One that its template can't show is replaced by what says so."""
+    known = {**site.known(), "tag": tag}
     try:
-        document = render.html(page, str, site.known())
+        document = render.html(page, str, known)
     except Exception as error:
         page = _failed(error, "It can't be shown")
-        document = render.html(page, str, site.known())
-    tag = f'"{hashlib.sha256(document.encode("utf-8", "replace")).hexdigest()[:32]}"'
-    if page.status == 200 and known.removeprefix("W/") == tag:
-        return Response(status_code=304, headers={"etag": tag})
-    return HTMLResponse(document, page.status, headers={"etag": tag})
+        document = render.html(page, str, known)
+    return HTMLResponse(document, page.status, headers={"etag": tag} if tag and page.status == 200 else None)
 
 
 def _missing(site: Site) -> Callable[[Request, Exception], Any]:
@@ -169,6 +171,6 @@ def _missing(site: Site) -> Callable[[Request, Exception], Any]:
         def maker(_instance: Instance, _asked: Asked) -> Page:
             raise NotFound(f"no page {request.url.path}", "begin at the list of threads")
 
-        return _response(site, made(site, maker, Asked({})), "")
+        return _response(site, made(site, maker, Asked({})))
 
     return show
