@@ -100,6 +100,24 @@ def test_a_removed_thread_is_restored_as_it_was(team: Team) -> None:
     team.agree(team.thread, team.other)
 
 
+def test_steps_that_only_a_removed_thread_had_are_kept_though_it_has_ended_in_a_fold_since(
+    team: Team,
+) -> None:
+    mine = team.ada.steps(team.thread, "mine")
+    team.ada("thread", "rm", team.thread, "--yes")
+    theirs = team.bob.steps(team.thread, "theirs")
+    team.bob("thread", "kill", team.thread)
+    team.bob("gc", "--fold-before", LATER)
+    team.bob("push")
+    team.ada("pull")
+    restored = team.ada("thread", "restore", team.thread)
+    assert restored.json == {"thread": team.thread, "restored": True, "status": "killed"}
+    (side,) = team.ada.heads().keys() - {team.thread, team.other}
+    assert f"thread {side} has 1 step that thread {team.thread} had when it was removed" in restored.err
+    assert team.ada.heads() == {**team.ada.heads(), team.thread: theirs, side: mine}
+    team.agree(team.thread, team.other, side)
+
+
 def test_what_was_removed_is_listed_by_its_task_and_all_of_it_is_restored(team: Team) -> None:
     ada = team.ada
     ada("thread", "kill", team.other)

@@ -197,12 +197,19 @@ class Reconciler:
     def _beyond_the_end(self, thread: ThreadId, end: Oid, active: Oid, settled: Settled) -> Settled:
         """Their active ref goes on after their own archive, since somebody didn't know of the end: the end counts,
         and the steps after it are kept, as in case 10, unless they are kept already."""
-        relation = relate(self._store, end, active)
+        return self.keep_beyond(thread, end, active) or settled
+
+    def keep_beyond(
+        self, thread: ThreadId, end: Oid, head: Oid, ended: ArchiveRow | None = None
+    ) -> Settled | None:
+        """Keeps the steps of a thread that lead to `head` and not to `end`, where it stands or ended, as in case 10,
+        with the end that they had; None where there are none, or they are kept already. Raises Foreign."""
+        relation = relate(self._store, end, head)
         if relation is None:
-            raise Foreign(f"thread {thread} has another beginning than its end there", _BY_HAND)
+            raise Foreign(f"thread {thread} has another beginning than its end", _BY_HAND)
         if not relation.theirs or self._is_kept(thread, relation):
-            return settled
-        return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation)
+            return None
+        return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
 
     def _is_kept(self, thread: ThreadId, relation: Relation) -> bool:
         """Whether the thread that their steps would become has them all."""

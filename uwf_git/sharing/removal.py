@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.errors import HeadMoved, NotFound, UwfError
@@ -28,6 +28,7 @@ from uwf_git.sharing.tracking import list_refs, tracked_refs
 from uwf_git.store import archives, layout
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
+from uwf_git.text import counted
 from uwf_git.values.ids import ThreadId, complete, is_thread_id
 
 KEPT_SECONDS = 30 * 24 * 60 * 60
@@ -184,16 +185,35 @@ def restore(instance: Instance, thread: ThreadId) -> bool:
 
 def _put_back(instance: Instance, thread: ThreadId) -> None:
     """Makes the refs that a removed thread had, but for those that are there, and forgets the removal. One that has
-    gone on or ended since stays where it is."""
+    gone on or ended since stays where it is; steps that only the removed one had become a thread of their own."""
     repository = instance.store.repository
     kept = _kept(repository, thread)
     heads = {name: repository.ref(name) for name in (layout.THREADS + thread, layout.ARCHIVE + thread)}
     has_moved = any(oid is not None and oid != kept.get(name) for name, oid in heads.items())
-    if instance.store.index.folded(thread) is None:
+    folded = instance.store.index.folded(thread)
+    if folded is not None:
+        end = instance.store.take_in_tag(Oid(raw=folded.tag))
+        _keep_own(instance, thread, kept, Oid(raw=end.target))
+    elif has_moved:
+        _keep_own(instance, thread, kept, instance.threads.head(thread).commit)
+    if folded is None:
         for name, oid in kept.items():
             if repository.ref(name) is None and not (has_moved and name.startswith(_OF_HEADS)):
                 repository.create_ref(name, oid)
     forget_removed(instance, [thread])
+
+
+def _keep_own(instance: Instance, thread: ThreadId, kept: Mapping[str, Oid], now: Oid) -> None:
+    """Keeps the steps that a thread had when it was removed and hasn't `now`."""
+    from uwf_git.sharing.reconcile import Reconciler
+
+    tag = kept.get(layout.ARCHIVE + thread)
+    ended = instance.store.take_in_tag(tag) if tag else None
+    head = Oid(raw=ended.target) if ended else kept.get(layout.THREADS + thread)
+    settled = Reconciler(instance).keep_beyond(thread, now, head, ended) if head else None
+    if settled is not None:
+        steps = counted(settled.steps, "step")
+        instance.warn(f"thread {settled.fork} has {steps} that thread {thread} had when it was removed")
 
 
 def forget_removed(instance: Instance, threads: Iterable[ThreadId]) -> None:
