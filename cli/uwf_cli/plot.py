@@ -1,5 +1,6 @@
 """Bar charts as SVG: text in, text out, the same for the same. Readable on light and on dark, and without
-colour: each bar has its name before it and its value behind it."""
+colour: each bar has its name before it and its value behind it. One is a file with its style, or a part of a page that
+has the style of its own."""
 
 from __future__ import annotations
 
@@ -43,39 +44,72 @@ class Bar(NamedTuple):
     text: str
 
 
+class _Drawn(NamedTuple):
+    """The rows of a chart, below `top`."""
+
+    width: int
+    height: int
+    lines: list[str]
+
+
 def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
     """An SVG document, its last line end included. `note` says what the bars mean."""
+    drawn = _rows(bars, _TOP)
+    lines = [
+        _opening(drawn, title, ""),
+        f"  <title>{_xml(title)}</title>",
+        f"  <style>\n{_STYLE}\n  </style>",
+        f'  <rect class="page" width="{drawn.width}" height="{drawn.height}"/>',
+        f'  <text class="title" x="{_EDGE}" y="34">{_xml(title)}</text>',
+        f'  <text class="note" x="{_EDGE}" y="56">{_xml(note)}</text>',
+    ]
+    return "\n".join((*lines, *drawn.lines, "</svg>")) + "\n"
+
+
+def bars_drawing(title: str, bars: Sequence[Bar]) -> str:
+    """An element of a page. What it shows is said in its text alternative."""
+    drawn = _rows(bars, 8)
+    said = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
+    lines = [
+        _opening(drawn, title, "chart"),
+        f"  <title>{_xml(title)}</title>",
+        f"  <desc>{_xml(said)}</desc>",
+    ]
+    return "\n".join((*lines, *drawn.lines, "</svg>"))
+
+
+def _opening(drawn: _Drawn, title: str, classes: str) -> str:
+    given = f' class="{classes}"' if classes else ""
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg"{given} viewBox="0 0 {drawn.width} {drawn.height}"'
+        f' width="{drawn.width}" height="{drawn.height}" role="img" aria-label="{_xml(title)}">'
+    )
+
+
+def _rows(bars: Sequence[Bar], top: int) -> _Drawn:
     names = [shortened(bar.name, _LONGEST) for bar in bars]
     left = _EDGE + round(max(map(_wide, names), default=0)) + 10
     behind = round(max((_wide(bar.text) for bar in bars), default=0)) + 10
     room = max(120, _WIDTH - left - behind - _EDGE)
-    width, height = left + room + behind + _EDGE, _TOP + _ROW * max(len(bars), 1) + _EDGE
+    width, height = left + room + behind + _EDGE, top + _ROW * max(len(bars), 1) + _EDGE
     most = max((bar.value for bar in bars if bar.value), default=0)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"'
-        f' height="{height}" role="img" aria-label="{_xml(title)}">',
-        f"  <title>{_xml(title)}</title>",
-        f"  <style>\n{_STYLE}\n  </style>",
-        f'  <rect class="page" width="{width}" height="{height}"/>',
-        f'  <text class="title" x="{_EDGE}" y="34">{_xml(title)}</text>',
-        f'  <text class="note" x="{_EDGE}" y="56">{_xml(note)}</text>',
-    ]
+    lines = []
     if not bars:
-        lines.append(f'  <text class="note" x="{_EDGE}" y="{_TOP + 20}">nothing to show</text>')
+        lines.append(f'  <text class="note" x="{_EDGE}" y="{top + 20}">nothing to show</text>')
     for number, (bar, name) in enumerate(zip(bars, names, strict=True)):
-        top = _TOP + number * _ROW
-        base = top + _BAR - 4
+        y = top + number * _ROW
+        base = y + _BAR - 4
         length = round(room * bar.value / most, 1) if bar.value and most else 0
         lines.append(f'  <text x="{left - 10}" y="{base}" text-anchor="end">{_xml(name)}</text>')
         if length:
             lines.append(
-                f'  <rect class="bar" x="{left}" y="{top}" width="{length:g}" height="{_BAR}" rx="2"/>'
+                f'  <rect class="bar" x="{left}" y="{y}" width="{length:g}" height="{_BAR}" rx="2"/>'
             )
         lines.append(f'  <text class="note" x="{left + length + 6:g}" y="{base}">{_xml(bar.text)}</text>')
     if bars:
-        bottom = _TOP + len(bars) * _ROW - (_ROW - _BAR)
-        lines.append(f'  <line class="axis" x1="{left}" y1="{_TOP - 4}" x2="{left}" y2="{bottom + 4}"/>')
-    return "\n".join((*lines, "</svg>")) + "\n"
+        bottom = top + len(bars) * _ROW - (_ROW - _BAR)
+        lines.append(f'  <line class="axis" x1="{left}" y1="{top - 4}" x2="{left}" y2="{bottom + 4}"/>')
+    return _Drawn(width, height, lines)
 
 
 def _wide(text: str) -> float:

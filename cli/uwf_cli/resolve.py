@@ -148,7 +148,7 @@ def find_workflow(invocation: Invocation, text: str) -> Found:
     """The workflow that an argument names. Raises NotFound with the nearest name, Usage for an
     ambiguous hash, InvalidWorkflow for a file with errors."""
     if invocation.location.git_dir.exists():
-        found = _in_store(invocation.instance, text)
+        found = stored_workflow(invocation.instance, text)
         if found is not None:
             return found
     path = workflow_file(text)
@@ -266,7 +266,9 @@ def find_thread_or_step(instance: Instance, text: str) -> ThreadId | Hash:
     raise NotFound(f"no thread or step {text!r}", "see: uwf thread list --all, uwf thread steps ID")
 
 
-def _in_store(instance: Instance, text: str) -> Found | None:
+def stored_workflow(instance: Instance, text: str) -> Found | None:
+    """The registered or stored workflow that a text names; None where it names none. Raises Usage for an ambiguous
+    hash, and NotFound for a version that there isn't."""
     registry = instance.registry
     name, tilde, back = text.rpartition("~")
     names = registry.names()

@@ -27,7 +27,7 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import SUBWORKFLOW, parse_start
+from uwf_git.values.kinds import SUBWORKFLOW, StepContext, parse_start
 from uwf_git.values.types import MAY_LIMIT, USER, is_kind
 
 if TYPE_CHECKING:
@@ -145,6 +145,19 @@ def nested(instance: Instance, head: Head) -> list[Run]:
     for number, (_, step, _) in enumerate(_steps_to(instance, head.node), 1):
         if _is_child(instance, step.detail):
             found += _nested(instance, step.detail, head.thread, number, step.role, 0)
+    return found
+
+
+def spent_on(instance: Instance, steps: Iterable[StepContext]) -> dict[Hash, Spent]:
+    """What each of some steps spent; one that a sub-workflow did spent what that one's steps did, and counts once."""
+    found: dict[Hash, Spent] = {}
+    for step in steps:
+        if step.role == USER:
+            found[step.hash] = Spent()
+        elif _is_child(instance, step.detail):
+            found[step.hash] = _account_at(instance, step.detail, 1).spent._replace(steps=1)
+        else:
+            found[step.hash] = _spent(instance, step.detail, step.agent)
     return found
 
 

@@ -19,13 +19,14 @@ from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.values.types import role_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
+    from uwf_cli.plot import Bar
     from uwf_git.config.settings import Price
     from uwf_git.engine.spending import Group, Run, Spent
     from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash
+    from uwf_git.values.ids import Hash, ThreadId
 
 
 @command(
@@ -52,24 +53,17 @@ def stats(
     Money is what config.yaml has a price for, or what the agent itself reported; unknown is not nothing.
     A damaged thread is named, and the exit status is then 7.
     """
-    from uwf_git.engine.budget import prices
-
     span = resolve.moment(since, "--since", 0), resolve.moment(until, "--until", 86_400)
     instance = invocation.instance
     if not threads:
         adopt_news(invocation)
-    damaged: list[dict[str, Any]] = []
-    heads = _heads(invocation, threads, damaged)
-    runs = [run for run in _runs(invocation, heads, bool(threads), damaged) if _within(run, span)]
+    found = [find_thread(invocation, each) for each in threads]
     by = by or ("step" if len(threads) == 1 else "thread" if threads else "workflow")
-    known = prices(instance)
-    groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(runs, by)]
-    if by not in ("step", "day"):
-        groups.sort(key=lambda each: (-(each["cost"] or 0), -(_tokens(each) or 0), -each["seconds"]))
-    total = _sums(together(run.spent for run in runs), known)
+    value = sums(instance, by, span, found)
+    groups, total, damaged = value["groups"], value["total"], value["damaged"]
     if plot is not None:
         _write_plot(plot, groups, total, by)
-    invocation.emit({"by": by, "groups": groups, "total": total, "damaged": damaged}, _stats_text)
+    invocation.emit(value, _stats_text)
     failures = Failures(invocation)
     failures.damaged(bool(damaged))
     if not threads:
@@ -77,27 +71,45 @@ def stats(
     failures.end()
 
 
-def _heads(invocation: Invocation, threads: tuple[str, ...], damaged: list[dict[str, Any]]) -> list[Head]:
+Span = tuple[float | None, float | None]
+"""From when, and up to when, in Unix seconds; None is without a limit."""
+
+
+def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] = ()) -> dict[str, Any]:
+    """What agents used in a span of time, by one of BY: the JSON of `uwf stats`. Of all threads those that can't be
+    read are `damaged`; of `threads` that were named nothing is left out. Raises what reading these raises."""
+    from uwf_git.engine.budget import prices
+
+    damaged: list[dict[str, Any]] = []
+    heads = _heads(instance, threads, damaged)
+    found = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
+    known = prices(instance)
+    groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(found, by)]
+    if by not in ("step", "day"):
+        groups.sort(key=lambda each: (-(each["cost"] or 0), -(_tokens(each) or 0), -each["seconds"]))
+    total = _sums(together(run.spent for run in found), known)
+    return {"by": by, "groups": groups, "total": total, "damaged": damaged}
+
+
+def _heads(instance: Instance, threads: Collection[ThreadId], damaged: list[dict[str, Any]]) -> list[Head]:
     """The heads of the threads that are named, or of all; to `damaged` go those that can't be read."""
     from uwf_git.store.history import Head
 
-    instance = invocation.instance
     if threads:
-        return [instance.threads.head(find_thread(invocation, each)) for each in threads]
+        return [instance.threads.head(each) for each in threads]
     found = instance.threads.all(archived=True)
     damaged += [each._asdict() for each in found if not isinstance(each, Head)]
     return [each for each in found if isinstance(each, Head)]
 
 
 def _runs(
-    invocation: Invocation, heads: Iterable[Head], named: bool, damaged: list[dict[str, Any]]
+    instance: Instance, heads: Iterable[Head], named: bool, damaged: list[dict[str, Any]]
 ) -> Iterable[Run]:
     """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
     sub-workflow, for its own thread where that is among them. Unless they were named, those that can't be read go to
     `damaged`."""
     from uwf_git.engine.budget import nested, runs
 
-    instance: Instance = invocation.instance
     found: dict[str, Run] = {}
     ordered = sorted(heads, key=lambda head: head.thread)
     by_others: list[Head] = []
@@ -119,7 +131,7 @@ def _runs(
     return found.values()
 
 
-def _within(run: Run, span: tuple[float | None, float | None]) -> bool:
+def _within(run: Run, span: Span) -> bool:
     since, until = span
     return (since is None or run.time >= since) and (until is None or run.time < until)
 
@@ -158,7 +170,7 @@ def _stats_text(value: Any) -> str:
     if not groups:
         return f"{damaged}nothing was spent there"
     rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]
-    named = [*zip(_labels(groups, by), groups, strict=True), ("total", total)]
+    named = [*zip(labels(groups, by), groups, strict=True), ("total", total)]
     rows += [(name, *_cells(each), duration(each["seconds"])) for name, each in named]
     header, *body = _right_aligned(rows)
     notes = []
@@ -185,7 +197,7 @@ def _cells(each: Any) -> tuple[str, ...]:
     return (str(each["steps"]), str(each["attempts"] or ""), *counts, dollars(each["cost"], each["unpriced"]))
 
 
-def _labels(groups: list[dict[str, Any]], by: str) -> list[str]:
+def labels(groups: list[dict[str, Any]], by: str) -> list[str]:
     """What each group is called; a step with its thread where there are several."""
     if by != "step":
         return [role_name(each[by] or "unknown") for each in groups]
@@ -198,21 +210,29 @@ def _labels(groups: list[dict[str, Any]], by: str) -> list[str]:
 def _write_plot(path: Path, groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> None:
     """Bars of money where any is known, else of tokens, else of time. Raises Invalid where the file can't be
     written."""
-    from uwf_cli.plot import Bar, bar_chart
+    from uwf_cli.plot import bar_chart
+
+    what, bars = bars_of(groups, total, by)
+    note = f"{total['steps']} steps, {total['attempts']} failed attempts"
+    _write(path, bar_chart(f"{what if bars else 'Spending'} by {by}", note, bars))
+
+
+def bars_of(groups: list[dict[str, Any]], total: dict[str, Any], by: str) -> tuple[str, list[Bar]]:
+    """What a chart of groups measures, and its bars: money where any is known, else tokens, else time."""
+    from uwf_cli.plot import Bar
     from uwf_git.engine.budget import duration
 
-    bars = []
-    for name, each in zip(_labels(groups, by), groups, strict=True):
+    what, bars = "Agents' time", []
+    for name, each in zip(labels(groups, by), groups, strict=True):
         tokens = _tokens(each)
         if total["cost"] is not None:
             what, value, text = "US dollars", each["cost"], dollars(each["cost"], each["unpriced"])
         elif total["input"] is not None:
             what, value, text = "Tokens", tokens, "–" if tokens is None else f"{tokens:,}"
         else:
-            what, value, text = "Agents' time", each["seconds"], duration(each["seconds"])
+            value, text = each["seconds"], duration(each["seconds"])
         bars.append(Bar(name, value, text))
-    note = f"{total['steps']} steps, {total['attempts']} failed attempts"
-    _write(path, bar_chart(f"{what if bars else 'Spending'} by {by}", note, bars))
+    return what, bars
 
 
 def _write(path: Path, text: str) -> None:

@@ -81,22 +81,7 @@ def show(invocation: Invocation, workflow: str, source: bool) -> None:
 def list_(invocation: Invocation) -> None:
     """List the registered workflows."""
     adopt_news(invocation)
-    registry = invocation.instance.registry
-    found: list[dict[str, Any]] = []
-    for name in registry.names():
-        try:
-            version = registry.current(name)
-            workflow = registry.workflow(version.hash)
-            found.append(
-                {
-                    **_version(version),
-                    **bundle_of(workflow, invocation.instance, version.commit),
-                    "description": workflow.description,
-                    "updated": iso(version.time),
-                }
-            )
-        except UwfError as error:  # one damaged version must not hide the others
-            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    found = registered(invocation.instance)
 
     def text(value: Any) -> str:
         rows = [
@@ -117,20 +102,32 @@ def list_(invocation: Invocation) -> None:
     failures.end()
 
 
+def registered(instance: Instance) -> list[dict[str, Any]]:
+    """The registered workflows, by name: the JSON of `uwf workflow list`."""
+    registry = instance.registry
+    found: list[dict[str, Any]] = []
+    for name in registry.names():
+        try:
+            version = registry.current(name)
+            workflow = registry.workflow(version.hash)
+            found.append(
+                {
+                    **_version(version),
+                    **bundle_of(workflow, instance, version.commit),
+                    "description": workflow.description,
+                    "updated": iso(version.time),
+                }
+            )
+        except UwfError as error:  # one damaged version must not hide the others
+            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    return found
+
+
 @command("uwf workflow history solve-issue")
 @click.argument("name", shell_complete=complete_name)
 def history(invocation: Invocation, name: str) -> None:
     """List the versions of a workflow, newest first: who registered each, and what was gone back to."""
-    registry = invocation.instance.registry
-    entries = registry.history(name)
-    versions = [
-        {
-            **_version(entry.version),
-            **bundle_of(registry.workflow(entry.version.hash), invocation.instance, entry.version.commit),
-            **registered,
-        }
-        for entry, registered in zip(entries, history_values(entries), strict=True)
-    ]
+    versions = past(invocation.instance, name)
 
     def text(value: Any) -> str:
         has_code = any("bundle" in each for each in value)
@@ -145,6 +142,20 @@ def history(invocation: Invocation, name: str) -> None:
         return terminal.table(rows, titles)
 
     invocation.emit(versions, text)
+
+
+def past(instance: Instance, name: str) -> list[dict[str, Any]]:
+    """The versions of a workflow, newest first: the JSON of `uwf workflow history`. Raises NotFound."""
+    registry = instance.registry
+    entries = registry.history(name)
+    return [
+        {
+            **_version(entry.version),
+            **bundle_of(registry.workflow(entry.version.hash), instance, entry.version.commit),
+            **told,
+        }
+        for entry, told in zip(entries, history_values(entries), strict=True)
+    ]
 
 
 def history_values(entries: Sequence[PastVersion]) -> list[dict[str, Any]]:
@@ -197,7 +208,7 @@ def diff(invocation: Invocation, one: str, other: str | None) -> None:
         "to": _side(new),
         "same": old.hash == new.hash,
         "changes": [each._asdict() for each in compare(old.workflow, new.workflow)],
-        "diff": "".join(_unified(before, after, labels)),
+        "diff": "".join(unified(before, after, labels)),
     }
     invocation.emit(value, _diff_text)
 
@@ -236,7 +247,8 @@ def _text_of(invocation: Invocation, found: Found) -> dict[str, bytes]:
     return invocation.instance.registry.files(Oid(hex=found.commit))
 
 
-def _unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str]) -> Iterator[str]:
+def unified(old: dict[str, bytes], new: dict[str, bytes], labels: Sequence[str]) -> Iterator[str]:
+    """The lines of a unified diff between the files of two definitions, which are called so."""
     from difflib import unified_diff
 
     def lines_of(files: dict[str, bytes], path: str) -> list[str]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from uwf_git.values.ids import Hash
     from uwf_git.values.personas import Crew
 
-_FORMS = {BMAD: "a .bmad package", OWN: "a crew.yaml"}
+FORMS = {BMAD: "a .bmad package", OWN: "a crew.yaml"}
+"""What a crew came as, in words."""
 
 
 @command(
@@ -51,13 +52,13 @@ def import_(invocation: Invocation, package: Path, dry_run: bool) -> None:
             Crews(invocation.instance.store).let_in(definition)
         changed = before is None or not Crews(invocation.instance.store).holds(_oid(before), definition)
         kept = before if not changed else None
-        value = {**_told(crew, node, kept.commit if kept else None), "changed": changed, "dryRun": True}
+        value = {**crew_value(crew, node, kept.commit if kept else None), "changed": changed, "dryRun": True}
     else:
         instance = invocation.instance_for_writing()
         before = _current(invocation, crew.name)
         version = Crews(instance.store).put(definition)
         changed = before is None or before.commit != version.commit
-        value = {**_told(crew, node, version.commit), "changed": changed}
+        value = {**crew_value(crew, node, version.commit), "changed": changed}
     invocation.emit({**value, **_warnings(definition)}, _imported_text)
 
 
@@ -67,23 +68,7 @@ def list_(invocation: Invocation) -> None:
     from uwf_git.crews.registry import Crews
 
     adopt_news(invocation)
-    crews = Crews(invocation.instance.store)
-    found: list[dict[str, Any]] = []
-    for name in crews.names():
-        try:
-            version = crews.current(name)
-            crew = crews.crew(version.hash)
-            found.append(
-                {
-                    **_version(crew, version.hash, version.commit),
-                    "description": crew.description,
-                    "personas": [each.persona.id for each in crew.members],
-                    "workflows": [f"{name}/{each.id}" for each in crew.workflows],
-                    "updated": iso(version.time),
-                }
-            )
-        except UwfError as error:  # one damaged version must not hide the others
-            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    found = registered(Crews(invocation.instance.store))
 
     def text(value: Any) -> str:
         rows = [
@@ -105,6 +90,27 @@ def list_(invocation: Invocation) -> None:
     failures.end()
 
 
+def registered(crews: Crews) -> list[dict[str, Any]]:
+    """The crews by name: the JSON of `uwf crew list`."""
+    found: list[dict[str, Any]] = []
+    for name in crews.names():
+        try:
+            version = crews.current(name)
+            crew = crews.crew(version.hash)
+            found.append(
+                {
+                    **_version(crew, version.hash, version.commit),
+                    "description": crew.description,
+                    "personas": [each.persona.id for each in crew.members],
+                    "workflows": [f"{name}/{each.id}" for each in crew.workflows],
+                    "updated": iso(version.time),
+                }
+            )
+        except UwfError as error:  # one damaged version must not hide the others
+            found.append({"name": name, "hash": None, "commit": None, "problem": error.message})
+    return found
+
+
 @command(
     "uwf crew show trip",
     "uwf crew show trip~1      the version before",
@@ -113,7 +119,7 @@ def list_(invocation: Invocation) -> None:
 def show(invocation: Invocation, crew: str) -> None:
     """Show a crew: its personas, what each of them offers, and its workflows."""
     _, version, found = _find(invocation, crew)
-    value = {**_told(found, version.hash, version.commit), "updated": iso(version.time)}
+    value = {**crew_value(found, version.hash, version.commit), "updated": iso(version.time)}
     invocation.emit(value, _shown_text)
 
 
@@ -121,18 +127,10 @@ def show(invocation: Invocation, crew: str) -> None:
 @click.argument("crew", metavar="CREW", shell_complete=complete_crew)
 def history(invocation: Invocation, crew: str) -> None:
     """List the versions of a crew, newest first: who imported each, and what was gone back to."""
-    from uwf_cli.commands.workflow import history_note, history_values
+    from uwf_cli.commands.workflow import history_note
     from uwf_git.crews.registry import Crews
 
-    crews = Crews(invocation.instance.store)
-    entries = crews.history(crew)
-    value = [
-        {
-            **_version(crews.crew(entry.version.hash), entry.version.hash, entry.version.commit),
-            **registered,
-        }
-        for entry, registered in zip(entries, history_values(entries), strict=True)
-    ]
+    value = past(Crews(invocation.instance.store), crew)
 
     def text(value: Any) -> str:
         rows = [
@@ -146,6 +144,20 @@ def history(invocation: Invocation, crew: str) -> None:
         return terminal.table(rows, ("hash", "version", "imported", "commit", "by", ""))
 
     invocation.emit(value, text)
+
+
+def past(crews: Crews, name: str) -> list[dict[str, Any]]:
+    """The versions of a crew, newest first: the JSON of `uwf crew history`. Raises NotFound."""
+    from uwf_cli.commands.workflow import history_values
+
+    entries = crews.history(name)
+    return [
+        {
+            **_version(crews.crew(entry.version.hash), entry.version.hash, entry.version.commit),
+            **registered,
+        }
+        for entry, registered in zip(entries, history_values(entries), strict=True)
+    ]
 
 
 @command(
@@ -372,7 +384,7 @@ def _version(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
     return {"name": crew.name, "version": crew.version, "hash": node, "commit": commit}
 
 
-def _told(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
+def crew_value(crew: Crew, node: Hash, commit: str | None) -> dict[str, Any]:
     """All that there is of a crew; a persona's place in the list is its place in the package."""
     payload = crew.payload()
     for each in payload["workflows"]:
@@ -416,7 +428,7 @@ def _persona(member: Any) -> str:
 def _shown_text(value: Any) -> str:
     rows = [
         *_rows(value),
-        ("from", _FORMS.get(value["format"], value["format"])),
+        ("from", FORMS.get(value["format"], value["format"])),
         ("updated", value["updated"]),
     ]
     parts = [terminal.fields(rows).rstrip("\n")]
@@ -426,7 +438,7 @@ def _shown_text(value: Any) -> str:
         title = member["persona"].get("title", "")
         head = terminal.style(_persona(member), "bold") + (f", {title}" if title else "")
         menu = [
-            (str(number), item.get("trigger") or item.get("cmd", ""), item["description"], _does(item))
+            (str(number), item.get("trigger") or item.get("cmd", ""), item["description"], does(item))
             for number, item in enumerate(member.get("menu", ()), 1)
         ]
         parts.append(head + ("\n" + terminal.table(menu).rstrip("\n") if menu else ""))
@@ -436,7 +448,7 @@ def _shown_text(value: Any) -> str:
     return "\n\n".join(parts)
 
 
-def _does(item: Any) -> str:
+def does(item: Any) -> str:
     """What an item of a menu does, in a few words."""
     parts = [
         f"{verb} {item[key]}"

@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from uwf_cli import terminal
-from uwf_cli.output import ago, dollars, iso
+from uwf_cli.output import ago, as_json, dollars, iso
 from uwf_cli.page import markup
 from uwf_cli.page.step import name_of
 from uwf_cli.watching.lines import lasted
@@ -56,6 +56,7 @@ def _environment() -> Environment:
         "bounded": lambda content: Markup(markup.bounded(content)),
         "counted": counted,
         "dollars": dollars,
+        "json": as_json,
         "lasted": lasted,
         "line": one_line,
         "node": lambda name: {START: "start", END: "end"}.get(name, name),

@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from uwf_cli import terminal
 from uwf_cli.failures import describe
 from uwf_cli.page import style
-from uwf_cli.web import actions, addresses, events, render, step, thread, threads
+from uwf_cli.web import actions, addresses, comparison, events, render, stats, step, thread, threads, workflow
 from uwf_cli.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git import __version__
@@ -37,6 +37,13 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/thread/{id}", thread.page),
     ("/thread/{id}/step/{number}", step.step_page),
     ("/thread/{id}/attempt/{node}", step.attempt_page),
+    ("/diff", comparison.page),
+    ("/diff/{a}/{b}", comparison.page),
+    ("/workflows", workflow.index),
+    ("/workflow/{name:path}", workflow.page),
+    ("/crews", workflow.crews),
+    ("/crew/{name}", workflow.crew),
+    ("/stats", stats.page),
 )
 """The addresses that show something, and what makes their pages."""
 
@@ -141,7 +148,8 @@ def made(site: Site, maker: Maker, asked: Asked) -> Page:
     """The page that a function makes, or the one that says why there is none."""
     try:
         with site.opened() as instance:
-            return maker(instance, asked)
+            page = maker(instance, asked)
+            return page._replace(values={"crews_known": workflow.has_crews(instance), **page.values})
     except Exception as error:
         return _failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
 

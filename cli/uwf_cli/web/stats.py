@@ -1,0 +1,62 @@
+"""`/stats`: what agents used, as `uwf stats` sums it up, in a table and a chart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from markupsafe import Markup
+
+from uwf_cli.commands.spending import bars_of, labels, sums
+from uwf_cli.plot import bars_drawing
+from uwf_cli.resolve import moment
+from uwf_cli.web import addresses
+from uwf_cli.web.addresses import Asked, Page
+from uwf_git.engine.budget import duration
+from uwf_git.errors import Usage
+from uwf_git.store.opened import Instance
+
+WAYS = ("workflow", "agent", "role", "model", "day")
+SHOWN = 200  # groups; of days that is over half a year
+SPAN = "30d"
+EVER = "2000-01-01"
+
+
+def page(instance: Instance, asked: Asked) -> Page:
+    """The sums. Its query: `by`, `since` (30 days ago where it isn't there), `until`, and `thread`, which may repeat.
+    Raises Usage, NotFound."""
+    by = asked.one("by", "workflow")
+    if by not in WAYS:
+        raise Usage(f"no by {by!r}", "it is one of " + ", ".join(WAYS))
+    since, until = asked.one("since", SPAN), asked.one("until")
+    span = moment(since, "since"), moment(until or None, "until", 86_400)
+    threads = [instance.threads.find(each) for each in asked.all("thread")]
+    value = sums(instance, by, span, threads)
+    groups: list[dict[str, Any]] = value["groups"]
+    shown = groups[-SHOWN:] if by == "day" else groups[:SHOWN]
+    what, bars = bars_of(shown, value["total"], by)
+    return Page(
+        "stats.html",
+        f"Spending by {by}",
+        {
+            "asked": asked,
+            "by": by,
+            "ways": WAYS,
+            "since": since,
+            "until": until,
+            "ever": EVER,
+            "groups": [
+                {**each, "label": label, "link": _link(by, each[by])}
+                for label, each in zip(labels(shown, by), shown, strict=True)
+            ],
+            "hidden": len(groups) - len(shown),
+            "total": value["total"],
+            "damaged": value["damaged"],
+            "measured": what,
+            "chart": Markup(bars_drawing(f"{what} by {by}", bars)),
+            "duration": duration,
+        },
+    )
+
+
+def _link(by: str, name: str | None) -> str:
+    return addresses.workflow(name) if by == "workflow" and name else ""

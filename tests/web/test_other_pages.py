@@ -1,0 +1,126 @@
+"""The pages beside those of threads: two threads side by side, workflows, crews, spending, search."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+from bundle_files import DEBATE
+from cli_samples import PAIR, REJECTS_ONCE, scripted, write
+from conftest import EXAMPLES, Uwf
+from playwright.sync_api import Page, expect
+from site_serving import Serve, keep_picture
+
+
+@pytest.fixture
+def forks(uwf: Uwf, thread: str) -> tuple[str, str]:
+    """Two threads that part after their first step, with the same role's outputs that differ."""
+    uwf("thread", "run", thread, "--agent", scripted(REJECTS_ONCE))
+    fork = uwf("thread", "fork", thread, "--at", "1").json["thread"]
+    rest = REJECTS_ONCE.replace("second", "third")
+    uwf("thread", "run", fork, "--agent", scripted(rest, "rest.yaml"))
+    return thread, fork
+
+
+def test_two_threads_stand_side_by_side_from_where_they_part(
+    serve: Serve, browser_page: Page, uwf: Uwf, forks: tuple[str, str]
+) -> None:
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/diff/{forks[0]}/{forks[1]}")
+    expect(browser_page.get_by_text("1 step in common, the last is step 1.")).to_be_visible()
+    row = browser_page.locator("#step-3")
+    expect(row.get_by_text("differs")).to_have_count(2)
+    expect(row.get_by_role("cell", name="second")).to_be_visible()
+    expect(row.get_by_role("cell", name="third")).to_be_visible()
+    expect(browser_page.locator("#step-2").get_by_text("the same output")).to_be_visible()
+    keep_picture(browser_page, "comparison")
+    browser_page.set_viewport_size({"width": 360, "height": 800})
+    left, right = (row.locator(".side").nth(side).bounding_box() for side in (0, 1))
+    assert left and right and right["y"] >= left["y"] + left["height"]
+    assert browser_page.evaluate("document.documentElement.scrollWidth") == 360
+    other = uwf("thread", "start", "pair", "-p", "Something else").json["thread"]
+    browser_page.reload()
+    browser_page.get_by_label("Compare the first with").select_option(other)
+    browser_page.get_by_role("button", name="Compare").click()
+    expect(browser_page.get_by_text("different prompts: no step is shared")).to_be_visible()
+
+
+def test_a_long_comparison_loads_on(client: httpx.Client, uwf: Uwf, thread: str) -> None:
+    endless = PAIR.replace("steps[-1].output.approved = false", "$count(steps) < 60")
+    uwf("workflow", "put", write("endless.yaml", endless.replace("name: pair", "name: endless")))
+    long = uwf("thread", "start", "endless", "-p", "On and on").json["thread"]
+    uwf("thread", "run", long, "--agent", "uwf-rehearse", "--max-steps", "60")
+    first = client.get(f"/diff/{thread}/{long}").text
+    assert first.count('id="step-') == 50 and "different workflows" in first
+    assert 'id="step-51"' in client.get(f"/diff/{thread}/{long}?from=50").text
+    assert client.get(f"/diff/{thread}/{long}?from=x").status_code == 400
+
+
+def test_a_workflow_shows_its_versions_what_changed_and_which_ways_are_taken(
+    serve: Serve, browser_page: Page, uwf: Uwf, forks: tuple[str, str]
+) -> None:
+    never = PAIR.replace("steps[-1].output.approved = false", "steps[-1].output.approved = 1").replace(
+        "Writes a text.", "Writes."
+    )
+    uwf("workflow", "put", write("pair.yaml", never))
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.get_by_role("link", name="Workflows").click()
+    expect(browser_page.get_by_text(re.compile("2 threads: 2 completed"))).to_be_visible()
+    keep_picture(browser_page, "workflows")
+    browser_page.get_by_role("link", name="pair", exact=True).click()
+    expect(browser_page.locator("#graph svg")).to_be_visible()
+    browser_page.get_by_role("link", name="Rehearse it").click()
+    way = browser_page.get_by_role("row", name="critic writer rejected")
+    expect(way.get_by_text("never")).to_be_visible()
+    keep_picture(browser_page, "workflow")
+    browser_page.get_by_role("link", name="what it changed").click()
+    expect(browser_page.get_by_text("condition rejected changed: expression")).to_be_visible()
+    expect(browser_page.locator("ins", has_text="Writes.")).to_be_visible()
+    browser_page.get_by_role("link", name="2 threads").click()
+    expect(browser_page.get_by_text("completed")).to_have_count(2)
+
+
+def test_a_bundle_is_text_and_says_whether_it_is_trusted(client: httpx.Client, uwf: Uwf) -> None:
+    uwf("workflow", "put", write("code.esm.js", DEBATE + "\n// <script>alert(1)</script>\n"))
+    name = uwf("workflow", "list").json[0]["name"]
+    page = client.get(f"/workflow/{name}").text
+    assert "trusted here" in page and "javascript" in page
+    assert "&lt;script&gt;alert(1)" in page and "<script>alert" not in page
+    uwf("workflow", "untrust", name)
+    assert "not trusted here" in client.get(f"/workflow/{name}").text
+
+
+def test_crews_are_named_only_where_there_are_some(client: httpx.Client, uwf: Uwf, thread: str) -> None:
+    assert "/crews" not in client.get("/workflows").text
+    uwf("crew", "import", EXAMPLES / "crew" / "press")
+    assert 'href="/crews"' in client.get("/workflows").text
+    page = client.get("/crew/press").text
+    assert "Nora" in page and "Shorten what was written last" in page and "/workflow/press/notes" in page
+    assert client.get("/workflow/press/notes").status_code == 200
+    assert client.get("/crew/nobody").status_code == 404
+
+
+def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tuple[str, str]) -> None:
+    for by in ("workflow", "agent", "role", "model", "day"):
+        page = client.get("/stats", params={"by": by}).text
+        assert '<svg xmlns="http://www.w3.org/2000/svg" class="chart"' in page
+        assert "style=" not in page and "<style" not in page
+    told = uwf("stats", "--by", "role").json["groups"]
+    page = client.get("/stats?by=role").text
+    for each in told:
+        assert re.search(rf"{each['role']}</th><td>{each['steps']}</td>", page)
+    assert "unknown" in page and "the cost is unknown" in page
+    assert "Nothing was spent there" in client.get("/stats?until=2001-01-01&since=2000-01-01").text
+    assert client.get("/stats?since=never").status_code == 400
+    assert client.get("/stats?by=moon").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "path", ["/workflow/none", "/workflow/..%2f..%2fetc", "/diff/x/y", "/workflow/pair~9"]
+)
+def test_what_there_is_none_of_is_not_found(client: httpx.Client, thread: str, path: str) -> None:
+    found = client.get(path)
+    assert found.status_code == 404 and "Not found" in found.text
