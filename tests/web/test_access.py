@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
 import httpx
 import pytest
-from site_serving import Serve
+from playwright.sync_api import Page, expect
+from site_serving import Serve, Serving, entered
+
+letting_in = contextmanager(entered)
+
+FLOOD = int(os.environ.get("UWF_TEST_FLOOD", "1500"))
 
 pytestmark = pytest.mark.usefixtures("thread")
 
@@ -64,3 +80,184 @@ def test_every_answer_binds_the_browser(client: httpx.Client) -> None:
             assert part in policy
         assert headers["x-content-type-options"] == "nosniff"
         assert "access-control-allow-origin" not in headers
+    assert "max-age" not in client.get("/").headers["cache-control"]
+    assert client.get("/").headers["x-dns-prefetch-control"] == "off"
+    assert client.get("/static/").status_code == 404
+    assert client.get("/static/web.css").headers["content-type"].startswith("text/css")
+
+
+def test_only_its_own_pages_get_out_whatever_the_path(client: httpx.Client, hermetic: Path) -> None:
+    (hermetic / "secret").write_text("do not tell")
+    for path in (
+        "/static/../render.py",
+        "/static/%2e%2e/render.py",
+        "/static/..%2frender.py",
+        "/static/%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2f%2e%2e%2fetc%2fpasswd",
+        "/static//etc/passwd",
+        "/static/..\\render.py",
+        "/static/web.css%00",
+        "/static/%ff",
+        f"/static/{hermetic}/secret",
+    ):
+        answer = client.get(path)
+        assert answer.status_code in (400, 404), path
+        assert (
+            "root:" not in answer.text
+            and "Environment" not in answer.text
+            and "do not tell" not in answer.text
+        )
+
+
+def _raw(serving: Serving, request: str | bytes, wait: float = 10) -> bytes:
+    """What a server says to these very bytes."""
+    data = request.encode("latin-1") if isinstance(request, str) else request
+    port = int(serving.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=wait) as there:
+        with suppress(OSError):
+            there.sendall(data)
+        said = b""
+        with suppress(TimeoutError, ConnectionResetError):
+            while piece := there.recv(1 << 16):
+                said += piece
+    return said
+
+
+def test_odd_requests_are_refused_and_lead_nowhere_else(serve: Serve) -> None:
+    serving = serve("--write")
+    host = serving.address.removeprefix("http://")
+    with letting_in(serving) as client:
+        cookie = f"Cookie: {'; '.join(f'{name}={value}' for name, value in client.cookies.items())}"
+    own = f"Host: {host}\r\nConnection: close\r\n{cookie}"
+
+    def status(request: str) -> int:
+        return int(_raw(serving, request).split()[1])
+
+    assert status(f"GET / HTTP/1.1\r\n{own}\r\n\r\n") == 200
+    others = 'a={"x": [1]}; =; b\x80;'
+    mixed = own.replace("Cookie: ", f"Cookie: {others}")
+    assert status(f"GET / HTTP/1.1\r\n{mixed}\r\n\r\n") == 200
+    assert status(f"GET / HTTP/1.1\r\n{own}\r\nHost: evil.example\r\n\r\n") in (400, 421)
+    assert status(f"GET / HTTP/1.0\r\n{cookie}\r\n\r\n") == 421
+    assert status(f"GET http://evil.example/ HTTP/1.1\r\n{own}\r\n\r\n") == 404
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13"
+    assert status(f"GET / HTTP/1.1\r\n{own}\r\n{upgrade}\r\n\r\n") == 200
+    post = f"POST /start HTTP/1.1\r\n{own}\r\nOrigin: http://{host}\r\nContent-Type: application/x-www-form-urlencoded"
+    assert status(f"{post}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") == 400
+    assert status(f"{post}\r\nContent-Length: 99999999\r\n\r\nworkflow=x") == 413
+    assert status(f"{post}\r\nContent-Length: -1\r\n\r\n") == 400
+    assert (
+        status(f"{post}\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n{'x' * 0x200000}\r\n0\r\n\r\n") == 413
+    )
+    assert status(f"{post}\r\nContent-Length: 8\r\n\r\n{'&' * 8}") == 404
+    assert status(f"{post}\r\nContent-Length: 400\r\n\r\n{'a=b&' * 100}") == 400
+    for method in ("TRACE", "OPTIONS", "PUT", "DELETE", "CONNECT"):
+        assert status(f"{method} / HTTP/1.1\r\n{own}\r\nOrigin: http://{host}\r\n\r\n") == 405
+        assert status(f"{method} / HTTP/1.1\r\n{own}\r\n\r\n") == 403
+    assert status(f"GET / HTTP/1.1\r\n{own}\r\nX: {'x' * 1_000_000}\r\n\r\n") == 400
+    for target in (
+        "//evil.example/x?token=1",
+        "/\\evil.example/x?token=1",
+        "///evil.example?token=%0d%0aSet-Cookie:x",
+    ):
+        said = _raw(serving, f"GET {target} HTTP/1.1\r\n{own}\r\n\r\n").decode().lower()
+        assert (
+            said.startswith("http/1.1 303") and "location: /evil.example" in said and "set-cookie" not in said
+        )
+
+
+def test_no_other_page_of_this_machine_can_send_a_form(serve: Serve, thread: str) -> None:
+    """As another port of 127.0.0.1 would, to which a browser sends the same cookies."""
+    with letting_in(serve("--write")) as client:
+        url, own = f"/thread/{thread}/kill", str(client.base_url).rstrip("/")
+        form = {"sure": "yes"}
+        refused = [
+            {},
+            {"Origin": "http://127.0.0.1:1"},
+            {"Origin": "null"},
+            {"Origin": own, "Sec-Fetch-Site": "same-site"},
+            {"Origin": own, "Sec-Fetch-Site": "cross-site"},
+            {"Origin": own.replace("http", "https")},
+        ]
+        for headers in refused:
+            assert client.post(url, data=form, headers=headers).status_code == 403, headers
+        with httpx.Client(trust_env=False, base_url=own) as stranger:
+            assert stranger.post(url, data=form, headers={"Origin": own}).status_code == 401
+        assert (
+            client.post(url, data=form, headers={"Origin": own, "Sec-Fetch-Site": "same-origin"}).status_code
+            == 303
+        )
+
+
+def test_the_browser_is_opened_by_a_file_that_others_cannot_read(
+    hermetic: Path, browser_page: Page, script: Callable[[str, str], Path], thread: str
+) -> None:
+    seen = hermetic / "seen"
+    program = script("browser", f"import sys; open({str(seen)!r}, 'w').write(chr(10).join(sys.argv[1:]))")
+    with subprocess.Popen(
+        [sys.executable, "-m", "uwf_cli.main", "web"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "BROWSER": f"{program} %s"},
+        text=True,
+    ) as process:
+        assert process.stdout is not None and "token" in process.stdout.readline()
+        deadline = time.monotonic() + 30
+        while not (seen.exists() and seen.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        opened = seen.read_text()
+        file = Path(opened.removeprefix("file://"))
+        assert "token" not in opened and file.stat().st_mode & 0o777 == 0o600
+        browser_page.goto(opened)
+        expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
+        assert "token" not in browser_page.url and not file.exists()
+        process.terminate()
+
+
+def test_a_server_of_another_name_is_asked_by_that_one(serve: Serve, thread: str) -> None:
+    serving = serve("--host", "0.0.0.0", "--name", "My-Machine.example")
+    port = serving.address.rpartition(":")[2]
+    assert serving.address == f"http://My-Machine.example:{port}"
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        known = {"Host": f"my-machine.example:{port}"}
+        assert client.get("/", headers=known).status_code == 401
+        for host in (f"0.0.0.0:{port}", f"127.0.0.1:{port}", "my-machine.example", f"localhost:{port}"):
+            assert client.get("/", headers={"Host": host}).status_code == 421
+        token = serving.launch.partition("?")[2]
+        assert client.get(f"/?{token}", headers=known).status_code == 303
+        assert client.get("/", headers=known).status_code == 200
+
+
+def _memory(process: subprocess.Popen[str]) -> int:
+    """The largest that a process has been, in KiB."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def test_more_open_requests_than_there_is_room_for_are_outlived(serve: Serve) -> None:
+    serving = serve()
+    port = int(serving.address.rpartition(":")[2])
+    with letting_in(serving) as client:
+        resource.prlimit(serving.process.pid, resource.RLIMIT_NOFILE, (512, 512))
+        resource.prlimit(serving.process.pid, resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        before = _memory(serving.process)
+        held: deque[socket.socket] = deque()
+        for number in range(FLOOD):
+            there = socket.socket()
+            there.settimeout(10)
+            with suppress(OSError):
+                there.connect(("127.0.0.1", port))
+                there.sendall(f"GET /{number} HTTP/1.1\r\nX: ".encode() + b"x" * 1000)
+            held.append(there)
+            if len(held) > 300:
+                held.popleft().close()
+        # Those that are open still say nothing more, and are closed for that.
+        deadline = time.monotonic() + 60
+        answer = None
+        while answer is None or answer.status_code != 200:
+            assert time.monotonic() < deadline
+            with suppress(httpx.TransportError):
+                answer = client.get("/")
+        assert serving.process.poll() is None
+        assert _memory(serving.process) - before < 100_000
+        for there in held:
+            there.close()

@@ -4,15 +4,19 @@ A browser takes requests to 127.0.0.1 from any site that it shows, and any progr
 request has to name this server as its host, which a name that was pointed here doesn't; it must not come from another
 site, as the browser says in `Sec-Fetch-Site` and `Origin` (https://www.w3.org/TR/fetch-metadata/); and it has to bring
 a cookie, which the address that `uwf web` prints is exchanged for, once.
+
+Pages may be kept by the browser, and are asked for anew each time (`private, no-cache`): they are of the same user as
+the store, which lies on the same disk, and what was typed into a form survives going back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from html import escape
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 Scope = MutableMapping[str, Any]
@@ -22,6 +26,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TOKEN = "token"
 LARGEST = 1 << 20  # bytes of a request's body
+PATIENCE = 20.0  # seconds until all of it has to be there
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -34,8 +39,20 @@ _ALWAYS = (
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
+    # A browser would look up the hosts of links before anybody follows one, and so tell them what was read.
+    ("x-dns-prefetch-control", "off"),
 )
 _SAFE = ("GET", "HEAD")
+
+
+class Refusal(NamedTuple):
+    """Why a request isn't let in: the status of HTTP, and the words."""
+
+    status: int
+    why: str
+
+
+_FOREIGN = Refusal(403, "Another site asked for this. Open the address itself.")
 
 
 class Access:
@@ -50,6 +67,8 @@ class Access:
         self._secret = secrets.token_urlsafe(32)
         self.token: str | None = secrets.token_urlsafe(32)
         """What the printed address holds; None once somebody has used it."""
+        self.entered: Callable[[], None] = lambda: None
+        """Called once somebody has."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -60,52 +79,92 @@ class Access:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = _headers(scope)
-        if (refused := self._refused(scope["method"], headers)) is not None:
-            await _answer(send, *refused)
-        elif self._knows(headers.get("cookie", "")):
-            if (without := _without_token(scope)) is not None and scope["method"] in _SAFE:
+        if (refused := self._not_for_us(headers)) is not None:
+            await _refuse(send, refused)
+        elif (without := self._redeemed(scope)) is not None:
+            await self._let_in(send, without, headers)
+        elif (refused := _from_elsewhere(scope["method"], headers)) is not None:
+            await _refuse(send, refused)
+        elif not self._knows(headers.get("cookie", "")):
+            await _refuse(
+                send, Refusal(401, "This page needs the address that uwf web printed; it works once.")
+            )
+        elif scope["method"] in _SAFE:
+            if (without := _without_token(scope)) is not None:
                 await _answer(send, 303, "", (("location", without),))
             else:
-                await self._application(scope, _bounded(receive), _bound(send))
-        elif (without := self._redeemed(scope)) is not None:
-            cookie = f"{self._cookie}={self._secret}; Path=/; HttpOnly; SameSite=Strict"
-            await _answer(send, 303, "", (("location", without), ("set-cookie", cookie)))
+                await self._application(scope, receive, _bound(send))
         else:
-            await _answer(send, 401, "This page needs the address that uwf web printed; it works once.")
+            body = await _body(receive)
+            if isinstance(body, Refusal):
+                await _refuse(send, body)
+            else:
+                await self._application(scope, _replayed(body, receive), _bound(send))
 
-    def _refused(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
-        """The status and words for a request that isn't for this server, or comes from elsewhere."""
-        host = headers.get("host", "").lower()
-        if host not in self._hosts:
-            return 421, "This server is not known by that name."
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return 403, "Another site asked for this. Open the address itself."
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"http://{host}":
-            return 403, "Another site asked for this. Open the address itself."
-        if method not in _SAFE and origin is None:
-            return 403, "What changes something has to say where it comes from."
-        length = headers.get("content-length", "0")
-        if not length.isascii() or not length.isdigit() or int(length[:20]) > LARGEST:
-            return 413, f"More than {LARGEST >> 20} MiB is not taken."
+    def _not_for_us(self, headers: dict[str, str]) -> Refusal | None:
+        """Why a request isn't for this server, or isn't one that a browser sends."""
+        if headers.get("host", "").lower() not in self._hosts:
+            return Refusal(421, "This server is not known by that name and port.")
+        if "transfer-encoding" in headers and "content-length" in headers:
+            return Refusal(400, "A request has one length.")
         return None
 
+    async def _let_in(self, send: Send, address: str, headers: dict[str, str]) -> None:
+        """Gives the cookie, and leads on to the address without the token."""
+        cookie = ("set-cookie", f"{self._cookie}={self._secret}; Path=/; HttpOnly; SameSite=Strict")
+        if headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+            await _answer(send, 303, "", (("location", address), cookie))
+            return
+        # Who came by a link of another program would still come from there after a redirect, and without the cookie. A
+        # page of this server that goes on by itself doesn't.
+        place = escape(address)
+        await _answer(
+            send,
+            200,
+            f'<!doctype html><meta http-equiv="refresh" content="0;url={place}"><title>uwf</title>'
+            f'<a href="{place}">Go on</a>',
+            (cookie, ("referrer-policy", "no-referrer")),
+            "text/html; charset=utf-8",
+        )
+
     def _knows(self, header: str) -> bool:
-        try:
-            found = SimpleCookie(header).get(self._cookie)
-        except CookieError:
-            return False
-        return found is not None and hmac.compare_digest(found.value.encode(), self._secret.encode())
+        """Whether one of the cookies is ours. Those of other ports come along, whatever they hold."""
+        pairs = (each.strip().partition("=") for each in header.split(";"))
+        return any(
+            hmac.compare_digest(value.encode("latin-1", "replace"), self._secret.encode())
+            for name, _, value in pairs
+            if name == self._cookie
+        )
 
     def _redeemed(self, scope: Scope) -> str | None:
-        """Where a request goes on that brings the token, which is used up by that; None for one without it."""
-        brought = dict(_query(scope)).get(TOKEN, "")
+        """Where a request goes on that brings the token, which is used up by that; None for one without it. Who has it
+        may come from anywhere: no other site knows it."""
         if self.token is None or scope["method"] != "GET":
             return None
+        brought = dict(_query(scope)).get(TOKEN, "")
         if not hmac.compare_digest(brought.encode("utf-8", "replace"), self.token.encode()):
             return None
         self.token = None
+        self.entered()
         return _without_token(scope)
+
+
+def _from_elsewhere(method: str, headers: dict[str, str]) -> Refusal | None:
+    """Why a request is refused that another site, or nobody knows who, had a browser send; or one that is too long."""
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return _FOREIGN
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() != f"http://{headers['host'].lower()}":
+        return _FOREIGN
+    if method not in _SAFE and origin is None:
+        return Refusal(403, "What changes something has to say where it comes from.")
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit() or int(length[:20]) > LARGEST:
+        return _TOO_LONG
+    return None
+
+
+_TOO_LONG = Refusal(413, f"More than {LARGEST >> 20} MiB is not taken.")
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -128,22 +187,39 @@ def _without_token(scope: Scope) -> str | None:
     rest = [(name, value) for name, value in query if name != TOKEN]
     if len(rest) == len(query):
         return None
-    path = scope["raw_path"].decode("latin-1") or "/"
-    path = "/" + path.lstrip("/")  # two slashes would begin the name of a host
+    # Two slashes, of either kind, would begin the name of a host.
+    path: str = "/" + scope["raw_path"].decode("latin-1").replace("\\", "/").lstrip("/")
     return path + (f"?{urlencode(rest)}" if rest else "")
 
 
-def _bounded(receive: Receive) -> Receive:
-    """The body of a request, which ends where it becomes larger than it may be."""
-    taken = 0
+async def _body(receive: Receive) -> bytes | Refusal:
+    """The body of a request, which has to be there in time and may be so large."""
+    found = bytearray()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return Refusal(400, "It broke off.")
+                found += message.get("body", b"")
+                if len(found) > LARGEST:
+                    return _TOO_LONG
+                if not message.get("more_body", False):
+                    return bytes(found)
+    except TimeoutError:
+        return Refusal(408, "It took too long.")
 
-    async def bounded() -> MutableMapping[str, Any]:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        return message if taken <= LARGEST else {"type": "http.disconnect"}
 
-    return bounded
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """A body that is there already, and then what else is told of the connection."""
+    pending = [body]
+
+    async def replayed() -> MutableMapping[str, Any]:
+        if pending:
+            return {"type": "http.request", "body": pending.pop(), "more_body": False}
+        return await receive()
+
+    return replayed
 
 
 def _bound(send: Send) -> Send:
@@ -161,9 +237,22 @@ def _bound(send: Send) -> Send:
     return bound
 
 
-async def _answer(send: Send, status: int, text: str, headers: Collection[tuple[str, str]] = ()) -> None:
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    """Says why a request isn't let in, and ends the connection: what more it sends isn't read."""
+    await _answer(send, refusal.status, refusal.why, (("connection", "close"),))
+
+
+async def _answer(
+    send: Send,
+    status: int,
+    text: str,
+    headers: Collection[tuple[str, str]] = (),
+    kind: str = "text/plain; charset=utf-8",
+) -> None:
     """An answer of this module's own."""
-    own = (("content-type", "text/plain; charset=utf-8"), ("cache-control", "no-store"), *headers, *_ALWAYS)
+    given = {name for name, _ in headers}
+    always = [each for each in _ALWAYS if each[0] not in given]
+    own = (("content-type", kind), ("cache-control", "no-store"), *headers, *always)
     body = f"{text}\n".encode() if text else b""
     encoded = [(name.encode(), value.encode("latin-1", "replace")) for name, value in own]
     await send({"type": "http.response.start", "status": status, "headers": encoded})

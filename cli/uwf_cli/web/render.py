@@ -5,7 +5,6 @@ differ in `link`: from an address to what leads there.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -33,9 +32,7 @@ def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
     """A page as a document. `site` is what all of them know: the `store`, whether one may `write` and `run` from them,
     whether they are `live`, and the `version`."""
     template = _environment().get_template(page.template)
-    return template.render(
-        page.values, title=page.title, link=link, site=site, to=addresses, now=time.time(), page=page
-    )
+    return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
 
 
 @cache
