@@ -27,12 +27,12 @@ from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
 from uwf_git.values.amounts import LIMITS, parse_limit
 from uwf_git.values.ids import Hash, ThreadId
-from uwf_git.values.kinds import SUBWORKFLOW, StepContext, parse_start
+from uwf_git.values.kinds import EXTRACT, SUBWORKFLOW, StepContext, TurnRecord, parse_start
 from uwf_git.values.types import MAY_LIMIT, USER, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
-    from uwf_git.values.kinds import Workflow
+    from uwf_git.values.kinds import Detail, Workflow
 
 OPTIONS = {
     "maxSteps": "--max-steps",
@@ -188,14 +188,34 @@ def _is_child(instance: Instance, detail: Hash) -> bool:
     return is_kind(instance.store.get(detail).type, "step")
 
 
-def _spent(instance: Instance, node: Hash | None, agent: str, attempt: bool = False) -> Spent:
+_Turns = dict[Hash, tuple[TurnRecord, ...]]
+"""Turns that were read, without what was said in them: several runs may name the same one, however large. Of what is no
+turn there are none."""
+
+
+def _spent(
+    instance: Instance, node: Hash | None, agent: str, attempt: bool = False, known: _Turns | None = None
+) -> Spent:
     """What one step or failed attempt spent itself, by its detail. The steps of a sub-workflow are not in it."""
     if node is not None and _is_child(instance, node):
         return Spent(steps=int(not attempt), attempts=int(attempt))
     detail = instance.store.detail(node) if node else None
-    spent = spending.spent(detail, instance.store.turns(detail) if detail else (), attempt)
+    turns = _turns(instance, detail, {} if known is None else known) if detail else ()
+    spent = spending.spent(detail, turns, attempt)
     # That thread tells.
     return spent._replace(seconds=0.0, unmetered=0) if detail and agent == SUBWORKFLOW else spent
+
+
+def _turns(instance: Instance, detail: Detail, known: _Turns) -> Iterator[TurnRecord]:
+    for node in detail.turns:
+        if node not in known:
+            known[node] = tuple(map(_counted, instance.store.turns(detail._replace(turns=(node,)))))
+        yield from known[node]
+
+
+def _counted(turn: TurnRecord) -> TurnRecord:
+    """What a turn says of tokens and models."""
+    return turn._replace(text="", arguments=turn.arguments if turn.tool == EXTRACT else None, result=None)
 
 
 def account(instance: Instance, head: Head) -> Account:
@@ -238,13 +258,14 @@ def _account_at(instance: Instance, node: Hash, depth: int) -> Account:
         newer.append(past)
     parts = [known.spent] if known else []
     raised = dict(known.raised) if known else {}
+    turns: _Turns = {}
     for hash_, step, _ in reversed(newer):
         if _is_child(instance, step.detail):
             if depth < DEEPEST:
                 parts.append(_account_at(instance, step.detail, depth + 1).spent._replace(steps=1))
             continue
         if step.role != USER:
-            parts.append(_spent(instance, step.detail, step.agent))
+            parts.append(_spent(instance, step.detail, step.agent, known=turns))
         detail = instance.store.detail(step.detail)
         if detail is not None and detail.budget:
             raised.update({key: (value, hash_) for key, value in detail.budget.items()})
@@ -262,7 +283,8 @@ def _spent_on_attempts(instance: Instance, thread: ThreadId) -> Spent:
     if (known := _read(index.spent(str(tip)))) is not None:
         return known.spent
     every = instance.attempts.all(thread)
-    spent = together(_spent(instance, each.detail, each.agent, attempt=True) for each in every)
+    turns: _Turns = {}
+    spent = together(_spent(instance, each.detail, each.agent, True, turns) for each in every)
     index.set_spent(str(tip), _written(Account(spent, {})))
     return spent
 

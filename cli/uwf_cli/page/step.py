@@ -25,8 +25,13 @@ _PROSE = 20_000  # characters of a turn that are rendered
 def gist(output: Any) -> str:
     """What an output comes to; of a question, what is asked."""
     if asks_human(output) and isinstance(asked := output.get("question"), str) and asked.strip():
-        return one_line(asked, _GIST)
+        return brief(asked, _GIST)
     return verdict(output)
+
+
+def brief(content: str, at_most: int) -> str:
+    """The beginning of a text on one line, however long the text is."""
+    return one_line(content[: 4 * at_most], at_most)
 
 
 def judges(output: Any) -> bool:
@@ -90,9 +95,9 @@ def turn(record: TurnRecord) -> str:
     if record.text.strip():
         parts.append(pre(record.text))
     failed = tag("span", ", failed", "is-no") if record.failed else ""
-    title = tag("strong", text(one_line(record.tool, _GIST))) + failed
-    if brief := _brief(record.arguments):
-        title += " " + tag("code", text(brief))
+    title = tag("strong", text(brief(record.tool, _GIST))) + failed
+    if called := _first_text(record.arguments):
+        title += " " + tag("code", text(called))
     return tag("div", fold(title, "".join(parts)) if parts else title, kind)
 
 
@@ -101,7 +106,7 @@ def plain(content: Any) -> str:
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=2)
 
 
-def _brief(arguments: Any) -> str:
+def _first_text(arguments: Any) -> str:
     """Which call it is, by the first text among its arguments."""
     each = arguments.values() if isinstance(arguments, Mapping) else (arguments,)
-    return one_line(next((one for one in each if isinstance(one, str)), ""), 80)
+    return brief(next((one for one in each if isinstance(one, str)), ""), 80)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from uwf_cli.commands.conversation import told_besides
 from uwf_cli.page import markup
-from uwf_cli.page.step import amounts, how_found, judges, name_of, plain, turn
+from uwf_cli.page.step import amounts, brief, how_found, judges, name_of, plain, turn
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git.engine import budget
 from uwf_git.engine.spending import spent
@@ -25,9 +25,11 @@ from uwf_git.git.repository import Oid
 from uwf_git.kit.prompt import prompt_at, role_of
 from uwf_git.store.history import Head, Position, ancestry
 from uwf_git.store.pages import report_of, verdict
-from uwf_git.text import cut, one_line
+from uwf_git.text import cut
+from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import (
     REHEARSE,
+    Attempt,
     Detail,
     credited,
     parse_attempt,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from uwf_git.engine.spending import Spent
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
-    from uwf_git.values.ids import Hash, ThreadId
+    from uwf_git.values.ids import ThreadId
     from uwf_git.values.kinds import TurnRecord
     from uwf_git.values.node import Node
     from uwf_git.values.personas import Persona
@@ -57,6 +59,7 @@ _LARGEST = 8 << 20  # bytes of a node that is read at all
 _LARGEST_TURN = 1 << 20  # bytes of a turn that is
 _LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for
 _HEAVIEST_PAST = 24 << 20  # bytes of answers and outputs that a prompt is made of
+_NOTE, _NOTES = 2_000, 50  # characters of a note, and how many are shown
 _LIVE = 20  # turns of a step that is being made, of which the newest are shown
 
 
@@ -77,6 +80,15 @@ def weight(instance: Instance, node: Hash) -> int:
 def size(instance: Instance, node: Hash) -> str:
     """The same in words."""
     return in_words(weight(instance, node))
+
+
+def weight_of_run(instance: Instance, detail: Hash) -> int:
+    """How many bytes it takes to tell what a run spent. Raises NotFound."""
+    own = weight(instance, detail)
+    if own > _LARGEST:
+        return own
+    found = instance.store.detail(detail)
+    return own + sum(weight(instance, each) for each in set(found.turns)) if found else own
 
 
 def in_words(size: int) -> str:
@@ -103,7 +115,7 @@ def step_page(instance: Instance, asked: Asked) -> Page:
         **_common(instance, head, row, step.agent, persona),
         "number": row.number,
         "role": f"answer of {name_of(commit.author)}" if answered else role,
-        "by": name_of(commit.author) if answered else credited(one_line(step.agent, 100), persona),
+        "by": name_of(commit.author) if answered else credited(brief(step.agent, 100), persona),
         "verdict": verdict(output.payload) if output is not None and judges(output.payload) else "",
         "made_up": step.agent == REHEARSE,
         "output": too_large if output is None else made.value("output", output.payload),
@@ -135,14 +147,14 @@ def attempt_page(instance: Instance, asked: Asked) -> Page:
     numbered = [(number, row) for number, row in enumerate(rows, 1) if row.node.startswith(wanted)]
     if not numbered:
         raise NotFound(
-            f"thread {thread} has no failed attempt {one_line(wanted, 20)}",
+            f"thread {thread} has no failed attempt {brief(wanted, 20)}",
             f"see: uwf thread attempts {thread}",
         )
     number, row = numbered[-1]
     content = _node(instance, row.node)
-    if content is None:
-        raise NotFound(f"attempt {row.node} has {size(instance, row.node)}", f"see: uwf cas get {row.node}")
-    attempt = parse_attempt(content.payload)
+    too_large = Part(Markup(""), f"it has {size(instance, row.node)}, too much to show here")
+    unread = Attempt(row.start or Hash(""), None, row.role or "", "", "")
+    attempt = unread if content is None else parse_attempt(content.payload)
     detail_node, detail = _detail(instance, attempt.detail)
     persona = _or_none(lambda: instance.threads.speaker(attempt.start, attempt.role))
     made = _How(instance, asked, detail)
@@ -153,7 +165,7 @@ def attempt_page(instance: Instance, asked: Asked) -> Page:
         "number": number,
         "many": len(rows),
         "role": role_name(attempt.role),
-        "error": made.text("error", attempt.error),
+        "error": too_large if content is None else made.text("error", attempt.error),
         "printed": [(name, made.text(name, text)) for name, text in printed if text.strip()],
         "after": instance.store.take_in(instance.threads.commit_of(attempt.prev)).number
         if attempt.prev
@@ -175,9 +187,9 @@ def _common(
     git = f"git --git-dir {shlex.quote(str(instance.location.git_dir))}"
     return {
         "thread": head.thread,
-        "title": head.row.title or head.thread,
+        "task": head.row.title or head.thread,
         "last": head.row.number,
-        "by": credited(one_line(agent, 100), persona),
+        "by": credited(brief(agent, 100), persona),
         "node": row.node,
         "time": row.time,
         "commit": row.oid.hex(),
@@ -200,19 +212,26 @@ class _How:
         skipped = min(self._asked.number("turns"), len(detail.turns))
         prices = _or_none(lambda: budget.prices(self._instance)) or {}
         return {
-            "model": detail.model,
-            "session": detail.session,
+            "model": brief(detail.model or "", 100),
+            "session": brief(detail.session or "", 200),
             "usage": detail.usage,
             "took": amounts(spent_by(self._instance, self._detail), prices) if self._detail else (),
-            "notes": [cut(each, _ROOM) for each in (*how_found(detail), *detail.notes)],
+            "notes": [cut(each, _NOTE) for each in (*how_found(detail), *detail.notes)][:_NOTES],
             "turns": [
-                Markup(turn(each)) if each else None
+                Markup(turn(self._once(each))) if each else None
                 for each in _read_turns(self._instance, detail.turns[skipped : skipped + TURNS])
             ],
             "many_turns": len(detail.turns),
             "skipped": skipped,
             "page_size": TURNS,
         }
+
+    def _once(self, record: TurnRecord) -> TurnRecord:
+        """A turn; what was said last is the answer, and stands there."""
+        answer = self._detail.answer.strip() if self._detail else ""
+        if answer and record.role == "assistant" and record.text.strip() == answer:
+            return record._replace(text="*The answer above.*")
+        return record
 
     def _room(self, name: str) -> int:
         return _WHOLE if self._asked.one("whole") == name else _ROOM
@@ -331,7 +350,7 @@ def _row(instance: Instance, head: Head, given: str) -> CommitRow:
     """The commit of a thread's step. Raises NotFound, StoreDamaged."""
     number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
     if not 0 < number <= head.row.number:
-        raise NotFound(f"thread {head.thread} has no step {one_line(given, 20)}", f"it has {head.row.number}")
+        raise NotFound(f"thread {head.thread} has no step {brief(given, 20)}", f"it has {head.row.number}")
     return next(row for row in ancestry(instance.store, head.commit) if row.number == number)
 
 
@@ -364,7 +383,7 @@ def _tried_at(instance: Instance, thread: ThreadId, prev: Hash | None) -> list[T
         content = _node(instance, row.node)
         attempt = parse_attempt(content.payload) if content is not None else None
         if attempt is not None and attempt.prev == prev:
-            found.append(Tried(row.node, one_line(attempt.error, 300), row.time))
+            found.append(Tried(row.node, brief(attempt.error, 300), row.time))
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from markupsafe import Markup
 
 from uwf_cli.page.graph import drawing, transitions, way_of
-from uwf_cli.page.step import amounts, gist, judges, name_of
+from uwf_cli.page.step import amounts, brief, gist, judges, name_of
 from uwf_cli.watching.lines import step_value
 from uwf_cli.web import step as steps
 from uwf_cli.web.actions import possible
@@ -28,8 +28,15 @@ from uwf_git.git.repository import Oid
 from uwf_git.store import layout
 from uwf_git.store.history import ancestry
 from uwf_git.store.pages import verdict
-from uwf_git.text import one_line
-from uwf_git.values.kinds import REHEARSE, credited, parse_attempt, parse_start, parse_step
+from uwf_git.values.kinds import (
+    REHEARSE,
+    StepContext,
+    asks_human,
+    credited,
+    parse_attempt,
+    parse_start,
+    parse_step,
+)
 from uwf_git.values.types import BUNDLE, END, USER, role_name
 
 if TYPE_CHECKING:
@@ -46,6 +53,7 @@ SHOWN = 50
 
 _TRIED = 200  # failed attempts that are read
 _DRAWN = 60  # nodes of a graph that is drawn here
+_HEAVIEST = 24 << 20  # bytes of turns that are read to sum up
 _LARGEST = 1 << 20  # bytes of a node that is read for a line about it
 T = TypeVar("T")
 U = TypeVar("U")
@@ -97,6 +105,8 @@ class _Thread:
         self._asked = asked
         self._head = head
         self._problems: dict[str, None] = {}
+        self._children: Mapping[bytes, ThreadId] = {}
+        """The sub-workflows that did a step, by their last commits."""
         self._rows = list(self._read_rows())
         """Of the steps, oldest first."""
         self._end = min(head.row.number, before - 1) if before else head.row.number
@@ -139,6 +149,7 @@ class _Thread:
 
     def page(self) -> Page:
         instance, head = self._instance, self._head
+        around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
         at: Mapping[str, Any] = self._or(lambda: state(instance, head), {"status": CORRUPT, "next": None})
         running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
         title = head.row.title or head.thread
@@ -148,7 +159,7 @@ class _Thread:
             now = None
         values = {
             "thread": head.thread,
-            "title": title,
+            "name": title,
             "at": {**dict.fromkeys(_MAY_BE), **at},
             "status": at["status"],
             "head": head,
@@ -167,7 +178,7 @@ class _Thread:
             "workflow": self._workflow,
             "graph": self._graph(taken, now),
             "ways": transitions(self._workflow, taken) if self._workflow else (),
-            "now": now if now in (None, END, BUNDLE) else role_name(now),
+            "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
             "entries": self._entries(),
             "first": self._begin + 1,
@@ -178,17 +189,25 @@ class _Thread:
             "running": {"persona": None, **step_value(running)} if running else None,
             "child": running.child.thread if running and running.child else None,
             "live": steps.live_turns(instance, head.thread) if running else ([], 0),
-            **self._or(self._kin, {"parent": None, "tree": None, "left_out": 0}),
+            **around,
             "asked": self._asked,
             "reached": at.get("state"),
             "log": f"git --git-dir {shlex.quote(str(instance.location.git_dir))} log {self._ref()}",
         }
         values["problems"] = list(self._problems)
-        return Page("thread.html", one_line(title, 80), values)
+        return Page("thread.html", brief(title, 80), values)
 
     # Above the steps
 
     def _spent(self) -> list[str]:
+        """What was used altogether. A sum that isn't remembered is made only where that takes no time."""
+        store, head = self._instance.store, self._head
+        left = _HEAVIEST
+        if head.row.number and store.index.spent(head.node) is None:
+            for past in self._instance.threads.past(head.node):
+                left -= steps.weight_of_run(self._instance, past.step.detail)
+                if left < 0:
+                    return ["more than is summed up here: uwf stats " + head.thread]
         return amounts(budget.account(self._instance, self._head).spent, self._prices)
 
     def _budget(self) -> list[tuple[str, str, float, float]]:
@@ -227,6 +246,12 @@ class _Thread:
 
     def _kin(self) -> Mapping[str, Any]:
         parent, tree, left = kin(self._instance, self._head, self._rows)
+        self._children = {
+            each.head.commit.raw: each.head.thread
+            for at in _each(tree)
+            for each in at.below
+            if each.how == "child"
+        }
         alone = not tree.below and tree.head.thread == self._head.thread
         return {"parent": parent, "tree": None if alone else self._relative(tree), "left_out": left}
 
@@ -265,7 +290,7 @@ class _Thread:
 
     def _step(self, row: CommitRow) -> Entry:
         role, agent = row.role or "", row.agent or ""
-        plain = Entry(row.number, row.node, role_name(role), one_line(agent, 60), "", False, (), row.time)
+        plain = Entry(row.number, row.node, role_name(role), brief(agent, 60), "", False, (), row.time)
         try:
             return self._told(row, plain, role, agent)
         except UwfError as error:
@@ -281,7 +306,7 @@ class _Thread:
             )
         else:
             output = instance.store.get(step.output).payload
-            rules = judges(output)
+            rules = judges(output) and not asks_human(output)
             plain = plain._replace(verdict=verdict(output) if rules else gist(output), rules=rules)
         if role == USER:
             commit = instance.store.repository.commit(Oid(raw=row.oid))
@@ -289,24 +314,25 @@ class _Thread:
         persona = (
             self._workflow.speaker(role, self._start.persona) if self._workflow and self._start else None
         )
-        child = instance.threads.ending_with(Oid(raw=row.merged)) if row.merged else None
+        child = self._children.get(row.merged) if row.merged else None
+        if child is None and row.merged is not None:
+            child = instance.threads.ending_with(Oid(raw=row.merged))
+        spent = self._spent_on(step.detail) if row.merged is None else None
+        if row.merged is not None:
+            told = StepContext(row.node, role, None, step.detail, agent)
+            spent = budget.spent_on(instance, [told])[row.node]
         return plain._replace(
-            by=one_line(credited(agent, persona), 60),
-            took=tuple(amounts(self._spent_on(step.detail, agent, child), self._prices)),
+            by=brief(credited(agent, persona), 60),
+            took=tuple(amounts(spent, self._prices)),
             made_up=agent == REHEARSE,
             child=child,
         )
 
-    def _spent_on(
-        self, detail: Hash, agent: str, child: ThreadId | None, failed: bool = False
-    ) -> Spent | None:
-        instance = self._instance
-        if child is not None:  # a step that a sub-workflow did cost what that one's steps did
-            return budget.account(instance, instance.threads.head(child)).spent
-        if steps.weight(instance, detail) > _LARGEST:
+    def _spent_on(self, detail: Hash, failed: bool = False) -> Spent | None:
+        if steps.weight(self._instance, detail) > _LARGEST:
             return None
-        found = instance.store.detail(detail)
-        return steps.spent_by(instance, found, failed) if found is not None else None
+        found = self._instance.store.detail(detail)
+        return steps.spent_by(self._instance, found, failed) if found is not None else None
 
     def _attempts(self) -> Iterator[tuple[Hash | None, Entry]]:
         """The newest failed attempts, oldest first, with the step that each was made on."""
@@ -316,12 +342,8 @@ class _Thread:
             if steps.weight(instance, row.node) > _LARGEST:
                 continue
             made = parse_attempt(instance.store.get(row.node).payload)
-            took = (
-                amounts(self._spent_on(made.detail, made.agent, None, True), self._prices)
-                if made.detail
-                else []
-            )
-            told = role_name(made.role), one_line(made.agent, 60), one_line(made.error, 300)
+            took = amounts(self._spent_on(made.detail, True), self._prices) if made.detail else []
+            told = role_name(made.role), brief(made.agent, 60), brief(made.error, 300)
             yield made.prev, Entry(None, row.node, *told, True, tuple(took), row.time)
 
 
@@ -338,6 +360,13 @@ _MAY_BE = (
     "resumedFrom",
 )
 _LIMITS = {"maxSteps": "steps", "maxTokens": "tokens", "maxCost": "money", "maxWallTime": "agents' time"}
+
+
+def _each(tree: Kin) -> Iterator[Kin]:
+    """A tree's threads."""
+    yield tree
+    for below in tree.below:
+        yield from _each(below)
 
 
 def _done(head: Head) -> bool:
