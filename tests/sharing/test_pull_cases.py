@@ -552,6 +552,19 @@ def test_a_lost_race_in_a_shared_step_keeps_the_work_as_a_fork(pair: Pair) -> No
     assert pair.head(pair.ada, fork.group(1)) == pair.head(pair.bob, fork.group(1))
 
 
+def test_a_shared_step_that_another_push_from_here_brings_there_first_has_lost_no_race(pair: Pair) -> None:
+    hook, ref = pair.ada.store / "hooks/pre-push", f"refs/uwf/threads/{pair.thread}"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f'#!/bin/sh\nexec git push --no-verify -q "$2" {ref}:{ref}\n')
+    hook.chmod(0o755)
+    agent = """uwf-exec echo '{"text": "ada", "status": "more"}'"""
+    done = pair.ada("thread", "step", pair.thread, "--remote", "origin", "--agent", agent)
+    hook.unlink()
+    assert pair.git("rev-parse", ref) == pair.git("rev-parse", ref, at=pair.ada.store)
+    assert pair.head(pair.ada) == done.json["head"]
+    pair.agree()
+
+
 def test_a_shared_run_fetches_before_and_pushes_after_each_step(pair: Pair) -> None:
     pair.works(pair.ada, "second")
     pair.ada("push")

@@ -14,12 +14,13 @@ from uwf_git.engine.step import Outcome, step
 from uwf_git.errors import Busy, HeadMoved, RemoteFailed, UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
-from uwf_git.git.repository import COMMIT
+from uwf_git.git.repository import COMMIT, Oid
 from uwf_git.sharing import tracking
 from uwf_git.sharing.pull import Pulled, pull, raise_if_refused
 from uwf_git.sharing.push import plan_anew, push, refs_of, refusal
 from uwf_git.sharing.transfer import Rejected
 from uwf_git.store import layout
+from uwf_git.store.history import relate
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
 from uwf_git.text import one_line
@@ -58,6 +59,7 @@ def shared_step(
 def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> None:
     """Pushes a thread's refs. Where the race for it is lost, ours becomes a thread of its own, which is
     pushed too; where the thread was deleted there, it isn't pushed. Raises HeadMoved then, RemoteFailed."""
+    mine = instance.threads.head(thread).commit
     rejected = _push(instance, git, remote, thread)
     if tracking.marked(instance, remote, [layout.THREADS + thread]):
         raise HeadMoved(
@@ -79,6 +81,8 @@ def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> Non
     pulled = pull(instance, git, remote, thread)
     raise_if_refused(pulled)
     _push(instance, git, remote, thread)
+    if _is_there(instance, remote, thread, mine):  # by another push from here
+        return
     raise HeadMoved(*_lost(instance, remote, thread, pulled))
 
 
@@ -133,6 +137,16 @@ def _push(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> lis
         rejected = push(instance, git, remote, what).rejected
     # A pause from elsewhere that got there first is no lost step: either keeps the thread from being stepped.
     return [each for each in rejected if not each.ref.startswith(layout.PAUSED)]
+
+
+def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid) -> bool:
+    """Whether a remote has all steps of a thread up to a commit in it, as far as was last seen."""
+    store = instance.store
+    tag = store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread))
+    head = store.repository.ref(layout.tracking(remote.name, layout.THREADS + thread))
+    there = Oid(raw=store.take_in_tag(tag).target) if tag else head
+    relation = relate(store, there, commit) if there else None
+    return relation is not None and not relation.theirs
 
 
 def _lost(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> tuple[str, str]:
