@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from bundle_files import DEBATE
@@ -65,47 +68,104 @@ def test_doctor_tells_of_a_folder_in_which_a_step_could_not_write(
     assert sorted(where.iterdir()) == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
-def test_a_store_of_another_user_is_refused_before_anything_of_it_is_touched() -> None:
+class Users(NamedTuple):
+    """Two users of one group, and a folder that both may write to."""
+
+    folder: Path
+    shared: Path
+    owner: int
+    guest: int
+    group: int
+
+    def run(self, user: int, umask: int, *command: str) -> subprocess.CompletedProcess[str]:
+        """A command as a user, in a home of theirs."""
+        rights = ["setpriv", f"--reuid={user}", f"--regid={self.group}", "--clear-groups"]
+        home = self.folder / str(user)
+        env = {**os.environ, "HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
+        env["UWF_STORAGE_ROOT"] = str(self.shared)
+        return subprocess.run(
+            [*rights, *command],
+            cwd=self.folder,
+            env=env,
+            umask=umask,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def uwf(self, user: int, umask: int, *args: str) -> subprocess.CompletedProcess[str]:
+        return self.run(user, umask, *UWF, *args)
+
+
+@pytest.fixture
+def users() -> Iterator[Users]:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root becomes two users, by setpriv (Debian package util-linux)")
     group = 54_321
     with tempfile.TemporaryDirectory(prefix="uwf-users-") as name:
-        folder, (owner, guest) = Path(name), (group + 1, group + 2)
-        folder.chmod(0o755)
-        (folder / "one.yaml").write_text(ONE)
-        shared = folder / "shared"
-        shared.mkdir()
-        os.chown(shared, 0, group)
-        shared.chmod(0o2775)
-        for each in (owner, guest):
-            (folder / str(each)).mkdir()
-            os.chown(folder / str(each), each, group)
-
-        def uwf_as(user: int, umask: int, *args: str) -> subprocess.CompletedProcess[str]:
-            rights = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
-            home = folder / str(user)
-            env = {**os.environ, "HOME": str(home), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
-            env["UWF_STORAGE_ROOT"] = str(shared)
-            return subprocess.run(
-                [*rights, *UWF, *args],
-                cwd=folder,
-                env=env,
-                umask=umask,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-
-        if uwf_as(owner, 0o002, "--version").returncode:
+        users = Users(Path(name), Path(name) / "shared", group + 1, group + 2, group)
+        users.folder.chmod(0o755)
+        (users.folder / "one.yaml").write_text(ONE)
+        users.shared.mkdir()
+        os.chown(users.shared, 0, group)
+        users.shared.chmod(0o2775)
+        for each in (users.owner, users.guest):
+            (users.folder / str(each)).mkdir()
+            os.chown(users.folder / str(each), each, group)
+        if users.uwf(users.owner, 0o002, "--version").returncode:
             pytest.skip("another user may not read this project's programs")
-        made = uwf_as(owner, 0o002, "thread", "start", "one.yaml", "-p", "Do it")
-        thread = json.loads(made.stdout)["thread"]
-        before = sorted(shared.rglob("*"))
-        for umask in (0o077, 0o002):
-            told = uwf_as(guest, umask, "thread", "step", thread)
-            assert told.returncode == 1 and "safe.directory" in json.loads(told.stderr)["error"]["hint"]
-        assert sorted(shared.rglob("*")) == before
-        assert uwf_as(owner, 0o022, "thread", "step", thread).returncode == 0
-        assert json.loads(uwf_as(owner, 0o022, "verify").stdout)["findings"] == []
+        yield users
+
+
+def test_a_store_of_another_user_is_refused_before_anything_of_it_is_touched(users: Users) -> None:
+    owner, shared = users.owner, users.shared
+    made = users.uwf(owner, 0o002, "thread", "start", "one.yaml", "-p", "Do it")
+    thread = json.loads(made.stdout)["thread"]
+    before = sorted(shared.rglob("*"))
+    for umask in (0o077, 0o002):
+        told = users.uwf(users.guest, umask, "thread", "step", thread)
+        assert told.returncode == 1 and "safe.directory" in json.loads(told.stderr)["error"]["hint"]
+    assert sorted(shared.rglob("*")) == before
+    assert users.uwf(owner, 0o022, "thread", "step", thread).returncode == 0
+    assert json.loads(users.uwf(owner, 0o022, "verify").stdout)["findings"] == []
+
+
+@pytest.mark.parametrize(("sharing", "modes"), [("group", 0o660), ("0640", 0o640)])
+def test_what_is_written_follows_what_git_says_of_a_shared_repository(
+    users: Users, sharing: str, modes: int
+) -> None:
+    owner, guest, store = users.owner, users.guest, users.shared / "store.git"
+    for each in (owner, guest):
+        git_says = users.run(each, 0o077, "git", "config", "--global", "safe.directory", str(store))
+        assert git_says.returncode == 0, git_says.stderr
+    made = users.run(owner, 0o077, "git", "init", "-q", "--bare", f"--shared={sharing}", str(store))
+    assert made.returncode == 0, made.stderr
+
+    def does(user: int, *args: str) -> Any:
+        done = users.uwf(user, 0o077, *args)
+        assert done.returncode == 0, (user, args, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    threads = [does(owner, "thread", "start", "one.yaml", "-p", "Do it")["thread"] for _ in range(4)]
+    does(owner, "thread", "step", threads[0])
+    if modes & 0o020:
+        does(guest, "thread", "step", threads[1], "--agent", "uwf-exec -- echo '{\"n\": 7}'")
+        does(guest, "thread", "start", "one.yaml", "-p", "Do it")
+        does(guest, "gc")
+        does(guest, "thread", "kill", threads[2])
+        does(owner, "thread", "step", threads[3])
+        does(owner, "gc")
+    assert does(guest, "verify")["findings"] == []
+    assert {each["thread"] for each in does(guest, "thread", "list", "--all")} >= set(threads)
+    for path in [
+        each for each in (store / "refs", store / "objects", store / "uwf") for each in each.rglob("*")
+    ]:
+        mode = path.stat().st_mode
+        is_object = path.is_file() and store / "objects" in path.parents
+        wanted = modes & 0o440 if is_object else modes
+        assert mode & wanted == wanted, (path, oct(mode))
+        assert not path.is_dir() or mode & stat.S_ISGID, path
+        assert not mode & 0o006, path
 
 
 @on_a_small_disk

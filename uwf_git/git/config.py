@@ -14,6 +14,7 @@ ours, with git's suffixes k, m and g:
 from __future__ import annotations
 
 import os
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -88,6 +89,20 @@ class GitConfig:
         """Whether tags are signed; as commits are, where nothing is said of tags. Raises Invalid."""
         chosen = self.flag("tag.gpgSign")
         return self.signs_commits if chosen is None else chosen
+
+    @property
+    def sharing(self) -> int:
+        """What `core.sharedRepository` has files get beyond what the umask leaves, as bits of a mode; below 0 where
+        they get just these; 0 where it says nothing, or nothing that git knows."""
+        said = self.value("core.sharedRepository").lower()
+        if said in ("", "umask"):
+            return 0
+        if said in ("group", "true", "yes", "on", "1"):
+            return 0o660
+        if said in ("all", "world", "everybody", "2"):
+            return 0o664
+        bits = int(said, 8) if re.fullmatch("[0-7]+", said) else 0
+        return -(bits & 0o666) if bits & 0o600 == 0o600 else 0
 
     @property
     def max_refs(self) -> int:

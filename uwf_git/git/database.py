@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from uwf_git.errors import StoreDamaged, UwfError
+from uwf_git.git.durable import share
 from uwf_git.git.objects import KINDS, Oid, id_of
 from uwf_git.git.refs import PRIVATE, common_dir
 from uwf_git.git.writers import Writers
@@ -271,7 +272,11 @@ class ObjectDatabase:
         self.writers.begin()
         for last_try in (False,) * WRITE_TRIES + (True,):
             try:
-                return self._git.odb.write(kind, data)
+                oid = self._git.odb.write(kind, data)
+                name = str(oid)
+                for made in (name[:2], f"{name[:2]}/{name[2:]}"):
+                    share(f"{self._objects}/{made}")
+                return oid
             except (GitError, OSError) as error:
                 # git gc removes a folder of objects that it has emptied, at times just before libgit2
                 # puts the next one there.

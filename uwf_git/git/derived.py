@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from uwf_git import log
+from uwf_git.git.durable import share
 
 _FILLING = 65536  # KiB of pages that are kept while all is taken in: rows come in no order
 BUSY_SECONDS = 30
@@ -51,8 +52,10 @@ class Derived:
     def _open(self) -> sqlite3.Connection:
         try:
             self._path.parent.mkdir(exist_ok=True)
+            share(self._path.parent)
             if not _is_file(self._path):
                 return self._in_memory()
+            share(self._path, make=True)  # what SQLite puts beside it gets its mode
             return self._connect(str(self._path))
         except (sqlite3.OperationalError, OSError):
             return self._in_memory()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+_shared: dict[str, int] = {}  # what `share` gives what is below a folder, as `GitConfig.sharing` says
 ASIDE = ".new"
 """How the names of folders end that are still being made, or whose maker was killed."""
 
@@ -80,6 +81,38 @@ def _number(device: int) -> str:
     return f"{os.major(device)}:{os.minor(device)}"
 
 
+def share_below(folder: Path, sharing: int) -> None:
+    """Has `share` follow what `core.sharedRepository` says of a repository, as `GitConfig.sharing` gives it."""
+    if sharing:
+        _shared[f"{folder}/"] = sharing
+
+
+def share(path: str | Path, make: bool = False) -> None:
+    """Gives a file or folder of ours the mode that git gives its own, by `core.sharedRepository`; elsewhere it is left
+    as the umask made it. With `make` a file that is to be shared and isn't there is made first. Raises OSError."""
+    if not _shared:
+        return
+    sharing = next((mode for below, mode in _shared.items() if str(path).startswith(below)), 0)
+    if not sharing:
+        return
+    if make and not os.path.lexists(path):
+        Path(path).touch()
+    try:
+        old = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:  # a git has packed it already
+        return
+    more = abs(sharing)
+    if not old.st_mode & stat.S_IWUSR:
+        more &= ~0o222
+    if old.st_mode & stat.S_IXUSR:
+        more |= (more & 0o444) >> 2
+    mode = stat.S_IMODE(old.st_mode) & (0o7000 if sharing < 0 else 0o7777) | more
+    if stat.S_ISDIR(old.st_mode) and mode & 0o060:
+        mode |= stat.S_ISGID
+    if mode != stat.S_IMODE(old.st_mode) and old.st_uid == os.geteuid():  # another's is as they made it
+        os.chmod(path, mode)  # noqa: PTH101
+
+
 def sync_folder(path: Path) -> None:
     """Syncs a folder with all files and folders in it. Raises OSError."""
     for folder, _folders, names in os.walk(path):
@@ -94,6 +127,7 @@ def reserve(path: Path, size: int, mode: int) -> None:
     Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     try:
+        share(path)
         if hasattr(os, "posix_fallocate"):
             try:
                 os.posix_fallocate(descriptor, 0, size)
@@ -124,6 +158,8 @@ def make_folders(path: Path) -> None:
     """Makes a folder and those above it that are missing, and syncs their names. Raises OSError."""
     missing = [each for each in (path, *path.parents) if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        share(each)
     for each in missing:
         sync(each.parent)
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import log
+from uwf_git.git.durable import share
 from uwf_git.git.refs import PRIVATE, read_file
 from uwf_git.text import counted
 
@@ -153,6 +154,7 @@ class Lockfiles:
             return removed
         with contextlib.suppress(OSError):
             self._folder.mkdir(exist_ok=True)
+            share(self._folder)
             with _held(self._folder) as alone:  # of two, one is at it
                 for record in records if alone else ():
                     with contextlib.suppress(OSError), _held(record) as free:
@@ -217,8 +219,10 @@ class Lockfiles:
         new = path.with_name(f"{_NEW}{path.name}")
         try:
             self._folder.mkdir(exist_ok=True)
+            share(self._folder)
             descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
+                share(new)
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 new.rename(path)  # locked already: nobody takes it for one that was left
             except OSError:
@@ -307,6 +311,7 @@ def _keep(pack: str, path: str) -> int:
             raise
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
+        share(path)
         _hold(descriptor)
         os.write(descriptor, _KEEPS[0])
     except OSError:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from uwf_git.errors import Busy, HeadMoved, Invalid
-from uwf_git.git.durable import make_folders, sync
+from uwf_git.git.durable import make_folders, share, sync
 from uwf_git.git.lockfiles import LOCK, Lockfiles
 from uwf_git.git.refs import PACKED, PRIVATE, is_packed_under, note_packed, packed_without, read_ref
 from uwf_git.libgit2 import Oid, reference_is_valid_name
@@ -95,6 +95,7 @@ class RefFiles:
                 new = self._git_dir / PRIVATE / _NEW  # of whoever holds the lock, a kill may have left it
                 make_folders(new.parent)
                 new.write_bytes(data)
+                share(new)
                 sync(new)
                 new.replace(self._git_dir / PACKED)
                 sync(self._git_dir)
@@ -110,6 +111,7 @@ class RefFiles:
         path = self._git_dir / f"{name}{LOCK}"
         held = _Held(path, self._lock(name, path, tries))
         try:
+            share(path)
             yield held
         finally:
             os.close(held.descriptor)

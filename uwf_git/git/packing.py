@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import log
-from uwf_git.git.durable import make_folders, sync, sync_all
+from uwf_git.git.durable import make_folders, share, sync, sync_all
 from uwf_git.git.lockfiles import KEEP, is_packed_now, keeping, left_keeps
 from uwf_git.git.objects import BLOB, COMMIT, TAG, TREE
 from uwf_git.git.packs import DEPTH, delta_of, distance, distance_at
@@ -167,6 +167,7 @@ def install(
         else:
             opened.append(os.open(pack, os.O_RDONLY | os.O_CLOEXEC))
             os.fchmod(opened[0], 0o444)
+            share(pack)
             aside.append(str(pack))
         opened.append(_written(folder, f"{ASIDE}idx-", index(places, checksum), aside))
         sync_all((*opened, *beside), meanwhile and partial(meanwhile, name))
@@ -195,6 +196,7 @@ def _written(folder: Path, begin: str, data: bytes, made: list[str]) -> int:
         descriptor = os.open(path, flags, 0o444)
     made.append(path)
     try:
+        share(path)
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(descriptor, rest) :]

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git.errors import StoreDamaged
+from uwf_git.git.durable import share
 from uwf_git.libgit2 import Oid
 
 PRIVATE = "uwf"
@@ -365,6 +366,7 @@ def note_packed(git_dir: Path, key: Key | None = None) -> None:
             key = Key(status.st_ino, status.st_mtime_ns, status.st_size)
         if _seen(git_dir) != key and path.parent.is_dir():
             with open(temporary, "w", encoding="ascii") as file:
+                share(temporary)
                 file.write(" ".join(map(str, key)))
             os.replace(temporary, path)  # noqa: PTH105
 

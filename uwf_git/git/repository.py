@@ -18,7 +18,7 @@ from uwf_git.git.config import GitConfig
 from uwf_git.git.database import ObjectDatabase, damaged, unwritable
 from uwf_git.git.database import StoreUnwritable as StoreUnwritable
 from uwf_git.git.database import TooLarge as TooLarge
-from uwf_git.git.durable import make_folder, sync_folder
+from uwf_git.git.durable import make_folder, share_below, sync_folder
 from uwf_git.git.lockfiles import lockfiles_of
 from uwf_git.git.moving import RefFiles
 from uwf_git.git.objects import BLOB as BLOB
@@ -73,6 +73,7 @@ class Repository(ObjectDatabase):
         super().__init__(opened)
         self.private = self.path / PRIVATE
         self.config = GitConfig(self._git, self.path)
+        share_below(self.path, self.config.sharing)
         self.lockfiles = lockfiles_of(self.path)
         self._files = RefFiles(self.path, self.lockfiles)
         self.before_delete: Callable[[Sequence[str]], None] = lambda names: None

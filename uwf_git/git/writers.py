@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from uwf_git.errors import Busy
+from uwf_git.git.durable import make_folders, share
 
 # A writer waits for whoever deletes, who may have a large store to pack.
 WRITER_SECONDS = 600
@@ -108,7 +109,9 @@ class Writers:
     def _opened(self) -> int:
         flags = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            return os.open(self._path, flags, 0o600)
+            descriptor = os.open(self._path, flags, 0o600)
         except FileNotFoundError:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self._path, flags, 0o600)
+            make_folders(self._path.parent)
+            descriptor = os.open(self._path, flags, 0o600)
+        share(self._path)
+        return descriptor

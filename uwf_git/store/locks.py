@@ -17,6 +17,7 @@ from pathlib import Path
 
 from uwf_git import log
 from uwf_git.errors import Busy
+from uwf_git.git.durable import share
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.git.writers import Writers
 from uwf_git.values.ids import ThreadId, is_thread_id
@@ -169,7 +170,9 @@ class Locks:
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
+                share(self._folder)
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+                share(path)
             except OSError as error:
                 raise StoreUnwritable(f"can't lock {path}: {error}", "check the folder") from None
             try:

@@ -34,12 +34,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from uwf_git.git.durable import make_folders, reserve, sync
+from uwf_git.git.durable import make_folders, reserve, share, sync
 from uwf_git.git.refs import read_file
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id
 
-_MINE = 0o600  # what is said in a step is read by its user alone
+_MINE = 0o600  # what is said in a step is read by its user alone, or by those who share the repository
+_READ = 0o755
 MOST = 256 << 20  # bytes of a file that is read: far more than any of ours has
 ROOM = 256 * 1024  # bytes that are kept free for a report
 _OF_A_RUN = (
@@ -68,15 +69,19 @@ def write_private(
     hint: str = "check permissions and free space",
     synced: bool = False,
     mode: int = 0o666,
+    shared: bool = True,
 ) -> None:
     """Writes a file of the private folder, whole or not at all: another process may read it at this moment. Its
-    folder is made if need be. `synced` waits until it is on the disk; `mode` is narrowed by the umask. Raises
+    folder is made if need be. `synced` waits until it is on the disk; `mode` is narrowed by the umask, and
+    widened by `core.sharedRepository` unless it isn't `shared` with whoever else writes to the store. Raises
     StoreUnwritable with what `failure` says, and that `hint`."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         if not path.parent.is_dir():
             make_folders(path.parent)
-        with open(temporary, "wb", opener=_opener(mode)) as file:
+            if not shared:
+                path.parent.chmod(_READ)
+        with open(temporary, "wb", opener=_opener(mode, shared)) as file:
             file.write(content)
         if synced:
             sync(temporary)
@@ -90,8 +95,14 @@ def write_private(
         raise StoreUnwritable(f"{failure}: {error}", hint) from None
 
 
-def _opener(mode: int) -> Callable[[str, int], int]:
-    return lambda path, flags: os.open(path, flags | os.O_NONBLOCK, mode)
+def _opener(mode: int, shared: bool = True) -> Callable[[str, int], int]:
+    def opened(path: str, flags: int) -> int:
+        descriptor = os.open(path, flags | os.O_NONBLOCK, mode)
+        if shared and flags & os.O_CREAT:
+            share(path)
+        return descriptor
+
+    return opened
 
 
 def read_private(path: Path) -> bytes:
@@ -228,6 +239,7 @@ class Runs:
         try:
             make_folders(self._folder)
             with open(os.open(room, _TO_WRITE, _MINE), "wb") as file:
+                share(room)
                 file.write(data)
                 file.truncate()
                 file.flush()
@@ -368,6 +380,7 @@ class Runs:
         with contextlib.suppress(OSError):
             descriptor = os.open(self._folder / f"{thread}.now", _TO_WRITE, _MINE)
             try:
+                share(self._folder / f"{thread}.now")
                 os.pwrite(descriptor, data.ljust(8 * _SHOWN), 0)
             finally:
                 os.close(descriptor)
@@ -423,7 +436,7 @@ class Runs:
         """Adds a line to what is known of the run: {agent, turn, blob} or {agent, session}. That of a turn also says,
         for those who watch, its `role`, `model` and `tokens`, and the last line that was `said`."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folders(self._folder)
             path = self._folder / f"{thread}.turns"
             with open(path, "a", encoding="ascii", opener=_opener(_MINE)) as file:
                 file.write(json.dumps(note) + "\n")
@@ -469,8 +482,9 @@ class Sessions:
         if path.exists():
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folders(self._folder)
             with contextlib.suppress(FileExistsError), path.open("x", encoding="ascii") as file:
+                share(path)
                 file.write(thread)
         except OSError as error:
             raise StoreUnwritable(
@@ -551,7 +565,9 @@ class Trusted:
         """Trusts what has that content as the workflow of that name."""
         note = {"sha256": sha256, "language": language, "name": name, "at": int(time.time())}
         path = self._file(sha256, language, name)
-        write_private(path, _json(note), "can't remember what is trusted", synced=True, mode=_MINE)
+        # Who can write here has code run as this user.
+        failure = "can't remember what is trusted"
+        write_private(path, _json(note), failure, synced=True, mode=_MINE, shared=False)
 
     def remove(self, sha256: str, language: str, name: str) -> bool:
         """Trusts it no longer; whether it was trusted."""
