@@ -124,3 +124,30 @@ def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tu
 def test_what_there_is_none_of_is_not_found(client: httpx.Client, thread: str, path: str) -> None:
     found = client.get(path)
     assert found.status_code == 404 and "Not found" in found.text
+
+
+def test_what_was_said_is_found_and_marked(
+    serve: Serve, browser_page: Page, uwf: Uwf, forks: tuple[str, str]
+) -> None:
+    uwf("thread", "start", "pair", "-p", "Quote a[0] and <b>this</b>")
+    browser_page.goto(serve().launch)
+    browser_page.get_by_role("link", name="Search").click()
+    browser_page.get_by_label("What was said").fill("a[0] and <b>")
+    browser_page.get_by_role("button", name="Search").click()
+    expect(browser_page.locator("mark")).to_have_text("a[0] and <b>")
+    browser_page.get_by_label("What was said").fill("SECOND")
+    browser_page.get_by_label("in any case").check()
+    browser_page.get_by_label("Role").fill("writer")
+    browser_page.get_by_role("button", name="Search").click()
+    expect(browser_page.locator("mark").first).to_have_text("second")
+    keep_picture(browser_page, "search")
+    browser_page.get_by_role("link", name="Step 3, writer").first.click()
+    expect(browser_page).to_have_url(re.compile(r"/step/3$"))
+
+
+def test_a_search_that_can_t_be_done_says_why(client: httpx.Client, thread: str) -> None:
+    assert "Nobody said that" in client.get("/search?q=nothing-like-this").text
+    found = client.get("/search?q=(&kind=E")
+    assert found.status_code == 400 and "git can&#39;t search for" in found.text
+    assert client.get("/search?q=x&workflow=none").status_code in (400, 404)
+    assert "Nobody said that" in client.get("/search", params={"q": "--output=x"}).text

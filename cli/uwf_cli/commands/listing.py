@@ -207,6 +207,7 @@ def _nested(items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
 @click.option("-F", "--fixed-strings", "fixed", is_flag=True, help="The pattern is a text as it is.")
 @click.option("-E", "--extended-regexp", "extended", is_flag=True, help="It is an extended expression.")
 @click.option("-P", "--perl-regexp", "perl", is_flag=True, help="It is one of Perl's.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many lines.")
 @filters(None)
 def grep(
     invocation: Invocation,
@@ -214,6 +215,7 @@ def grep(
     pattern: str,
     role: str | None,
     insensitive: bool,
+    limit: int | None,
     filters: Filters,
     **kinds: bool,
 ) -> None:
@@ -255,7 +257,7 @@ def grep(
             "column": hit.column,
             "text": hit.text,
         }
-        for hit in hits
+        for hit in hits[:limit]
     ]
     if value or invocation.format != "text":
         invocation.emit(value, lambda shown: _hits_text(instance, shown))

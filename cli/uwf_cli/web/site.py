@@ -22,7 +22,19 @@ from starlette.staticfiles import StaticFiles
 from uwf_cli import terminal
 from uwf_cli.failures import describe
 from uwf_cli.page import style
-from uwf_cli.web import actions, addresses, comparison, events, render, stats, step, thread, threads, workflow
+from uwf_cli.web import (
+    actions,
+    addresses,
+    comparison,
+    events,
+    render,
+    search,
+    stats,
+    step,
+    thread,
+    threads,
+    workflow,
+)
 from uwf_cli.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git import __version__
@@ -46,6 +58,11 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/stats", stats.page),
 )
 """The addresses that show something, and what makes their pages."""
+
+Awaited = Callable[[Location, Asked], Awaitable[Page]]
+
+AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page),)
+"""Those that another process has to be waited for, while the server shows others."""
 
 FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
 """Those that only a server has which may write."""
@@ -85,6 +102,7 @@ def application(site: Site) -> Starlette:
     tags = events.Tags(site.location, site.known())
     pages = [*PAGES, *(FORMS if site.write else ())]
     routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags)) for path, maker in pages]
+    routes += [Route(path, _awaits(site, maker)) for path, maker in AWAITED]
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
     if site.write:
         routes += _changes(site)
@@ -111,6 +129,18 @@ def _shows(site: Site, maker: Maker, tags: events.Tags) -> Callable[[Request], A
             return Response(status_code=304, headers={"etag": tag})
         asked = Asked(request.path_params, tuple(request.query_params.multi_items()))
         return _response(site, made(site, maker, asked), tag)
+
+    return show
+
+
+def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
+    async def show(request: Request) -> Response:
+        try:
+            asked = Asked(request.path_params, tuple(request.query_params.multi_items()))
+            page = await maker(site.location, asked)
+        except Exception as error:
+            page = _failed(error, "It can't be shown")
+        return _response(site, made(site, lambda *_: page, Asked({})))
 
     return show
 
