@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,9 +11,10 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.exchange import Meter, adopt_news, find_thread
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import Usage, UwfError
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_cli.web.server import Served
@@ -24,6 +26,7 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     "uwf web                       the threads of this store, in the browser",
     "uwf web 01JK7M                one of them",
     "uwf web --write --run         with buttons to answer, fork, step",
+    "uwf web --export pages        as files, to keep or to mail",
 )
 @click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="8470, or where that is taken any.")
@@ -32,6 +35,13 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
 @click.option("--run", is_flag=True, help="Let them run agents too; also what --write does.")
 @click.option("--host", metavar="ADDRESS", help="Listen there instead of 127.0.0.1; needs --name.")
 @click.option("--name", "names", multiple=True, metavar="HOST", help="A host that it may be asked for by.")
+@click.option(
+    "--export",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write the pages there as files, and serve nothing.",
+)
 def web(
     invocation: Invocation,
     thread: str | None,
@@ -41,16 +51,25 @@ def web(
     run: bool,
     host: str | None,
     names: tuple[str, ...],
+    folder: Path | None,
 ) -> None:
     """Show threads, graphs, steps and what they cost on pages of this machine, until Ctrl-C.
 
     Only whoever opens the printed address gets in, once; nothing is loaded from elsewhere. Without --write the
     server can change nothing.
+
+    With --export the pages are written into a folder that is new, empty or of an earlier export: of all threads, or of
+    one with those of its sub-workflows. They hold no script and are read without a server.
     """
     if missing := [name for name in _NEEDED if find_spec(name) is None]:
         raise UwfError(f"uwf web needs the package {missing[0]}", "pip install 'uwf-git[web]'")
     if host is not None and not names:
         raise Usage("--host without a name", "say by which host it may be asked for: --name my-machine")
+    if folder is not None:
+        if port or no_open or write or run or host or names:
+            raise Usage("--export serves nothing", "give it alone, or with an ID")
+        _export(invocation, folder, thread)
+        return
     from uwf_cli.web import addresses
     from uwf_cli.web.server import LOOPBACK, serve
     from uwf_cli.web.site import Site
@@ -68,3 +87,21 @@ def web(
         )
 
     serve(site, path, host or LOOPBACK, names, port, tell, not no_open)
+
+
+def _export(invocation: Invocation, folder: Path, thread: str | None) -> None:
+    from uwf_cli.web.export import export
+    from uwf_cli.web.site import Site
+
+    adopt_news(invocation)
+    found, meter = find_thread(invocation, thread) if thread else None, Meter()
+    try:
+        done = export(
+            Site(invocation.location), folder, found, lambda made, of: meter.step("Writing pages", made, of)
+        )
+    finally:
+        meter.clear()
+    invocation.emit(
+        {"folder": str(folder), **done._asdict()},
+        lambda value: f"{value['folder']}: {counted(value['files'], 'file')}, {value['bytes']:,} bytes",
+    )

@@ -31,12 +31,13 @@ Link = Callable[[str], str]
 def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
     """A page as a document. `site` is what all of them know: the `store`, whether one may `write` and `run` from them,
     whether they are `live`, and the `version`."""
-    template = _environment().get_template(page.template)
+    template = _environment(bool(site["live"])).get_template(page.template)
     return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(live: bool) -> Environment:
+    """The templates. On a page that is live times are said as people say them, else as they are."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -60,7 +61,7 @@ def _environment() -> Environment:
         "person": name_of,
         "role": role_name,
         "short": shortened,
-        "when": _when,
+        "when": _when if live else _exactly,
     }
     return made
 
@@ -75,9 +76,23 @@ def _shown(value: Any) -> Any:
 def _when(moment: float | str | None) -> Markup:
     """A moment, in Unix seconds or as JSON has it, as people say it; the exact one shows on hover, and is what scripts
     read."""
-    if moment is None:
+    if (seconds := _seconds(moment)) is None:
         return Markup("")
-    if isinstance(moment, str):
-        moment = datetime.fromisoformat(moment).timestamp()
-    exact = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso(moment), exact, ago(moment))
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        iso(seconds), _exact(seconds), ago(seconds)
+    )
+
+
+def _exactly(moment: float | str | None) -> Markup:
+    """A moment as it is."""
+    if (seconds := _seconds(moment)) is None:
+        return Markup("")
+    return Markup('<time datetime="{}">{}</time>').format(iso(seconds), _exact(seconds))
+
+
+def _seconds(moment: float | str | None) -> float | None:
+    return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else moment
+
+
+def _exact(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

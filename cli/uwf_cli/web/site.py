@@ -139,7 +139,7 @@ def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
             asked = Asked(request.path_params, tuple(request.query_params.multi_items()))
             page = await maker(site.location, asked)
         except Exception as error:
-            page = _failed(error, "It can't be shown")
+            page = failed(error, "It can't be shown")
         return _response(site, made(site, lambda *_: page, Asked({})))
 
     return show
@@ -168,7 +168,7 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
             address = await do(request, parse_form(await request.body()))
         except Exception as error:
             back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
-            return _response(site, _failed(error, "Not done", back))
+            return _response(site, failed(error, "Not done", back))
         return Response(status_code=303, headers={"location": address})
 
     return act
@@ -181,10 +181,10 @@ def made(site: Site, maker: Maker, asked: Asked) -> Page:
             page = maker(instance, asked)
             return page._replace(values={"crews_known": workflow.has_crews(instance), **page.values})
     except Exception as error:
-        return _failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
+        return failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
 
 
-def _failed(error: Exception, title: str, back: str = "") -> Page:
+def failed(error: Exception, title: str, back: str = "") -> Page:
     """The page that says what went wrong. `back` is where to look again."""
     failure = describe(error)
     if failure.code == "internal":
@@ -199,7 +199,7 @@ def _response(site: Site, page: Page, tag: str = "") -> Response:
     try:
         document = render.html(page, str, known)
     except Exception as error:
-        page = _failed(error, "It can't be shown")
+        page = failed(error, "It can't be shown")
         document = render.html(page, str, known)
     return HTMLResponse(document, page.status, headers={"etag": tag} if tag and page.status == 200 else None)
 

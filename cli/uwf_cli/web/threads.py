@@ -25,9 +25,11 @@ SHOWN = 50
 
 
 def page(instance: Instance, asked: Asked) -> Page:
-    """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, and `from`, how many are left
-    out. Raises Usage, NotFound."""
+    """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, `thread`, which is an id and may
+    repeat, and `from`, how many are left out. Raises Usage, NotFound."""
     found = listed(instance, _filters(asked))
+    if only := asked.all("thread"):
+        found = [each for each in found if each.thread in only]
     counts = Counter(each.status for each in found)
     numbers = {tab: sum(counts[status] for status in statuses) for tab, statuses in TABS.items()}
     tab = asked.one("tab") or next((name for name, number in numbers.items() if number), "all")
