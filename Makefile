@@ -7,6 +7,7 @@
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
+#   make pictures      the pictures of docs/web.md, taken by Chromium
 #   make lint          ruff and mypy
 #   make bench         the table of benchmarks, and docs/benchmarks.md of it; takes half an hour
 #   make bench-smoke   the same on small stores: does it run?
@@ -22,7 +23,7 @@ PYTEST_ARGS ?=
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test faults soak agent-programs test-agents fuzz lint bench bench-smoke venv clean
+.PHONY: demo test faults soak agent-programs test-agents fuzz pictures lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -49,6 +50,10 @@ fuzz: $(VENV)/.installed-dev
 		|| $(VENV)/bin/python $(PIP_INSTALL) --only-binary atheris --editable '.[fuzz]' || true
 	@PYTHONPATH=tests/fuzz $(VENV)/bin/python -c 'from targets import TARGETS; print(*TARGETS, sep="\n")' \
 		| xargs -P 2 -I TARGET $(VENV)/bin/python tests/fuzz/fuzz.py TARGET $(or $(SECONDS),20) $(SEED)
+
+pictures: $(VENV)/.installed-dev
+	@$(VENV)/bin/python $(PIP_INSTALL) pillow
+	@UWF_TEST_PICTURES=docs/web $(VENV)/bin/python -m pytest tests/web/test_pictures.py $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(VENV)/bin/ruff check
@@ -84,7 +89,7 @@ $(BENCH_VENV)/.installed: pyproject.toml $(SOURCES) | $(BENCH_VENV)/bin/python
 	@echo "installing uwf-git into $(BENCH_VENV)"
 	@rm -rf build
 	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) --upgrade --force-reinstall --no-deps .
-	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) '.[bench]'
+	@$(BENCH_VENV)/bin/python $(PIP_INSTALL) '.[bench,web]'
 	@rm -rf build
 	@touch $@
 

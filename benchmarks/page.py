@@ -23,6 +23,7 @@ ROOMS = {
     "agents": "Agents that ship",
     "crews": "Crews",
     "chats": "Conversations",
+    "pages": "Pages",
     "exchange": "Sharing and verifying",
 }
 """The heading of each module of groups."""

@@ -22,6 +22,7 @@ import crews
 import exchange
 import growth
 import page
+import pages
 import peers
 import pygit2
 import startup
@@ -48,6 +49,9 @@ GROUPS: tuple[Group, ...] = (
     crews.routing,
     crews.stepping,
     chats.talking,
+    pages.first_page,
+    pages.a_long_thread,
+    pages.live,
     exchange.pushing,
     exchange.pulling,
     exchange.exchanging_a_step,

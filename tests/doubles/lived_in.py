@@ -4,13 +4,15 @@ a question, a failed attempt and a fork, and a crew. No agent is run; the steps 
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from workflows import register
+import pytest
+from workflows import opened, register
 
 from uwf_git.engine.status import outlook_of
 from uwf_git.git.repository import Oid
@@ -19,7 +21,10 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import Attempt, Step
 from uwf_git.values.types import DETAIL, QUESTION, STEPNODE, TURN
 
-_SOLVE = Path(__file__).parents[2] / "examples" / "solve-issue.yaml"
+if TYPE_CHECKING:
+    from conftest import Uwf
+
+_EXAMPLES = Path(__file__).parents[2] / "examples"
 _HOUR = 3600.0
 _MODELS = {"claude-code": "claude-sonnet-4-5", "codex": "gpt-5-codex"}
 _PRICES = {"claude-code": (3e-6, 15e-6), "codex": (1.25e-6, 10e-6)}  # dollars a token, in and out
@@ -148,6 +153,27 @@ QUERY = Said(
 )
 
 
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[LivedIn]]:
+    """Where the store that the first test fills is kept for the others, and what is in it."""
+    return tmp_path_factory.mktemp("lived-in") / "root", []
+
+
+@pytest.fixture
+def lived_in(kept: tuple[Path, list[LivedIn]], root: Path, uwf: Uwf) -> LivedIn:
+    """A store after some days of work, with a crew."""
+    copy, found = kept
+    if found:
+        shutil.copytree(copy, root)
+    else:
+        uwf("init")
+        found.append(fill(opened()))
+        uwf("crew", "import", _EXAMPLES / "crew" / "press")
+        uwf("crew", "do", "press", "release notes", "-p", "Version 2 reads CSV.")
+        shutil.copytree(root, copy)
+    return found[0]
+
+
 @contextmanager
 def _ago(hours: float) -> Iterator[None]:
     """The clock of this process stands so far in the past."""
@@ -161,7 +187,7 @@ def _ago(hours: float) -> Iterator[None]:
 
 def fill(instance: Instance) -> LivedIn:
     """Fills a store that is there."""
-    version = register(instance, _SOLVE.read_text(encoding="utf-8"))
+    version = register(instance, (_EXAMPLES / "solve-issue.yaml").read_text(encoding="utf-8"))
 
     def start(hours: float, task: str, *said: Said, budget: Mapping[str, float] | None = None) -> ThreadId:
         with _ago(hours):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_programs import program
-from conftest import EXAMPLES, Uwf
-from lived_in import LivedIn, fill
+from lived_in import LivedIn
 from playwright.sync_api import Browser, Page, expect
 from site_serving import Serve, Serving
-from uwf_cli.web.site import PAGES
-from workflows import opened
+from uwf_cli.web.site import FORMS, PAGES
 
 _RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
@@ -31,27 +27,6 @@ _FOCUSED = """() => {
   const seen = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0 || style.boxShadow !== 'none';
   return [e.dataset.reached === undefined ? -1 : Number(e.dataset.reached), seen, e.outerHTML.slice(0, 120)];
 }"""
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[LivedIn]]:
-    """Where the store that the first test fills is kept for the others, and what is in it."""
-    return tmp_path_factory.mktemp("lived-in") / "root", []
-
-
-@pytest.fixture
-def lived_in(kept: tuple[Path, list[LivedIn]], root: Path, uwf: Uwf) -> LivedIn:
-    """A store after some days of work, with a crew."""
-    copy, found = kept
-    if found:
-        shutil.copytree(copy, root)
-    else:
-        uwf("init")
-        found.append(fill(opened()))
-        uwf("crew", "import", EXAMPLES / "crew" / "press")
-        uwf("crew", "do", "press", "release notes", "-p", "Version 2 reads CSV.")
-        shutil.copytree(root, copy)
-    return found[0]
 
 
 @pytest.fixture
@@ -80,6 +55,7 @@ def addresses(known: LivedIn) -> Iterator[str]:
         yield re.sub(r"\{(\w+)(:\w+)?\}", lambda found: at[found[1]], pattern)  # noqa: B023
     if any(pattern.startswith("/thread/") for pattern, _ in PAGES):
         yield from (f"/thread/{each}" for each in known[1:-1])
+    yield from (pattern for pattern, _ in FORMS)
     yield from ("/?tab=waiting", "/?tab=all&search=export", "/nothing/here")
 
 
@@ -96,7 +72,10 @@ def test_axe_finds_nothing_and_nothing_is_wider_than_the_screen(
     axe = program("axe-core").read_text(encoding="utf-8")
     found: list[str] = []
     browser_page.goto(site.launch)
-    for width, theme in ((1280, "light"), (360, "dark"), (360, "light"), (1280, "dark")):
+    for width, theme in (
+        (1280, "light"),
+        (360, "dark"),
+    ):  # colours and widths have nothing to do with each other
         looks(browser_page, width, theme)
         for address in addresses(lived_in):
             browser_page.goto(site.address + address)
