@@ -7,6 +7,7 @@ document.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,33 +52,40 @@ create_agent("claude-code", run, lambda ctx, session, message: run(ctx)).main()
 
 
 @pytest.fixture
-def working(lived_in: LivedIn, uwf: Uwf, script: Callable[[str, str], Path]) -> Iterator[str]:
+def at_home(lived_in: LivedIn, root: Path, hermetic: Path, monkeypatch: pytest.MonkeyPatch) -> LivedIn:
+    """The store stands where a user's does."""
+    (hermetic / ".uncaged").mkdir()
+    shutil.move(root, hermetic / ".uncaged" / "workflow")
+    monkeypatch.delenv("UWF_STORAGE_ROOT")
+    return lived_in
+
+
+@pytest.fixture
+def working(at_home: LivedIn, uwf: Uwf, script: Callable[[str, str], Path]) -> Iterator[str]:
     """A thread that somebody is at work on."""
-    running = begin("thread", "step", lived_in.idle, "--agent", script("claude-code", AGENT))
+    running = begin("thread", "step", at_home.idle, "--agent", script("claude-code", AGENT))
     while not (found := uwf("ps").json) or (found[0]["turns"] or 0) < 2:
         assert running.poll() is None, running.communicate()
-    yield lived_in.idle
+    yield at_home.idle
     Path("end").touch()
     running.communicate(timeout=60)
 
 
 @pytest.mark.skipif(not _WANTED, reason="nobody asked for pictures: make pictures")
 @pytest.mark.timeout(300)
-def test_every_page_has_its_picture(
-    browser_page: Page, serve: Serve, lived_in: LivedIn, working: str
-) -> None:
+def test_every_page_has_its_picture(browser_page: Page, serve: Serve, at_home: LivedIn, working: str) -> None:
     browser_page.emulate_media(color_scheme="light", reduced_motion="reduce")
     site = serve("--write", "--run")
     browser_page.goto(site.launch)
-    done = lived_in.completed
+    known, done = at_home, at_home.completed
     pages = {
         "threads": "/?tab=all",
-        "waiting": f"/thread/{lived_in.waiting}",
+        "waiting": f"/thread/{known.waiting}",
         "thread": f"/thread/{done}",
         "running": f"/thread/{working}",
         "step": f"/thread/{done}/step/2",
-        "attempt": f"/thread/{lived_in.failed}/attempt/{lived_in.attempt}",
-        "diff": f"/diff/{done}/{lived_in.parted}",
+        "attempt": f"/thread/{known.failed}/attempt/{known.attempt}",
+        "diff": f"/diff/{done}/{known.parted}",
         "workflow": "/workflow/solve-issue",
         "crew": "/crew/press",
         "stats": "/stats",
@@ -85,7 +93,7 @@ def test_every_page_has_its_picture(
         "start": "/start?workflow=solve-issue",
     }
     for name, address in pages.items():
-        _take(browser_page, site.address + address, name, 1280, 900)
+        _take(browser_page, site.address + address, name, 1280, 1700 if name == "thread" else 900)
     for name in ("threads", "running"):
         browser_page.emulate_media(color_scheme="dark")
         _take(browser_page, site.address + pages[name], f"{name}-dark-narrow", 360, 760)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,12 +89,19 @@ class Site(NamedTuple):
     def known(self) -> Mapping[str, Any]:
         """What every template may name as `site`."""
         return {
-            "store": str(self.location.git_dir if self.location.here else self.location.root),
+            "store": _shown(self.location.git_dir if self.location.here else self.location.root),
             "write": self.write,
             "run": self.run,
             "live": True,
             "version": __version__,
         }
+
+
+def _shown(path: Path) -> str:
+    """A folder as people write it."""
+    with suppress(ValueError, RuntimeError):
+        return f"~/{path.relative_to(Path.home())}"
+    return str(path)
 
 
 def application(site: Site) -> Starlette:
