@@ -22,6 +22,7 @@ _REACHABLE = """() => [...document.querySelectorAll(
   .filter(e => e.type !== 'radio' || !e.name || e === [...document.getElementsByName(e.name)]
     .find((each, _, all) => all.some(one => one.checked) ? each.checked : true))
   .map((e, number) => (e.dataset.reached = number, number))"""
+_DRAWN = "() => [...document.querySelectorAll('#graph[data-graph]')].every(e => e.querySelector('.frame'))"
 _FOCUSED = """() => {
   const e = document.activeElement, style = getComputedStyle(e);
   const seen = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0 || style.boxShadow !== 'none';
@@ -104,6 +105,7 @@ def test_the_tab_key_reaches_everything_and_one_sees_where_it_is(
     found: list[str] = []
     for address in addresses(lived_in):
         browser_page.goto(site.address + address)
+        browser_page.wait_for_function(_DRAWN)
         waiting = set(browser_page.evaluate(_REACHABLE))
         for _ in range(len(waiting) + 10):
             if not waiting:

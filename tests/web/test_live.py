@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ import pytest
 from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, tell
+from playwright.sync_api import Page, expect
+from site_serving import Serve, keep_picture
 
 from uwf_git.store.opened import Instance
 
@@ -113,3 +116,117 @@ def test_there_is_an_end_to_the_number_of_streams(client: httpx.Client, spoken: 
             with other.stream("GET", f"/thread/{spoken}/events") as answer:
                 if answer.status_code == 200:
                     break
+
+
+def test_turns_come_into_an_open_page_and_what_is_read_stays_where_it_is(
+    serve: Serve, browser_page: Page, spoken: str
+) -> None:
+    browser_page.set_viewport_size({"width": 900, "height": 400})
+    browser_page.goto(serve(spoken).launch)
+    turns = browser_page.get_by_label("Turns of the step that is being made")
+    expect(browser_page.get_by_role("group", name="The graph")).to_be_attached()
+    tell(1, "words", "I lo")
+    expect(turns).to_contain_text("I lo")
+    tell(2, "words", "ok <b>at</b> it.")
+    expect(turns).to_contain_text("I look <b>at</b> it.")
+    tell(3, "turn")
+    expect(turns.locator("[data-turn='1.1']")).to_contain_text("I look")
+    expect(turns.locator("li")).to_have_count(1)
+    tell(4, "words", "No, no.")
+    expect(turns).to_contain_text("No, no.")
+    tell(5, "drop")
+    expect(turns).not_to_contain_text("No, no.")
+    tell(6, "turn", "a tool")
+    expect(turns.locator("[data-turn='1.2']")).to_be_visible()
+    keep_picture(browser_page, "live")
+    steps = browser_page.get_by_role("heading", name="Steps", exact=True)
+    steps.scroll_into_view_if_needed()
+    place = steps.bounding_box()
+    tell(7, "end")
+    expect(browser_page.locator("[aria-live]")).to_have_text("Step 1 is finished")
+    news = browser_page.get_by_role("button", name="1 new step, it is")
+    expect(news).to_be_visible()
+    expect(browser_page.locator("[data-status] .badge")).to_have_text("completed")
+    now = steps.bounding_box()
+    assert now and place and abs(now["y"] - place["y"]) < 1
+    assert browser_page.locator("#step-1").count() == 0
+    news.focus()
+    browser_page.keyboard.press("Enter")
+    expect(browser_page.locator("#step-1")).to_be_in_viewport()
+    expect(browser_page.locator("#step-1 a").first).to_be_focused()
+    expect(news).to_be_hidden()
+    expect(turns).to_have_count(0)
+
+
+def test_a_hidden_page_asks_for_nothing_and_goes_on_once_it_is_seen(
+    serve: Serve, browser_page: Page, spoken: str
+) -> None:
+    asked: list[str] = []
+    ended: list[str] = []
+    browser_page.on("request", lambda request: asked.append(request.url))
+    for kind in ("requestfinished", "requestfailed"):
+        browser_page.on(kind, lambda request: ended.append(request.url))
+    browser_page.add_init_script(
+        "Object.defineProperty(document, 'hidden', {get: () => window.isHidden ?? false});"
+        "window.hide = (hidden) => { window.isHidden = hidden;"
+        " document.dispatchEvent(new Event('visibilitychange')); }"
+    )
+    browser_page.goto(serve(spoken).launch)
+    turns = browser_page.get_by_label("Turns of the step that is being made")
+    tell(1, "words", "One.")
+    tell(2, "turn")
+    expect(turns.locator("li")).to_have_count(1)
+    with browser_page.expect_event("requestfailed", lambda request: "/events" in request.url):
+        browser_page.evaluate("hide(true)")
+    before = len(asked)
+    tell(3, "words", "Two.")
+    tell(4, "turn")
+    tell(5, "words", "Three")
+    browser_page.wait_for_timeout(2500)
+    assert asked[before:] == []
+    expect(turns).not_to_contain_text("Two.")
+    browser_page.evaluate("hide(false)")
+    expect(turns).to_contain_text("Three")
+    assert [each.partition("?")[2] for each in asked[before:] if "/events" in each] == ["after=1.1"]
+    assert turns.locator("li").all_inner_texts()[1:] == ["assistant\n\nTwo.", "assistant\n\nThree"]
+
+
+def test_new_threads_are_counted_and_what_was_opened_and_typed_stays(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    browser_page.goto(serve().launch.replace("/?", "/?tab=all&"))
+    browser_page.get_by_label("Task has").fill("something")
+    first = browser_page.get_by_role("link", name="Do it")
+    place = first.bounding_box()
+    uwf("thread", "start", "pair", "-p", "Another")
+    news = browser_page.get_by_role("button", name="1 new thread — show")
+    expect(news).to_be_visible()
+    expect(browser_page.locator(".tabs a[aria-current] .count")).to_have_text("2")
+    assert first.bounding_box() == place
+    expect(browser_page.get_by_role("link", name="Another")).to_have_count(0)
+    news.click()
+    expect(browser_page.get_by_role("link", name="Another")).to_be_visible()
+    expect(browser_page.get_by_label("Task has")).to_have_value("something")
+
+
+def test_the_graph_is_drawn_with_what_was_taken(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "run", thread)
+    browser_page.goto(serve(thread).launch)
+    graph = browser_page.get_by_role("group", name="The graph of pair")
+    graph.scroll_into_view_if_needed()
+    steps = uwf("thread", "steps", thread).json
+    for role in {step["role"] for step in steps}:
+        times = sum(step["role"] == role for step in steps)
+        node = graph.get_by_role("link", name=f"{role}: {times}×")
+        expect(node).to_be_visible()
+    assert graph.locator(".way.was").count() >= 2
+    width = int(graph.get_attribute("width") or 0)
+    browser_page.get_by_role("button", name="Larger").click()
+    assert int(graph.get_attribute("width") or 0) > width
+    browser_page.get_by_role("region", name="Graph; plus").press("-")
+    assert int(graph.get_attribute("width") or 0) == width
+    keep_picture(browser_page, "graph")
+    node.press("Enter")
+    expect(browser_page).to_have_url(re.compile(r"/step/\d+$"))

@@ -4,13 +4,14 @@ right of them, ways back to their left. How often each role and each way was tak
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from uwf_cli.page.markup import tag, text
-from uwf_git.text import counted, shortened
+from uwf_git.text import counted, harmless, shortened
 from uwf_git.values.kinds import Workflow
 from uwf_git.values.types import END, START, USER
 from uwf_git.workflow.diagram import edges, order
@@ -59,6 +60,30 @@ def transitions(workflow: Workflow, taken: Sequence[str]) -> list[Transition]:
         if edge.role in known:
             labels.setdefault((source, edge.role), []).append(label)
     return [Transition(*ends, " / ".join(filter(None, each)), passed[ends]) for ends, each in labels.items()]
+
+
+def described(
+    workflow: Workflow,
+    taken: Sequence[str],
+    current: str | None = None,
+    address: Callable[[str], str | None] = lambda role: None,
+) -> str:
+    """The graph as JSON for the script that draws it: the `name`, the `nodes` and the `ways` between them. `taken` and
+    `current` are as for `drawing`, `address` says where a node leads."""
+    counts = Counter(taken)
+    nodes = [
+        {
+            "id": name,
+            "label": {START: "start", END: "end"}.get(name) or harmless(name),
+            "end": name in (START, END),
+            "times": counts[name],
+            "now": name == current,
+            "href": address(name),
+        }
+        for name in dict.fromkeys([START, *order(workflow), END])
+    ]
+    ways = [{**way._asdict(), "label": harmless(way.label)} for way in transitions(workflow, taken)]
+    return json.dumps({"name": workflow.name, "nodes": nodes, "ways": ways}, ensure_ascii=False)
 
 
 def drawing(workflow: Workflow, taken: Sequence[str], current: str | None = None) -> str:

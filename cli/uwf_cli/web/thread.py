@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
-from uwf_cli.page.graph import drawing, transitions, way_of
+from uwf_cli.page.graph import described, drawing, transitions, way_of
 from uwf_cli.page.step import amounts, brief, gist, judges, name_of
 from uwf_cli.watching.lines import step_value
+from uwf_cli.web import addresses
 from uwf_cli.web import step as steps
 from uwf_cli.web.actions import possible
 from uwf_cli.web.addresses import Asked, Page
@@ -177,6 +178,8 @@ class _Thread:
             "start": head.row.start,
             "workflow": self._workflow,
             "graph": self._graph(taken, now),
+            "described": self._described(taken, now),
+            "made": self._or(self._made, 0),
             "ways": transitions(self._workflow, taken) if self._workflow else (),
             "who": now if now in (None, END, BUNDLE) else role_name(now),
             "here": now,
@@ -273,6 +276,19 @@ class _Thread:
             of.how != "child",
             tuple(map(self._relative, of.below)),
         )
+
+    def _described(self, taken: Sequence[str], now: str | None) -> str | None:
+        last = {row.role: row.number for row in self._rows if row.kind == "step"}
+
+        def address(role: str) -> str | None:
+            return addresses.step(self._head.thread, last[role]) if role in last else None
+
+        return described(self._workflow, taken, now, address) if self._workflow is not None else None
+
+    def _made(self) -> int:
+        """How many steps and failed attempts were made."""
+        attempts = self._instance.attempts
+        return self._head.row.number + attempts.count(attempts.tip(self._head.thread))
 
     # The timeline
 

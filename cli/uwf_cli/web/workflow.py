@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from uwf_cli.commands.workflow import bundle_of, history_note, past, registered, unified
-from uwf_cli.page.graph import drawing
+from uwf_cli.page.graph import described, drawing
 from uwf_cli.resolve import Found, stored_workflow
 from uwf_cli.selection import Filters, Listed, listed
 from uwf_cli.web.addresses import Asked, Page
@@ -98,6 +98,7 @@ def page(instance: Instance, asked: Asked) -> Page:
             "use": use,
             "difference": _difference(instance, asked, versions, found),
             "graph": Markup(drawing(workflow, [])) if workflow.graph else None,
+            "described": described(workflow, []),
             "transitions": _transitions(workflow, report),
             "roles": _roles(found),
             "conditions": [each for _, each in sorted(workflow.conditions.items())],

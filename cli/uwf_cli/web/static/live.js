@@ -1,1 +1,260 @@
-// What makes a page live.
+// Keeps a page up to date without moving what is being read. While the page is visible it asks for itself again; states,
+// counts and times change where they stand, and whatever would move something waits at the edge until it is asked for.
+
+import { listen, silence } from "./stream.js";
+
+const SOON = 2000, LATER = 5000; // milliseconds between two looks
+const ROWS = "ol.threads > li[id], .timeline tbody > tr[id]";
+
+const content = () => document.getElementById("content");
+let tag = document.body.dataset.tag;
+let pause = SOON;
+let timer = 0;
+let waiting = null; // the page as it is now, where it isn't shown yet
+let shown = signature(document);
+
+// One place where a screen reader hears of finished steps.
+const told = document.createElement("p");
+told.className = "visually-hidden";
+told.setAttribute("aria-live", "polite");
+const edge = document.createElement("button");
+edge.className = "news";
+edge.hidden = true;
+edge.addEventListener("click", show);
+document.body.append(told, edge);
+
+const tell = (text) => { told.textContent = text; };
+
+async function look() {
+  clearTimeout(timer);
+  if (document.hidden || !tag) return;
+  try {
+    const answer = await fetch(location.pathname + location.search, { headers: { "If-None-Match": tag }, cache: "no-store" });
+    pause = answer.status === 200 ? SOON : Math.min(LATER, pause * 1.25);
+    if (answer.status === 200) {
+      tag = answer.headers.get("etag") ?? tag;
+      take(new DOMParser().parseFromString(await answer.text(), "text/html"));
+    }
+  } catch {
+    pause = LATER; // the server has ended, or begins anew
+  }
+  clearTimeout(timer);
+  timer = setTimeout(look, pause);
+}
+
+// What a page says, but for what changes in place.
+function signature(page) {
+  const copy = page.getElementById("content").cloneNode(true);
+  for (const each of copy.querySelectorAll("#turns, #last-line, #graph, .badge, .tabs .count")) each.remove();
+  for (const each of copy.querySelectorAll("time")) each.textContent = "";
+  for (const each of copy.querySelectorAll("[data-since]")) each.removeAttribute("title");
+  return copy.innerHTML;
+}
+
+function take(page) {
+  inPlace(page);
+  const now = signature(page);
+  waiting = now === shown ? null : page;
+  const before = edge.textContent;
+  edge.hidden = !waiting;
+  if (!waiting) return;
+  const rows = fresh(page);
+  const state = status(page);
+  const kind = page.querySelector(".timeline") ? "step" : "thread";
+  const parts = rows.length ? [`${rows.length} new ${kind}${rows.length > 1 ? "s" : ""}`] : [];
+  if (state && state !== status(document, true)) parts.push(state === "waiting" ? "it waits for you" : `it is ${state}`);
+  const text = parts.join(", ") || "This page has changed";
+  edge.textContent = `${text[0].toUpperCase()}${text.slice(1)} — show`;
+  if (rows.length && edge.textContent !== before && kind === "step" && !listening()) tell(parts[0]);
+  listening();
+}
+
+// The rows that a page has and the one that is shown doesn't.
+const fresh = (page) => [...page.querySelectorAll(ROWS)].filter((row) => !document.getElementById(row.id));
+
+let told_status = status(document);
+function status(page, before = false) {
+  return before ? told_status : page.querySelector("[data-status]")?.dataset.status;
+}
+
+// Changes what takes the same room.
+function inPlace(page) {
+  const put = (old, now) => {
+    if (!old || !now || old.outerHTML === now.outerHTML) return;
+    old.className = now.className;
+    if (old.textContent !== now.textContent) old.textContent = now.textContent;
+    for (const name of ["datetime", "title"]) if (now.hasAttribute(name)) old.setAttribute(name, now.getAttribute(name));
+  };
+  const counts = page.querySelectorAll(".tabs .count");
+  document.querySelectorAll(".tabs .count").forEach((each, index) => put(each, counts[index]));
+  put(document.querySelector("[data-status] .badge"), page.querySelector("[data-status] .badge"));
+  put(document.getElementById("last-line"), page.getElementById("last-line"));
+  for (const row of document.querySelectorAll(ROWS)) {
+    const now = page.getElementById(row.id);
+    if (!now) continue;
+    put(row.querySelector(".badge"), now.querySelector(".badge"));
+    put(row.querySelector("time"), now.querySelector("time"));
+  }
+  const graph = document.getElementById("graph"), drawn = page.getElementById("graph");
+  if (graph && drawn && drawn.dataset.graph !== graph.dataset.graph) {
+    graph.dataset.graph = drawn.dataset.graph;
+    if (graph.dataset.drawn) import("./graph.js").then((each) => each.draw(graph));
+  }
+}
+
+// Shows the page as it is now, in the place where the reader was, with what was opened, typed and focused.
+function show() {
+  if (!waiting) return;
+  const page = waiting, old = content(), now = page.getElementById("content");
+  const rows = fresh(page).map((row) => row.id);
+  const asked = document.activeElement === edge;
+  const opened = [...old.querySelectorAll("details")].map((each) => [keyOf(each), each.open]);
+  const typed = [...old.querySelectorAll("input:not([type=hidden]), textarea, select")].map((each) => [keyOf(each), each]);
+  const focus = old.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  const anchor = [...old.querySelectorAll("[id]")].find((each) => each.getBoundingClientRect().top >= 0);
+  const top = anchor?.getBoundingClientRect().top;
+  shown = signature(page);
+  for (const id of ["turns", "graph"]) keep(page, id);
+  older(page);
+  old.replaceChildren(...document.importNode(now, true).childNodes);
+  // These go on where they were: with their own words, place and size.
+  for (const id of ["turns", "graph"]) if (kept[id]) document.getElementById(id)?.replaceWith(kept[id]);
+  document.title = page.title;
+  told_status = status(document);
+  const found = new Map([...old.querySelectorAll("details, input, textarea, select, a, button, [tabindex]")].map((each) => [keyOf(each), each]));
+  for (const [key, open] of opened) if (found.has(key)) found.get(key).open = open;
+  for (const [key, each] of typed) {
+    const same = found.get(key);
+    if (!same) continue;
+    if ("checked" in each && /^(checkbox|radio)$/.test(each.type)) same.checked = each.checked;
+    else same.value = each.value;
+  }
+  if (focus) found.get(focus)?.focus({ preventScroll: true });
+  waiting = null;
+  edge.hidden = true;
+  const place = anchor && document.getElementById(anchor.id);
+  if (place) scrollBy(0, place.getBoundingClientRect().top - top);
+  const first = rows.length ? document.getElementById(rows[0]) : null;
+  for (const id of rows) document.getElementById(id)?.classList.add("fresh");
+  first?.scrollIntoView({ block: "nearest" });
+  if (asked) (first?.querySelector("a") ?? old).focus({ preventScroll: true });
+  refresh();
+  listening();
+  drawn();
+}
+
+const kept = {};
+function keep(page, id) {
+  const now = page.getElementById(id), old = document.getElementById(id);
+  kept[id] = now && old && old.dataset.live ? old : null;
+  if (kept[id] && now.dataset.graph) old.dataset.graph = now.dataset.graph;
+}
+
+// Older steps that were loaded on stay.
+function older(page) {
+  const rows = [...document.querySelectorAll(".timeline tbody > tr")];
+  const first = page.querySelector(".timeline tbody > tr[id]");
+  const at = first ? rows.findIndex((row) => row.id === first.id) : -1;
+  if (at <= 0) return;
+  first.parentNode.prepend(...rows.slice(0, at).map((row) => page.importNode(row, true)));
+  swap(page.getElementById("older"), document.getElementById("older"), page);
+}
+
+function swap(old, now, page) {
+  if (old && now) old.parentNode.replaceWith(page.importNode(now.parentNode, true));
+  else old?.parentNode.remove();
+}
+
+// What names an element in this page and in the next.
+function keyOf(each) {
+  if (each.id) return `#${each.id}`;
+  const near = each.closest("[id]")?.id ?? "";
+  const said = each.name || each.getAttribute("href") || each.querySelector?.("summary")?.textContent || each.textContent.slice(0, 80);
+  return `${each.tagName} ${near} ${said}`;
+}
+
+// Loads older steps and threads on where they belong.
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest?.("a.more");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const before = link.id === "older";
+  const list = document.querySelector(before ? ".timeline tbody" : "ol.threads");
+  if (!list) return;
+  event.preventDefault();
+  try {
+    const answer = await fetch(link.href);
+    if (!answer.ok) throw new Error(answer.status);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const rows = [...page.querySelectorAll(before ? ".timeline tbody > tr" : "ol.threads > li")];
+    const more = [...rows].map((row) => document.importNode(row, true)).filter((row) => !row.id || !document.getElementById(row.id));
+    const first = before ? list.firstElementChild : more[0];
+    const top = first?.getBoundingClientRect().top;
+    if (before) list.prepend(...more);
+    else list.append(...more);
+    if (before) scrollBy(0, first.getBoundingClientRect().top - top);
+    swap(link, before ? page.getElementById("older") : page.querySelector("a.more"), document);
+    (before ? more.at(-1) : more[0])?.querySelector("a")?.focus({ preventScroll: true });
+    refresh();
+  } catch {
+    location.assign(link.href);
+  }
+});
+
+// Times, in the words of the server.
+function refresh() {
+  for (const each of document.querySelectorAll("time[datetime]")) {
+    const seconds = (Date.now() - Date.parse(each.dateTime)) / 1000;
+    const text = each.dataset.since ? lasted(seconds) : ago(seconds, each.dateTime);
+    if (!Number.isNaN(seconds) && each.textContent !== text) each.textContent = text;
+  }
+}
+
+function ago(seconds, moment) {
+  if (seconds < 1) return "now";
+  let left = Math.floor(seconds);
+  for (const [size, unit] of [[60, "s"], [60, "m"], [24, "h"], [31, "d"]]) {
+    if (left < size) return `${left}${unit} ago`;
+    left = Math.floor(left / size);
+  }
+  return moment.slice(0, 10);
+}
+
+export function lasted(seconds) {
+  const whole = Math.max(0, Math.floor(seconds)), minutes = Math.floor(whole / 60);
+  if (whole < 60) return `${whole}s`;
+  return minutes < 60 ? `${minutes}m ${whole % 60}s` : `${Math.floor(minutes / 60)}h ${minutes % 60}m`;
+}
+
+// The stream of a thread that is at work; whether there is one.
+function listening() {
+  const list = document.getElementById("turns");
+  if (!list || document.hidden) return false;
+  return listen(list, tell, () => {
+    pause = SOON;
+    setTimeout(look, 100);
+  });
+}
+
+// The graph is laid out beside the page's own thread, once everything else is there.
+function drawn() {
+  const graph = document.getElementById("graph");
+  if (graph?.dataset.graph && !graph.dataset.live) import("./graph.js").then((each) => each.draw(graph));
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) {
+    clearTimeout(timer);
+    silence();
+  } else {
+    pause = SOON;
+    refresh();
+    listening();
+    look();
+  }
+});
+
+setInterval(() => { if (!document.hidden) refresh(); }, 1000);
+refresh();
+listening();
+drawn();
+timer = setTimeout(look, pause);

@@ -1,0 +1,128 @@
+// The turns of the step that is being made, as they come, in a box of their own that scrolls: what was said last is
+// followed as long as its end is in sight.
+
+const MOST = 200; // turns that stay
+
+let source = null;
+let box = null;
+let unseen = 0;
+let more = null;
+
+export function silence() {
+  source?.close();
+  source = null;
+}
+
+// Follows the thread of a list of turns; whether somebody is at work on it, as far as is known. `tell` says what a screen
+// reader shall hear, `changed` is called when the page will say something else.
+export function listen(list, tell, changed) {
+  if (source && box === list) return true;
+  silence();
+  if (!list.dataset.events) return false;
+  box = list;
+  prepare();
+  source = new EventSource(`${list.dataset.events}?after=${encodeURIComponent(list.dataset.after ?? "")}`);
+  const mine = source;
+  const on = (kind, act) => mine.addEventListener(kind, (event) => {
+    if (mine === source) act(JSON.parse(event.data), event);
+  });
+  mine.addEventListener("open", () => saying()?.remove()); // they are told again from their beginning
+  mine.addEventListener("error", () => {
+    if (mine === source && mine.readyState === EventSource.CLOSED) source = null;
+  });
+  on("began", ({ made, step, role, by }) => {
+    if (box.dataset.made !== String(made) && box.children.length) heading(`Step ${step}: ${role}, ${by}`);
+    box.dataset.made = made;
+  });
+  on("said", ({ text }) => {
+    const follows = atEnd();
+    (saying() ?? begin()).querySelector("p").append(text);
+    if (follows) box.scrollTop = box.scrollHeight;
+  });
+  on("dropped", () => saying()?.remove());
+  on("turn", ({ id, html }) => {
+    box.dataset.after = id;
+    if (box.querySelector(`[data-turn="${CSS.escape(id)}"]`)) return;
+    const item = document.createElement("li");
+    item.dataset.turn = id;
+    item.innerHTML = html;
+    if (item.querySelector(".assistant")) saying()?.remove();
+    add(item);
+  });
+  on("step", ({ step, failed }, { lastEventId }) => {
+    saying()?.remove();
+    box.dataset.after = lastEventId;
+    tell(failed ? `An attempt at step ${step} failed` : `Step ${step} is finished`);
+    changed();
+  });
+  on("rest", () => {
+    silence();
+    saying()?.remove();
+    changed();
+  });
+  return true;
+}
+
+const saying = () => box.querySelector(".saying");
+const atEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+
+function prepare() {
+  if (box.dataset.live) return;
+  box.dataset.live = "1";
+  box.tabIndex = 0;
+  box.setAttribute("aria-label", "Turns of the step that is being made");
+  box.dataset.made = (box.dataset.after ?? "").split(".")[0];
+  box.scrollTop = box.scrollHeight;
+  more = document.createElement("button");
+  more.className = "tail";
+  more.hidden = true;
+  more.addEventListener("click", () => {
+    box.scrollTop = box.scrollHeight;
+    box.focus({ preventScroll: true });
+  });
+  box.after(more);
+  box.addEventListener("scroll", () => {
+    if (atEnd()) seen();
+  });
+}
+
+function seen() {
+  unseen = 0;
+  more.hidden = true;
+}
+
+function begin() {
+  const item = document.createElement("li");
+  item.className = "saying";
+  const words = document.createElement("div");
+  words.className = "turn assistant";
+  const who = document.createElement("strong");
+  who.textContent = "assistant";
+  words.append(who, document.createElement("p"));
+  item.append(words);
+  box.append(item);
+  return item;
+}
+
+function heading(text) {
+  const item = document.createElement("li");
+  item.className = "heading meta";
+  item.textContent = text;
+  add(item);
+}
+
+function add(item) {
+  const follows = atEnd();
+  const words = saying();
+  if (words) words.before(item);
+  else box.append(item);
+  if (follows) {
+    while (box.children.length > MOST) box.firstElementChild.remove();
+    box.scrollTop = box.scrollHeight;
+  } else {
+    unseen += 1;
+    more.textContent = `${unseen} new turn${unseen > 1 ? "s" : ""} — show`;
+    more.hidden = false;
+    if (!more.isConnected) box.after(more);
+  }
+}
