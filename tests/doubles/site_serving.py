@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Page
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 _ARTEFACTS = os.environ.get("UWF_TEST_ARTEFACTS")  # before a test seals its environment
 
@@ -79,6 +79,32 @@ def browser_type_launch_args() -> dict[str, Any]:
     if found is None:
         pytest.skip("needs the package chromium")
     return {"executable_path": found, "args": ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]}
+
+
+# As the plugin has these, but for a module: while Playwright runs, no other test can run an event loop of its own.
+
+
+@pytest.fixture(scope="module")
+def playwright() -> Iterator[Playwright]:
+    """What drives the browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright, browser_type_launch_args: dict[str, Any]) -> Iterator[Browser]:
+    """The browser."""
+    launched = playwright.chromium.launch(**browser_type_launch_args)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture(scope="module")
+def browser_context_args() -> dict[str, Any]:
+    """What each of its contexts begins with."""
+    return {}
 
 
 @pytest.fixture
