@@ -22,18 +22,26 @@ CUTS = 3  # what a power cut may leave at one instant is drawn so often
 Tell = Callable[[str, object], None]
 
 
+_runs: dict[str, Run] = {}
+
+
 @pytest.fixture
 def run(request: pytest.FixtureRequest, uwf: Uwf, tmp_path: Path) -> Run:
-    """The traced run of a scenario."""
+    """The traced run of a scenario, which its tests share."""
     program("strace", "strace")
-    return Run(SCENARIOS[request.param], tmp_path, uwf)
+    name = request.param
+    if name not in _runs:
+        run = Run(SCENARIOS[name], tmp_path, uwf)
+        unlike = killed(run.before, run.calls, len(run.calls)).differs(run.world.folder)
+        assert not unlike, f"the calls that were seen don't explain {unlike}"
+        _runs[name] = run
+    _runs[name].world = _runs[name].world._replace(uwf=uwf)
+    return _runs[name]
 
 
 @pytest.mark.timeout(7200 if ALL else 300)
 @pytest.mark.parametrize("run", SCENARIOS, indirect=True)
 def test_a_kill_at_any_instant_leaves_the_old_state_or_the_new(run: Run, record_property: Tell) -> None:
-    unlike = killed(run.before, run.calls, len(run.calls)).differs(run.world.folder)
-    assert not unlike, f"the calls that were seen don't explain {unlike}"
     violations = []
     for at in _chosen(run):
         killed(run.before, run.calls, at).make(run.world.folder)
@@ -72,14 +80,13 @@ def _report(record_property: Tell, how: str, run: Run, tried: int, violations: l
 
 
 @pytest.mark.timeout(7200 if ALL else 300)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("run", SCENARIOS, indirect=True)
 def test_one_process_that_is_killed_within_a_call_leaves_the_old_state_or_the_new(
-    name: str, uwf: Uwf, tmp_path: Path, record_property: Tell
+    run: Run, record_property: Tell
 ) -> None:
     """As above with the kernel's own SIGKILL: its parents and children go on, and find out."""
-    run = Run(SCENARIOS[name], tmp_path, uwf)
     numbers = [(kind, number) for kind, number, _ in run.numbered() if not kind.startswith("open")]
-    chosen = numbers if ALL else Random(name).sample(numbers, 1)
+    chosen = numbers if ALL else Random(run.scenario.name).sample(numbers, 1)
     violations = []
     for kind, number in chosen:
         done = run.again("-e", f"trace={kind}", "-e", f"inject={kind}:signal=KILL:when={number}")

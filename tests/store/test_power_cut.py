@@ -59,16 +59,12 @@ def survives(uwf: Uwf, disk: Disk) -> None:
             assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", ["init", "workflow put", "thread start"])
+@pytest.mark.parametrize("command", ["init", "thread start"])
 def test_the_first_command_leaves_a_store_that_opens(
     uwf: Uwf, hermetic: Path, disk: Disk, command: str
 ) -> None:
     (hermetic / "one.yaml").write_text(ONE)
-    arguments = {
-        "init": [],
-        "workflow put": [hermetic / "one.yaml"],
-        "thread start": [hermetic / "one.yaml", "-p", "x"],
-    }
+    arguments = {"init": [], "thread start": [hermetic / "one.yaml", "-p", "x"]}
     uwf("--root", disk.path / "root", *command.split(), *arguments[command])
     survives(uwf, disk)
 
