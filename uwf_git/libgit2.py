@@ -106,10 +106,24 @@ class Config:
             return None
         check_error(code)
         try:
-            value = found[0].value
-            return "" if value == ffi.NULL else ffi.string(value).decode("utf-8", "surrogateescape")
+            return _text(found[0].value)
         finally:
             C.git_config_entry_free(found[0])
+
+    def entries(self) -> list[tuple[str, str]]:
+        """All that is said, of several values of a key each: keys with "" for what has no value, in git's order, in
+        which what is said last counts."""
+        made, entry = ffi.new("git_config_iterator **"), ffi.new("git_config_entry **")
+        check_error(C.git_config_iterator_new(made, self._config))
+        found: list[tuple[int, str, str]] = []
+        try:
+            while (code := C.git_config_next(entry, made[0])) != C.GIT_ITEROVER:
+                check_error(code)
+                found.append((entry[0].level, _text(entry[0].name), _text(entry[0].value)))
+        finally:
+            C.git_config_iterator_free(made[0])
+        found.sort(key=lambda each: each[0])
+        return [(key, value) for _, key, value in found]
 
     def flag(self, key: str) -> bool | None:
         """What is said of a key that is true or false. Raises GitError for anything else."""
@@ -124,3 +138,8 @@ class Config:
         finally:
             C.git_config_entry_free(found[0])
         return bool(parsed[0])
+
+
+def _text(told: object) -> str:
+    """What a pointer of C leads to, "" where it leads nowhere."""
+    return "" if told == ffi.NULL else ffi.string(told).decode("utf-8", "surrogateescape")

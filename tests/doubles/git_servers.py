@@ -238,7 +238,7 @@ http {{
     fastcgi_param CONTENT_LENGTH $content_length;
     fastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;
     location / {{ fastcgi_pass unix:{home}/cgi.sock; }}
-    location /small/ {{ fastcgi_pass unix:{home}/cgi.sock; client_max_body_size 40k; }}
+    location /small/ {{ fastcgi_pass unix:{home}/cgi.sock; client_max_body_size 64k; }}
   }}
 }}
 """

@@ -118,3 +118,31 @@ def test_what_a_killed_first_command_left_is_found_and_removed(uwf: Uwf, root: P
     assert found["status"] == "warning"
     uwf("doctor", "--fix")
     assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "file", ["store.git/config", "included", "home/.gitconfig", "home/.config/git/config"]
+)
+def test_remotes_are_those_that_git_reads_from_any_of_its_files(
+    uwf: Uwf, instance: Instance, root: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    if file != "included":
+        monkeypatch.delenv("GIT_CONFIG_GLOBAL")
+    folder, config = Path(os.environ["HOME"]), root / "store.git" / "config"
+    path = config if file == "store.git/config" else folder / file.removeprefix("home/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file == "included":
+        config.write_text(config.read_text() + f"[include]\n\tpath = {path}\n")
+    with open(path, "a") as text:
+        text.write(
+            '[Remote "Of.a team"]\n\tURL = "/srv/a #1"\n\turl = /srv/b\n\tpushUrl = /srv/c\n\tUwf = true\n'
+        )
+        text.write(
+            '[remote "main"]\n\turl = /srv/main\n\tuwf = true\n\tprune\n[remote "not"]\n\turl = /srv/not\n'
+        )
+    asked = ("git", "--git-dir", str(config.parent), "config", "--get-all", "remote.Of.a team.url")
+    assert subprocess.run(asked, capture_output=True, check=True).stdout == b"/srv/a #1\n/srv/b\n"
+    assert uwf("remote", "list").json == [
+        {"name": "Of.a team", "url": "/srv/a #1", "pushUrl": "/srv/c"},
+        {"name": "main", "url": "/srv/main"},
+    ]

@@ -71,6 +71,15 @@ class GitConfig:
         except GitError:
             raise Invalid(f"{key} is neither true nor false", f"see: git config --get-all {key}") from None
 
+    def entries(self, beginning: str) -> list[tuple[str, str]]:
+        """All values of the keys that begin so, in git's order, "" for none. Raises Invalid where git's files can't be
+        read."""
+        try:
+            found = [each for config in reversed(self._files()) for each in config.entries()]
+        except GitError as error:
+            raise Invalid(f"git's configuration can't be read: {error}", "see: git config --list") from None
+        return [(key, value) for key, value in found if key.startswith(beginning)]
+
     @cached_property
     def user(self) -> Person:
         """The user's git identity: the environment, then the configuration, then the login name."""

@@ -11,7 +11,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import shutil
 import stat
 import zlib
 from collections.abc import Iterator, Mapping
@@ -318,6 +317,7 @@ def unwritable(path: Path, error: Exception) -> StoreUnwritable:
 
 def _refusal(path: Path) -> str | None:
     """What the system says to a write, where libgit2 keeps it to itself."""
+    import shutil
     import tempfile
 
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -180,4 +179,6 @@ def make_folder(path: Path, fill: Callable[[Path], None]) -> None:
                 raise
         sync(path.parent)
     finally:
+        import shutil
+
         shutil.rmtree(aside, ignore_errors=True)

@@ -17,7 +17,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shlex
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -62,6 +61,8 @@ class Lock(NamedTuple):
     @property
     def hint(self) -> str:
         """What to do about one of somebody else."""
+        import shlex
+
         return f"if no git is at work there, which may need it: rm {shlex.quote(str(self.path))}"
 
 

@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -176,7 +176,7 @@ class Git:
 
     @contextlib.contextmanager
     def _started(self, args: Sequence[str], bounded: bool) -> Iterator[subprocess.Popen[bytes]]:
-        program = shutil.which("git")
+        program = _on(os.environ.get("PATH", os.defpath))
         if program is None:
             raise RemoteFailed("the git program is not installed", "install git")
         child: subprocess.Popen[bytes] | None = None
@@ -209,6 +209,13 @@ class Git:
                     seconds=round(time.monotonic() - began, 3),
                 )
             stack.close()
+
+
+@cache
+def _on(path: str) -> str | None:
+    """The git program on a PATH. What Python has for this loads all that it packs archives with."""
+    places = (os.path.join(folder, "git") for folder in path.split(os.pathsep))  # noqa: PTH118
+    return next((each for each in places if os.path.isfile(each) and os.access(each, os.X_OK)), None)  # noqa: PTH113
 
 
 def command_of(args: Sequence[str]) -> str:

@@ -12,10 +12,8 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -135,6 +133,8 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Starts a command that is looked up on the PATH of its environment, as `spawn` does, with all that it starts as
     `descendants`. Raises AgentFailed where that can't be done, and closes these."""
+    import shutil
+
     env = descendants.env
     try:
         program = shutil.which(argv[0], path=env.get("PATH"))
@@ -385,6 +385,8 @@ def _source(stdin: bytes | None, stack: contextlib.ExitStack) -> int | IO[bytes]
     """What a command reads: a file, so that nobody waits to write."""
     if stdin is None:
         return subprocess.DEVNULL
+    import tempfile
+
     source = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 -- the stack is the caller's
     source.write(stdin)
     source.seek(0)

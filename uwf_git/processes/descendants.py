@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
 import subprocess
 import time
@@ -60,7 +59,7 @@ class Descendants:
     `end` the process, or to `close` it where none was started."""
 
     def __init__(self, env: Mapping[str, str], quota: Quota | None = None) -> None:
-        token = secrets.token_hex(8)
+        token = os.urandom(8).hex()
         self._token = token.encode()
         self._bounds: Bounds | None = None
         self._left: Exceeded | None = None

@@ -10,7 +10,6 @@ where somebody deleted it; `git config uwf.landing false` keeps it from being ma
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,6 +119,8 @@ def page(repository: Repository) -> Oid:
 def _branch(git: Git, remote: Remote) -> str | None:
     """The branch that HEAD of a remote names before it is there. Only a clone is told that, and only by the second
     version of git's protocol, which sshd has to be told to let through; else None."""
+    import tempfile
+
     url = git.run("remote", "get-url", "--push", remote.name).out.decode("utf-8", "surrogateescape").strip()
     with tempfile.TemporaryDirectory(prefix="uwf-landing-") as folder:
         made = Path(folder) / "clone.git"

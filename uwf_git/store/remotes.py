@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from uwf_git.errors import Busy, Invalid, NotFound, RemoteFailed, Usage
+from uwf_git.errors import Busy, Invalid, NotFound, Usage
 from uwf_git.git.durable import sync
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Repository, StoreUnwritable
 from uwf_git.store import layout
-from uwf_git.text import nearest, one_line
+from uwf_git.text import nearest
 
 DEFAULT = "origin"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", re.ASCII)
@@ -47,19 +47,18 @@ class Remotes:
         self._git = Git(repository.path)
         self._here = here
 
-    def all(self, meanwhile: Callable[[], object] = lambda: None) -> list[Remote]:
-        """The remotes that threads are shared with, by name. `meanwhile` as in `get`."""
-        settings = self._settings(meanwhile)
+    def all(self) -> list[Remote]:
+        """The remotes that threads are shared with, by name."""
+        settings = self._settings()
         return [
             self._remote(name, settings)
             for name in sorted(settings)
             if settings[name].get("uwf") == ["true"] and settings[name].get("url")
         ]
 
-    def get(self, name: str | None, meanwhile: Callable[[], object] = lambda: None) -> Remote:
-        """A remote; without a name `origin`, or the only one there is. `meanwhile` is called while git is being asked.
-        Raises NotFound, Usage."""
-        return named(name, self.all(meanwhile))
+    def get(self, name: str | None) -> Remote:
+        """A remote; without a name `origin`, or the only one there is. Raises NotFound, Usage."""
+        return named(name, self.all())
 
     def add(self, name: str, url: str | None) -> Remote:
         """Adds a remote, or makes the project's own remote of that name one that threads are shared
@@ -134,16 +133,11 @@ class Remotes:
         code = self._here or any("refs/uwf/" not in spec for spec in found.get("fetch", ()))
         return Remote(name, url, found.get("pushurl", [url])[0], code)
 
-    def _settings(self, meanwhile: Callable[[], object] = lambda: None) -> dict[str, dict[str, list[str]]]:
+    def _settings(self) -> dict[str, dict[str, list[str]]]:
         """remote.<name>.<key> -> values, as git reads them."""
-        asked = ("config", "--null", "--get-regexp", r"^remote\..*\.")
-        done = self._git.run(*asked, check=False, meanwhile=meanwhile)
-        if done.code not in (0, 1):
-            raise RemoteFailed("git can't read its configuration: " + one_line(done.err, 200))
         found: dict[str, dict[str, list[str]]] = {}
-        for item in done.out.decode("utf-8", "surrogateescape").split("\0"):
-            key, _, value = item.partition("\n")
-            if key.startswith("remote.") and key.count(".") >= 2:
+        for key, value in self._repository.config.entries("remote."):
+            if key.count(".") >= 2:
                 name, _, last = key.removeprefix("remote.").rpartition(".")
                 found.setdefault(name, {}).setdefault(last, []).append(value)
         return found

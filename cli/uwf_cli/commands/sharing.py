@@ -88,7 +88,7 @@ def push(
 
 def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote, list[str]]:
     """Words begin with a remote's name, or are all ids of threads."""
-    remotes = instance.remotes.all(_get_ready_to_push)
+    remotes = instance.remotes.all()
     if words and words[0] in {remote.name for remote in remotes}:
         return named(words[0], remotes), list(words[1:])
     if words:
@@ -97,11 +97,6 @@ def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote,
         except NotFound:
             return named(words[0], remotes), list(words[1:])
     return named(None, remotes), list(words)
-
-
-def _get_ready_to_push() -> None:
-    """As `_get_ready`, for a push."""
-    import uwf_git.sharing.push  # noqa: F401
 
 
 def _meant(
@@ -136,12 +131,7 @@ def pull(invocation: Invocation, name: str | None, verbose: bool) -> None:
     of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
     """
     instance = invocation.instance
-    _pull(invocation, instance, instance.remotes.get(name, _get_ready), verbose)
-
-
-def _get_ready() -> None:
-    """Loads what asks a remote, while there is nothing to do but wait."""
-    import uwf_git.sharing.pull  # noqa: F401
+    _pull(invocation, instance, instance.remotes.get(name), verbose)
 
 
 @command(
