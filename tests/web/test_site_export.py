@@ -7,6 +7,7 @@ from html import unescape
 from pathlib import Path
 from urllib.parse import unquote
 
+import httpx
 import pytest
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from conftest import EXAMPLES, Uwf
@@ -82,6 +83,23 @@ def test_an_export_is_read_from_a_disk(uwf: Uwf, store: tuple[str, str], browser
     browser_page.get_by_role("link", name="role", exact=True).click()
     expect(browser_page.locator("svg.chart")).to_be_visible()
     assert all(each.startswith(folder.as_uri()) for each in asked)
+
+
+def test_an_exported_step_was_told_what_the_server_says(
+    uwf: Uwf, store: tuple[str, str], client: httpx.Client
+) -> None:
+    """Whichever page came first, and whatever was read for it."""
+    uwf("web", "--export", "pages", store[0])
+
+    def told(page: str) -> str:
+        section = re.search(r'aria-labelledby="prompt".*?</section>', page, re.DOTALL)
+        assert section is not None
+        return section[0]
+
+    for number in range(1, 5):
+        address = f"thread/{store[0]}/step/{number}"
+        page = told((Path("pages") / f"{address}.html").read_text())
+        assert page == told(client.get(address).text) and f"This is step {number}." in page
 
 
 def test_the_same_store_gives_the_same_files(uwf: Uwf, store: tuple[str, str]) -> None:

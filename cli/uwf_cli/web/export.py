@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
@@ -22,9 +22,11 @@ from uwf_cli.web.addresses import Asked, Page
 from uwf_cli.web.site import PAGES, Maker, Site, failed
 from uwf_git.engine.lineage import parents
 from uwf_git.errors import Invalid
-from uwf_git.store.history import Head
+from uwf_git.store.history import Head, History, PastStep
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import ThreadId
+from uwf_git.store.taking_in import Store
+from uwf_git.store.threads import Damaged, Threads
+from uwf_git.values.ids import Hash, ThreadId
 
 MARKER = "uwf-pages.txt"
 _BEGINS = (
@@ -58,6 +60,7 @@ def export(
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in before)).encode())
         with site.opened() as instance:
+            instance.threads = _Unmoved(instance.store)
             written = _Pages(site, instance, folder, thread).write(tell)
         for name in before:
             if name not in written:
@@ -90,6 +93,49 @@ def _write(folder: Path, name: str, data: bytes) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return len(data)
+
+
+class _Unmoved(Threads):
+    """The threads as they are when they are first looked at: all pages show the same, and it is read once."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._all: dict[bool, list[Head | Damaged]] = {}
+        self._heads: dict[ThreadId, Head] = {}
+        self._past: dict[Hash, PastStep] = {}
+        self._longest: History | None = None
+
+    def head(self, thread: ThreadId) -> Head:
+        if thread not in self._heads:
+            self._heads[thread] = super().head(thread)
+        return self._heads[thread]
+
+    def all(self, archived: bool = False) -> list[Head | Damaged]:
+        if archived not in self._all:
+            self._all[archived] = super().all(archived)
+        return self._all[archived]
+
+    def past(self, node: Hash) -> Iterator[PastStep]:
+        told: Hash | None = None
+        at: Hash | None = node
+        while at is not None and (known := self._past.get(at)) is not None:
+            yield known
+            told, at = at, known.step.prev
+        for step in super().past(told or node) if at is not None else ():
+            if step.hash != told:
+                self._past[step.hash] = step
+                yield step
+
+    def history_at(self, thread: ThreadId, node: Hash) -> History:
+        longest = self._longest
+        if longest is not None and longest.thread == thread:
+            for number in range(len(longest.steps), 0, -1):
+                if longest.steps[number - 1].hash == node:
+                    return longest._replace(head=node, steps=longest.steps[:number])
+        found = super().history_at(thread, node)
+        if longest is None or longest.thread != thread or len(found.steps) > len(longest.steps):
+            self._longest = found
+        return found
 
 
 class _Pages:

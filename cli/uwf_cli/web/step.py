@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from markupsafe import Markup
 
@@ -72,9 +73,28 @@ class Part(NamedTuple):
     name: str = ""
 
 
+class _Known:
+    """What was read of a store while it is open, and never changes: an export makes all pages of one."""
+
+    def __init__(self) -> None:
+        self.weights: dict[Hash, int] = {}
+        self.ways: dict[Oid, list[CommitRow]] = {}
+        """By a head, the commits that lead to it, newest first, as far back as they were asked for."""
+
+
+_KNOWN: WeakKeyDictionary[Instance, _Known] = WeakKeyDictionary()
+
+
+def _known(instance: Instance) -> _Known:
+    return _KNOWN.setdefault(instance, _Known())
+
+
 def weight(instance: Instance, node: Hash) -> int:
     """How many bytes a node takes, without reading it. Raises NotFound."""
-    return instance.store.repository.size(instance.store.blob_of(node))
+    known = _known(instance).weights
+    if node not in known:
+        known[node] = instance.store.repository.size(instance.store.blob_of(node))
+    return known[node]
 
 
 def size(instance: Instance, node: Hash) -> str:
@@ -351,7 +371,14 @@ def _row(instance: Instance, head: Head, given: str) -> CommitRow:
     number = int(given) if given.isascii() and given.isdigit() and len(given) < 10 else 0
     if not 0 < number <= head.row.number:
         raise NotFound(f"thread {head.thread} has no step {brief(given, 20)}", f"it has {head.row.number}")
-    return next(row for row in ancestry(instance.store, head.commit) if row.number == number)
+    rows = _known(instance).ways.setdefault(head.commit, [])
+    if not rows or rows[-1].number > number:
+        begin = Oid(raw=rows.pop().oid) if rows else head.commit
+        for row in ancestry(instance.store, begin):
+            rows.append(row)
+            if row.number <= number:
+                break
+    return rows[head.row.number - number]
 
 
 def _node(instance: Instance, node: Hash) -> Node | None:
