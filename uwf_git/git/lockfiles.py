@@ -38,7 +38,7 @@ _ANY = "*"  # what git locks is its own affair
 _NEW = "."  # how the names of files begin that nobody holds yet
 _OURS = ("refs/uwf/", "packed-refs.", "config.", "shallow.", "gc.pid.", "objects/")
 _SLACK = 50_000_000  # nanoseconds: the clock of files is behind that of processes
-_WHERE = ("*.lock", "objects/info/*.lock", "objects/info/commit-graphs/*.lock", "objects/pack/*.lock")
+_WHERE = ("", "objects/info", "objects/info/commit-graphs", "objects/pack")
 _PROC = Path("/proc")
 _GIT_BELIEVES = 12 * 60 * 60  # seconds in which a gc.pid keeps others from packing
 
@@ -203,8 +203,13 @@ class Lockfiles:
         return next((lock for lock in self.locks() if lock.path in wanted), None)
 
     def _all(self) -> list[Path]:
-        found = [path for pattern in _WHERE for path in self._git_dir.glob(pattern)]
-        return sorted([*found, *(self._git_dir / "refs").rglob(f"*{LOCK}")])
+        found: list[Path] = []
+        for folder in _WHERE:
+            with contextlib.suppress(OSError):
+                found += _locks_among(self._git_dir / folder, os.listdir(self._git_dir / folder))  # noqa: PTH208
+        for folder, folders, files in os.walk(self._git_dir / "refs"):
+            found += _locks_among(Path(folder), [*folders, *files])
+        return sorted(found)
 
     def _others(self) -> list[Path]:
         """The records of those who lock, alive or not, but for that of this process."""
@@ -277,6 +282,10 @@ class Lockfiles:
     def _is_ours(self, lock: Path) -> bool:
         """Whether a git that we start makes such a lock: those of a project's own work it doesn't."""
         return lock.relative_to(self._git_dir).as_posix().startswith(_OURS)
+
+
+def _locks_among(folder: Path, names: Iterable[str]) -> list[Path]:
+    return [folder / name for name in names if name.endswith(LOCK)]
 
 
 @cache

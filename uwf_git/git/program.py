@@ -34,6 +34,7 @@ from uwf_git.text import one_line
 
 _GRACE = 5.0
 _BLOCK = 1 << 16  # what a pipe holds
+_PIPE = 1 << 12  # what any pipe holds before somebody reads
 _LONGEST = 1 << 20  # bytes of a line
 
 # `git rev-parse --local-env-vars`: set inside hooks and aliases, they would lead to another repository.
@@ -129,11 +130,15 @@ class Git:
             assert child.stdin and child.stdout and child.stderr
             err = _Listener(child.stderr, self._progress)
             feeder = threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True)
-            feeder.start()
+            if len(stdin) > _PIPE:
+                feeder.start()
+            else:
+                _feed(child.stdin, stdin)
             meanwhile()
             out = child.stdout.read()
             code = child.wait()
-            feeder.join()
+            if len(stdin) > _PIPE:
+                feeder.join()
             done = Done(code, out, err.text())
         if check and code != 0:
             raise failure(args, done)
