@@ -13,6 +13,7 @@ import pytest
 from cli_samples import ONE
 from commands import UWF
 from conftest import Uwf
+from workflows import opened
 
 traced = pytest.mark.skipif(not shutil.which("strace"), reason="needs strace (Debian package strace)")
 
@@ -91,3 +92,17 @@ def test_what_a_user_misspells_makes_no_index_anew(uwf: Uwf, root: Path, thread:
     before = (root / "store.git/uwf/index.db").stat().st_ino
     assert uwf("cas", "get", "0000000000000", check=3).error["code"] == "not_found"
     assert (root / "store.git/uwf/index.db").stat().st_ino == before
+
+
+def test_a_ref_that_is_deleted_after_another_process_made_the_index_anew_is_not_missed(
+    uwf: Uwf, thread: str
+) -> None:
+    deleting, other = opened().store, opened().store
+    ref = f"refs/uwf/threads/{thread}"
+    assert deleting.sync() or deleting.index.tips()
+    other.reindex()
+    head = deleting.repository.ref(ref)
+    assert head is not None
+    deleting.repository.delete_ref(ref, head)
+    assert other.missed() == {}
+    assert uwf("verify").json["findings"] == []

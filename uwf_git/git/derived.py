@@ -40,6 +40,19 @@ class Derived:
         self.has_lost = False
         """Whether something that was written since it was opened may have been lost."""
         self._db = self._open()
+        self._file = self._there()
+
+    def _there(self) -> int | None:
+        try:
+            return os.stat(self._path).st_ino  # noqa: PTH116
+        except OSError:
+            return None
+
+    def follow(self) -> None:
+        """Opens the file anew where another process has thrown away the one that is open."""
+        if not self._depth and (there := self._there()) != self._file:
+            self._db.close()
+            self._db, self._file = self._open(), there
 
     def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
         """What a file still tells, though it is damaged or another version's, that nothing else does."""
@@ -134,6 +147,7 @@ class Derived:
         self._depth = 0
         self.has_lost = True
         self._db = self._open()
+        self._file = self._there()
         with contextlib.suppress(sqlite3.Error):
             self._db.execute(f"PRAGMA cache_size = -{_FILLING}")
             self._carry(self._db, carried)

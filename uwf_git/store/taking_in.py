@@ -104,7 +104,8 @@ class Store(NodeStore):
             self.index.set_tip(Tip(name, oid.raw, commit.raw, None))
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Forgets refs that are about to be deleted, so that nobody misses them."""
+        """Forgets refs that are about to be deleted, or are, so that nobody misses them."""
+        self.index.follow()
         with self.index.transaction():
             for name in names:
                 self.index.drop_tip(name)
