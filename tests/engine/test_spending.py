@@ -16,7 +16,7 @@ from spent_threads import assistant, attempt, extracted, start, step, tool, usag
 from uwf_cli.plot import Bar, bar_chart
 
 from uwf_git.config.settings import Price
-from uwf_git.engine.budget import account, nested, runs
+from uwf_git.engine.budget import account, nested, runs, runs_of_all
 from uwf_git.engine.spending import (
     BY,
     Money,
@@ -30,8 +30,10 @@ from uwf_git.engine.spending import (
     together,
     tokens_of,
 )
+from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.values.kinds import Detail, Usage, parse_turn
+from uwf_git.values.types import USER
 
 
 def run_of(
@@ -169,6 +171,34 @@ def test_a_remembered_sum_is_the_sum_and_grows_by_the_step(instance: Instance) -
         assert instance.store.index.spent(head.node) is not None
     attempt(instance, thread, [], usage=usage(7, 7), model="m")
     assert tokens_of(account(instance, head).spent) == Tokens(13, 10, 0)
+
+
+def test_remembered_runs_are_the_runs_of_forks_and_attempts_too(instance: Instance) -> None:
+    """Of each thread those up to its head are remembered, and no older ones."""
+    thread = start(instance)
+    index = instance.store.index
+
+    def told() -> dict[str, list[Run]]:
+        heads = [each for each in instance.threads.all(archived=True) if isinstance(each, Head)]
+        found = {head.thread: each for head, each in runs_of_all(instance, heads) if isinstance(each, list)}
+        again = {head.thread: each for head, each in runs_of_all(instance, heads)}
+        index.drop_spent([f"={head.node}" for head in heads])
+        index.drop_spent([f"={tip.hex()}" for tip in index.attempt_tips().values()])
+        assert found == again == {head.thread: runs(instance, head) for head in heads}
+        return found
+
+    step(instance, thread, [assistant(1, 1)], usage=usage(9, 4, 2), model="m", cost=0.5, durationMs=1500)
+    attempt(instance, thread, [], usage=usage(7, 7), model="m")
+    assert [(run.number, run.spent.attempts) for run in told()[thread]] == [(1, 0), (2, 1)]
+    at = instance.threads.head(thread).node
+    fork = instance.threads.fork(instance.threads.head(thread).commit)
+    step(instance, thread, usage=usage(20, 2), model="m")
+    step(instance, thread, role=USER)
+    assert [run.number for run in told()[thread]] == [1, 2, 2]
+    assert index.spent(f"={at}") is not None
+    step(instance, fork, usage=usage(30, 3), model="m")
+    assert [run.spent.lines[0].tokens.input for run in told()[fork]] == [9, 30]
+    assert index.spent(f"={at}") is None
 
 
 def test_what_a_sub_workflow_spent_is_part_of_its_parents_step(uwf: Uwf, instance: Instance) -> None:

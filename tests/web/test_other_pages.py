@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -10,7 +12,7 @@ from bundle_files import DEBATE
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from conftest import EXAMPLES, Uwf
 from playwright.sync_api import Page, expect
-from site_serving import Serve, keep_picture
+from site_serving import Serve, entered, keep_picture
 
 
 @pytest.fixture
@@ -151,3 +153,21 @@ def test_a_search_that_can_t_be_done_says_why(client: httpx.Client, thread: str)
     assert found.status_code == 400 and "git can&#39;t search for" in found.text
     assert client.get("/search?q=x&workflow=none").status_code in (400, 404)
     assert "Nobody said that" in client.get("/search", params={"q": "--output=x"}).text
+
+
+def test_a_search_that_takes_too_long_is_ended_with_its_git(
+    serve: Serve, uwf: Uwf, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = write(
+        "slow/git",
+        """#!/bin/sh
+        case " $* " in *" grep "*) echo $$ > slow/searching; exec sleep 60;; esac
+        PATH=${PATH#*:} exec git "$@"
+        """,
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent.absolute()}:{os.environ['PATH']}")
+    for client in entered(serve()):
+        found = client.get("/search?q=anything")
+        assert found.status_code == 400 and "the search took more than 5 seconds" in found.text
+        assert not Path("/proc", Path("slow/searching").read_text().strip()).exists()

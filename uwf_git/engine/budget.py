@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uwf_git.engine import spending
 from uwf_git.engine.spending import DEEPEST, Line, Run, Spent, Tokens, money, together, tokens_of
 from uwf_git.errors import Usage, UwfError, Waiting
+from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, PastStep
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
@@ -123,20 +124,111 @@ class Account(NamedTuple):
 def runs(instance: Instance, head: Head) -> list[Run]:
     """A thread's steps and failed attempts with what they spent, by the number of the step, then oldest first. Steps
     of sub-workflows are not among them. Raises what reading them raises."""
-    found: list[Run] = []
-    numbers: dict[Hash | None, int] = {None: 1}
-    workflow = head.row.name or ""
-    for number, (node, step, time) in enumerate(_steps_to(instance, head.node), 1):
-        numbers[node] = number + 1
-        if step.role != USER:
-            spent = _spent(instance, step.detail, step.agent)
-            found.append(Run(node, head.thread, workflow, number, step.role, step.agent, time // 1000, spent))
-    for each in instance.attempts.all(head.thread):
-        spent = _spent(instance, each.detail, each.agent, attempt=True)
-        number = numbers.get(each.prev, 0)
-        name = f"{each.hash} {each.number}"  # what failed twice in the same way is one node
-        found.append(Run(name, head.thread, workflow, number, each.role, each.agent, each.time, spent))
-    return sorted(found, key=lambda run: (run.number, run.time))
+    tip = instance.attempts.tip(head.thread)
+    told = _Told(instance, [head], {head.thread: tip} if tip else {})
+    found = told.runs(head)
+    told.remember()
+    return found
+
+
+def runs_of_all(instance: Instance, heads: Sequence[Head]) -> Iterator[tuple[Head, list[Run] | UwfError]]:
+    """The runs of many threads, each as `runs` gives them, or what reading them raises. The index remembers those that
+    lead to the last place that it was asked about of each thread."""
+    tips = {thread: Oid(raw=tip) for thread, tip in instance.store.index.attempt_tips().items()}
+    told = _Told(instance, heads, tips)
+    for head in heads:
+        try:
+            found: list[Run] | UwfError = told.runs(head)
+        except UwfError as error:
+            found = error
+        yield head, found
+    told.remember()
+
+
+class _Told:
+    """Runs as the index remembers them, by the place that they lead to, a StepNode or an attempt's commit: lists of
+    what they are, in JSON."""
+
+    def __init__(self, instance: Instance, heads: Sequence[Head], tips: Mapping[ThreadId, Oid]) -> None:
+        self._instance = instance
+        self._tips = tips
+        places = [str(at) for head in heads for at in (head.node, tips.get(head.thread)) if at]
+        self._known = instance.store.index.spent_at([_ALONE + at for at in places])
+        self._fresh: dict[str, str] = {}
+        self._outgrown = set[Hash]()
+
+    def runs(self, head: Head) -> list[Run]:
+        """Those of a thread, by number and time."""
+        tip = self._tips.get(head.thread)
+        found: list[Run] = []
+        numbers: dict[str | None, int] = {None: 1}
+        of = head.thread, head.row.name or ""
+        steps = self._at(head.node, lambda: self._steps(head.node))
+        for number, (node, role, agent, time, *own) in enumerate(steps, 1):
+            numbers[node] = number + 1
+            if role != USER:
+                found.append(Run(node, *of, number, role, agent, time, _spent_again(1, 0, own)))
+        for name, prev, role, agent, time, *own in (
+            self._at(str(tip), lambda: self._attempts(head.thread)) if tip else ()
+        ):
+            found.append(Run(name, *of, numbers.get(prev, 0), role, agent, time, _spent_again(0, 1, own)))
+        return sorted(found, key=lambda run: (run.number, run.time)) if tip else found
+
+    def remember(self) -> None:
+        """Has the index remember what was read."""
+        index = self._instance.store.index
+        if self._fresh:
+            with index.transaction():
+                index.drop_spent(_ALONE + at for at in self._outgrown if not index.heads_at(at))
+                for at, text in self._fresh.items():
+                    index.set_spent(at, text)
+
+    def _at(self, place: str, read: Callable[[], list[Any]]) -> list[Any]:
+        at = _ALONE + place
+        text = self._known.get(at) or self._fresh.get(at)
+        if text is not None:
+            told: list[Any] = json.loads(text)
+            return told
+        told = read()
+        self._fresh[at] = json.dumps(told)
+        return told
+
+    def _steps(self, node: Hash) -> list[Any]:
+        instance, told = self._instance, list[Any]()
+        newer: list[PastStep] = []
+        for past in instance.threads.past(node):
+            if newer and (text := instance.store.index.spent(_ALONE + past.hash)) is not None:
+                told = json.loads(text)
+                self._outgrown.add(past.hash)
+                break
+            newer.append(past)
+        for hash_, step, time in reversed(newer):
+            spent = Spent() if step.role == USER else _spent(instance, step.detail, step.agent)
+            told.append([hash_, step.role, step.agent, time // 1000, *_own(spent)])
+        return told
+
+    def _attempts(self, thread: ThreadId) -> list[Any]:
+        told = []
+        for each in self._instance.attempts.all(thread):
+            spent = _spent(self._instance, each.detail, each.agent, attempt=True)
+            name = f"{each.hash} {each.number}"  # what failed twice in the same way is one node
+            told.append([name, each.prev, each.role, each.agent, each.time, *_own(spent)])
+        return told
+
+
+_ALONE = "="
+"""Before a place in the index: what each of the runs up to there has spent, and not their sum."""
+
+
+def _own(spent: Spent) -> tuple[Any, ...]:
+    """What a run spent, as JSON."""
+    return spent.seconds, spent.unmetered, [[line.model, *line.tokens, line.reported] for line in spent.lines]
+
+
+def _spent_again(steps: int, attempts: int, own: Sequence[Any]) -> Spent:
+    seconds, unmetered, lines = own
+    each = tuple([Line(line[0], Tokens(*line[1:4]), line[4]) for line in lines])
+    return Spent(steps, attempts, seconds, unmetered, each)
 
 
 def nested(instance: Instance, head: Head) -> list[Run]:

@@ -7,7 +7,8 @@
     tips       ref name -> the id it was seen at, and what was wrong with it
     missed     ref name -> the id it was last seen at: it is gone, and no uwf deleted it
     decisions  StepNode or StartNode hash -> what the moderator said, as JSON
-    spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON
+    spending   StepNode hash, or id of an attempt's commit -> what was spent up to there, as JSON; with = before it,
+               what each of the runs up to there has spent
 
 All of it is derived from refs and objects, never shared, and may be deleted at any time: where something is
 missing, the refs are taken in again. That is also why nothing here is synced to disk: what a power cut may have torn
@@ -437,6 +438,11 @@ class Index(Derived):
         """What was spent up to a StepNode or an attempt's commit, as JSON, if it was remembered."""
         row = self._one("SELECT spent FROM spending WHERE hash = ?", (at,))
         return row[0] if row else None
+
+    def drop_spent(self, places: Iterable[str]) -> None:
+        """Forgets what was remembered of these."""
+        for at in places:
+            self._run("DELETE FROM spending WHERE hash = ?", (at,))
 
     def spent_at(self, places: Sequence[str]) -> dict[str, str]:
         """The sums of `spent` at many places, of those that are remembered."""

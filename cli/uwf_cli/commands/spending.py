@@ -84,10 +84,11 @@ def sums(instance: Instance, by: str, span: Span, threads: Collection[ThreadId] 
     heads = _heads(instance, threads, damaged)
     found = [run for run in _runs(instance, heads, bool(threads), damaged) if _within(run, span)]
     known = prices(instance)
-    groups = [{**_named(group, by), **_sums(group.spent, known)} for group in grouped(found, by)]
+    parts = grouped(found, by)
+    groups = [{**_named(part, by), **_sums(part.spent, known)} for part in parts]
     if by not in ("step", "day"):
         groups.sort(key=lambda each: (-(each["cost"] or 0), -(_tokens(each) or 0), -each["seconds"]))
-    total = _sums(together(run.spent for run in found), known)
+    total = _sums(together(part.spent for part in parts), known)
     return {"by": by, "groups": groups, "total": total, "damaged": damaged}
 
 
@@ -108,18 +109,15 @@ def _runs(
     """The runs of all threads. A step that several share counts once, for the oldest of them; that of a
     sub-workflow, for its own thread where that is among them. Unless they were named, those that can't be read go to
     `damaged`."""
-    from uwf_git.engine.budget import nested, runs
+    from uwf_git.engine.budget import nested, runs, runs_of_all
 
     found: dict[str, Run] = {}
     ordered = sorted(heads, key=lambda head: head.thread)
     by_others: list[Head] = []
-    for head in ordered:
-        try:
-            each = runs(instance, head)
-        except UwfError as error:
-            if named:
-                raise
-            damaged.append({"thread": head.thread, "problem": error.message})
+    told = ((head, runs(instance, head)) for head in ordered) if named else runs_of_all(instance, ordered)
+    for head, each in told:
+        if isinstance(each, UwfError):
+            damaged.append({"thread": head.thread, "problem": each.message})
             continue
         for run in each:
             found.setdefault(run.id, run)
