@@ -264,3 +264,9 @@ def test_more_open_requests_than_there_is_room_for_are_outlived(serve: Serve) ->
         assert _memory(serving.process) - before < 100_000
         for there in held:
             there.close()
+
+
+def test_a_nul_in_an_address_is_refused(client: httpx.Client) -> None:
+    for path in ("/?search=%00", "/search?q=%00", "/search?q=a&role=%00", "/thread/%00", "/workflow/a%00"):
+        answer = client.get(path)
+        assert answer.status_code == 400 and "NUL" in answer.text, path

@@ -13,6 +13,7 @@ from conftest import Uwf
 from crew_packages import CREW, folder, own
 from playwright.sync_api import Page
 from site_serving import Serve
+from uwf_cli.page import markup
 from uwf_cli.web.site import FORMS, PAGES
 from workflows import opened, register
 
@@ -233,3 +234,13 @@ def test_no_page_runs_loads_or_becomes_what_a_store_holds(
     assert seen > len(PAGES)
     assert [url for url in asked if not url.startswith(serving.address)] == []
     assert [text for text in said if "Failed to load resource" not in text] == []
+
+
+def test_markdown_can_not_grow_far_beyond_what_was_written() -> None:
+    bomb = "|a" * 2487 + "\n" + "|-" * 2487 + "\n" + "|\n" * 5000
+    assert len(markup.markdown(bomb)) < 2 * len(bomb)
+    table = "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 500
+    assert markup.markdown(table).count("<td>") == 1000
+    with markup.room_for_markdown(100):
+        assert "<em>" in markup.markdown("*one*" * 10)
+        assert "*one*" in markup.markdown("*one*" * 30)

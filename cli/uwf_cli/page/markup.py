@@ -8,7 +8,9 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 LONGEST = 20_000  # characters of one tool's result, or one turn
 _LEADS_OUT = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _DEEPEST = 5  # tables within tables; what is deeper is JSON
+_room: ContextVar[list[int] | None] = ContextVar("room", default=None)
 
 
 def text(value: object) -> str:
@@ -98,10 +101,38 @@ def _paragraphs(content: str) -> str:
     return tag("div", text(content.strip("\n")), "as-is") if "\n" in content else text(content)
 
 
+@contextmanager
+def room_for_markdown(characters: int) -> Iterator[None]:
+    """Within the block so many characters of Markdown are rendered, in all; what is written beyond them stands as it
+    is."""
+    token = _room.set([characters])
+    try:
+        yield
+    finally:
+        _room.reset(token)
+
+
+def _has_room(source: str) -> bool:
+    room = _room.get()
+    if room is None:
+        return True
+    room[0] -= len(source)
+    return room[0] >= 0
+
+
+def _cells(source: str) -> int:
+    """How many cells its tables have at most, rows being filled up to the width of the first."""
+    blocks = (block.split("\n") for block in re.split(r"\n\s*\n", source) if "|" in block)
+    return sum(len(lines) * max(line.count("|") for line in lines) for lines in blocks)
+
+
 def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
     """Markdown rendered; its headings begin below those of that level. With `breaks` each line break is one, as people
-    mean it who write a task or a question."""
-    parser = _parser(breaks)
+    mean it who write a task or a question. Tables that would have far more cells than the text has characters stay
+    text."""
+    if not _has_room(source):
+        return tag("div", lines(source), "prose")
+    parser = _parser(breaks, _cells(source) <= len(source) + 1000)
     tokens = parser.parse(escape(source))
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
@@ -110,10 +141,12 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
 
 
 @cache
-def _parser(breaks: bool) -> MarkdownIt:
+def _parser(breaks: bool, tables: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "breaks": breaks}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False, "breaks": breaks}).enable("strikethrough")
+    if tables:
+        parser.enable("table")
     renderer: Any = parser.renderer
     rules = renderer.rules
     rules["image"] = _image

@@ -26,13 +26,16 @@ from uwf_git.values.types import END, START, role_name
 
 FOLDER = Path(__file__).parent
 Link = Callable[[str], str]
+RENDERED = 200_000
+"""Characters of Markdown on a page: it may be written so as to take long."""
 
 
 def html(page: Page, link: Link, site: Mapping[str, Any]) -> str:
     """A page as a document. `site` is what all of them know: the `store`, whether one may `write` and `run` from them,
     whether they are `live`, and the `version`."""
     template = _environment(bool(site["live"])).get_template(page.template)
-    return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
+    with markup.room_for_markdown(RENDERED):
+        return template.render(page.values, title=page.title, link=link, site=site, to=addresses, page=page)
 
 
 @cache

@@ -21,7 +21,7 @@ from starlette.staticfiles import StaticFiles
 
 from uwf_cli import terminal
 from uwf_cli.failures import describe
-from uwf_cli.page import style
+from uwf_cli.page import markup, style
 from uwf_cli.web import (
     actions,
     addresses,
@@ -134,17 +134,29 @@ def _shows(site: Site, maker: Maker, tags: events.Tags) -> Callable[[Request], A
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
             return Response(status_code=304, headers={"etag": tag})
-        asked = Asked(request.path_params, tuple(request.query_params.multi_items()))
-        return _response(site, made(site, maker, asked), tag)
+        try:
+            page = made(site, maker, _asked(request))
+        except Usage as error:
+            page = failed(error, "It can't be shown")
+        return _response(site, page, tag)
 
     return show
+
+
+def _asked(request: Request) -> Asked:
+    """What is asked for. Raises Usage for what no text of a store holds, and no process takes."""
+    query = tuple(request.query_params.multi_items())
+    if any(
+        "\0" in part for part in (*request.path_params.values(), *(each for pair in query for each in pair))
+    ):
+        raise Usage("there is a NUL in the address", "leave it out")
+    return Asked(request.path_params, query)
 
 
 def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
         try:
-            asked = Asked(request.path_params, tuple(request.query_params.multi_items()))
-            page = await maker(site.location, asked)
+            page = await maker(site.location, _asked(request))
         except Exception as error:
             page = failed(error, "It can't be shown")
         return _response(site, made(site, lambda *_: page, Asked({})))
@@ -184,7 +196,7 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
 def made(site: Site, maker: Maker, asked: Asked) -> Page:
     """The page that a function makes, or the one that says why there is none."""
     try:
-        with site.opened() as instance:
+        with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
             page = maker(instance, asked)
             return page._replace(values={"crews_known": workflow.has_crews(instance), **page.values})
     except Exception as error:
