@@ -6,6 +6,7 @@ import html
 import shlex
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -219,6 +220,29 @@ def test_a_run_goes_on_to_the_end_and_a_second_click_does_no_second_step(
         _until(lambda: uwf("thread", "show", thread).json["status"] == "completed")
         assert client.post(f"/thread/{thread}/step", data=form).status_code == 409
     assert len(uwf("thread", "steps", thread).json) == 4
+
+
+def _has_steps(uwf: Uwf, thread: str, number: int) -> bool:
+    return len(uwf("thread", "steps", thread).json) >= number
+
+
+def test_of_a_step_and_a_run_at_once_one_is_told_that_the_other_works(
+    serve: Serve, uwf: Uwf, thread: str
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    serving, form = serve("--write", "--run"), {"head": _head(uwf, thread)}
+
+    def ask(client: httpx.Client, name: str) -> int:
+        return client.post(f"/thread/{thread}/{name}", data=form).status_code
+
+    for client in entered(serving):
+        client.headers["Origin"] = serving.address
+        with ThreadPoolExecutor(2) as both:
+            step, run = both.map(ask, (client, client), ("step", "run"))
+        assert sorted((step, run)) == [303, 409]
+        made = 1 if step == 303 else 2
+        _until(partial(_has_steps, uwf, thread, made))
 
 
 def test_a_thread_is_started_in_the_page(serve: Serve, browser_page: Page, uwf: Uwf, thread: str) -> None:

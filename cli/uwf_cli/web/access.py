@@ -122,6 +122,7 @@ class Access:
             send,
             200,
             f'<!doctype html><meta http-equiv="refresh" content="0;url={place}"><title>uwf</title>'
+            '<link rel="icon" href="data:,">'
             f'<a href="{place}">Go on</a>',
             (cookie, ("referrer-policy", "no-referrer")),
             "text/html; charset=utf-8",

@@ -13,8 +13,8 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from tempfile import TemporaryFile
 from typing import Any, NamedTuple
@@ -330,6 +330,7 @@ class Actions:
         inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
         self._environment = {**inherited, **location.environment()}
         self._under_way: dict[tuple[object, ...], asyncio.Task[str]] = {}
+        self._beginning: set[ThreadId] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._left: set[asyncio.Task[None]] = set()
 
@@ -344,12 +345,26 @@ class Actions:
                 if action.moves:
                     _require_unmoved(at.head, form)
                 order, locks = action.order(at, form), instance.locks
-                if action.runs and locks.is_held(at.thread):
+                if not action.runs:
+                    begun = None
+                elif at.thread in self._beginning or locks.is_held(at.thread):
                     raise Busy(f"an agent is at work on thread {at.thread}", "wait for the end of its step")
-            begun = partial(locks.is_held, at.thread) if action.runs else None
-            return _destination(await self._run(order, begun), at.thread)
+                else:
+                    begun = partial(locks.is_held, at.thread)
+            # Of two that begin at once, the lock would tell of both that they have begun.
+            with self._begins(at.thread) if action.runs else nullcontext():
+                printed = await self._run(order, begun)
+            return _destination(printed, at.thread)
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
+
+    @contextmanager
+    def _begins(self, thread: ThreadId) -> Iterator[None]:
+        self._beginning.add(thread)
+        try:
+            yield
+        finally:
+            self._beginning.discard(thread)
 
     async def start(self, form: Form) -> str:
         """Starts a thread; returns the address of its page. Raises NotDone, and what reading the form raises."""
