@@ -127,7 +127,27 @@ def test_all_is_there_without_javascript(browser: Browser, site: Serving, lived_
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(site.launch)
-    expect(page.get_by_role("link", name="Dates in the export")).to_be_visible()
+    page.get_by_role("link", name="Dates in the export").click()
+    asks = page.get_by_role("region", name="planner asks")
+    expect(asks).to_contain_text("Which of them should the export have?")
+    expect(asks.get_by_role("button", name="UTC, with a Z at the end")).to_be_visible()
+    page.goto(f"{site.address}/thread/{lived_in.completed}")
+    expect(page.get_by_role("region", name="Task")).to_contain_text("An address such as")
+    expect(page.get_by_role("img", name="The graph of solve-issue")).to_be_visible()
+    page.get_by_text("The 5 transitions as a list").click()
+    expect(page.get_by_role("row", name="reviewer notApproved developer 1 time")).to_be_visible()
+    expect(page.locator("#timeline tbody tr")).to_have_count(5)
+    page.locator("#step-2").get_by_role("link").click()
+    expect(page.get_by_role("region", name="Output").get_by_role("cell").first).to_contain_text("csv.py")
+    expect(page.get_by_text("# Your role: developer")).to_be_visible()
+    expect(page.get_by_role("region", name="How it came about").get_by_role("listitem")).to_have_count(9)
+    page.goto(f"{site.address}/workflow/solve-issue")
+    expect(page.get_by_role("img", name="The graph of solve-issue")).to_be_visible()
+    expect(page.get_by_role("row", name="reviewer developer notApproved")).to_be_visible()
+    page.goto(site.address)
+    page.get_by_role("link", name="Dates in the export").click()
+    page.get_by_role("button", name="UTC, with a Z at the end").click()
+    expect(page.locator("#step-2")).to_contain_text("UTC, with a Z at the end")
     context.close()
 
 
@@ -153,4 +173,67 @@ def test_a_screen_reader_finds_its_way_through_the_threads(
             - listitem:
               - text: waiting
               - link "Dates in the export have no time zone."
+    """)
+
+
+def test_a_screen_reader_finds_its_way_through_a_thread_and_a_step(
+    browser_page: Page, site: Serving, lived_in: LivedIn
+) -> None:
+    browser_page.goto(site.launch)
+    browser_page.goto(f"{site.address}/thread/{lived_in.completed}")
+    browser_page.wait_for_function(_DRAWN)
+    expect(browser_page.locator("main")).to_match_aria_snapshot("""
+        - main:
+          - heading "The CSV export does not quote commas." [level=1]
+          - region "What you can do"
+          - region "Task":
+            - heading "Task" [level=2]
+          - region "Graph":
+            - heading "Graph" [level=2]
+            - button "Smaller"
+            - button "Larger"
+            - region /plus and minus/:
+              - group "The graph of solve-issue"
+          - region "Steps":
+            - heading "Steps" [level=2]
+            - table:
+              - rowgroup:
+                - row "step role what came of it by took when"
+              - rowgroup:
+                - row /1 planner/:
+                  - rowheader "planner":
+                    - link "planner"
+          - region "Threads around it":
+            - list:
+              - listitem:
+                - text: completed
+                - strong: this thread
+                - list:
+                  - listitem:
+                    - text: idle
+                    - link "The CSV export does not quote commas."
+                    - text: /forked after step 2/
+                    - link "compare"
+          - region "The same in a terminal"
+    """)
+    browser_page.goto(f"{site.address}/thread/{lived_in.completed}/step/2")
+    expect(browser_page.locator("main")).to_match_aria_snapshot("""
+        - main:
+          - paragraph:
+            - link /The CSV export/
+          - 'heading "Step 2: developer" [level=1]'
+          - navigation "Steps":
+            - link /Step 1/
+            - text: 2 of 5
+            - link /Step 3/
+          - region "Output":
+            - table:
+              - rowgroup:
+                - row /filesChanged/:
+                  - rowheader "filesChanged"
+          - region "Answer"
+          - region "What it was told"
+          - region "How it came about":
+            - list
+          - region "Record"
     """)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import httpx
 import one_role
 import pytest
+from cli_samples import write
 from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, tell
@@ -230,3 +231,35 @@ def test_the_graph_is_drawn_with_what_was_taken(
     keep_picture(browser_page, "graph")
     node.press("Enter")
     expect(browser_page).to_have_url(re.compile(r"/step/\d+$"))
+
+
+def test_a_page_answers_while_a_graph_of_200_roles_is_laid_out(
+    serve: Serve, browser_page: Page, uwf: Uwf
+) -> None:
+    names = [f"r{number}" for number in range(200)]
+    source = {
+        "name": "wide",
+        "description": "Many.",
+        "roles": {
+            each: {"description": "One.", "systemPrompt": "Do.", "outputSchema": {"type": "object"}}
+            for each in names
+        },
+        "conditions": {"back": {"description": "Back", "expression": "$count(steps) > 9000"}},
+        "graph": {
+            "$START": [{"role": "r0"}],
+            **{
+                each: [{"role": names[number // 2], "condition": "back"}, {"role": after}]
+                for number, (each, after) in enumerate(zip(names, [*names[1:], "$END"], strict=True))
+            },
+        },
+    }
+    uwf("workflow", "put", write("wide.yaml", json.dumps(source)))
+    thread = uwf("thread", "start", "wide", "-p", "Do it").json["thread"]
+    site = serve(thread)
+    with browser_page.expect_worker():
+        browser_page.goto(site.launch)
+    browser_page.get_by_text("transitions as a list").click()
+    expect(browser_page.get_by_role("row", name="r199 back r99")).to_be_hidden()
+    graph = browser_page.get_by_role("group", name="The graph of wide")
+    expect(graph.locator(".node")).to_have_count(202, timeout=60_000)
+    expect(graph.locator(".node.now")).to_be_in_viewport()

@@ -89,6 +89,7 @@ def test_every_page_has_its_picture(browser_page: Page, serve: Serve, at_home: L
         "workflow": "/workflow/solve-issue",
         "crew": "/crew/press",
         "stats": "/stats",
+        "search": "/search?q=quote",
         "start": "/start?workflow=solve-issue",
     }
     for name, address in pages.items():

@@ -60,17 +60,19 @@ _LARGEST = 8 << 20  # bytes of a node that is read at all
 _LARGEST_TURN = 1 << 20  # bytes of a turn that is
 _LONGEST_PAST = 200  # steps up to which a prompt is made without being asked for
 _HEAVIEST_PAST = 24 << 20  # bytes of answers and outputs that a prompt is made of
+_SHORT = 4_000  # characters of a prompt that is shown without a click
 _NOTE, _NOTES = 2_000, 50  # characters of a note, and how many are shown
 _LIVE = 20  # turns of a step that is being made, of which the newest are shown
 
 
 class Part(NamedTuple):
     """Something of a step that may be too large to show: `html` is what is shown of it; `left` says in words what
-    isn't, and `name` is how more of it is asked for, "" where the page shows no more."""
+    isn't, and `name` is how more of it is asked for, "" where the page shows no more; `short` is what needs no fold."""
 
     html: Markup
     left: str = ""
     name: str = ""
+    short: bool = False
 
 
 class _Known:
@@ -259,7 +261,7 @@ class _How:
     def _part(self, name: str, text: str, html: str, shown: int) -> Part:
         left = len(text) - shown
         if left <= 0:
-            return Part(Markup(html))
+            return Part(Markup(html), short=len(text) <= _SHORT)
         more = name if self._room(name) < _WHOLE else ""
         return Part(Markup(html), f"{left:,} of {len(text):,} characters are left out here", more)
 
