@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -58,6 +59,18 @@ def test_a_long_comparison_loads_on(client: httpx.Client, uwf: Uwf, thread: str)
     assert first.count('id="step-') == 50 and "different workflows" in first
     assert 'id="step-51"' in client.get(f"/diff/{thread}/{long}?from=50").text
     assert client.get(f"/diff/{thread}/{long}?from=x").status_code == 400
+
+
+def test_a_comparison_of_large_outputs_is_bounded(client: httpx.Client, uwf: Uwf, thread: str) -> None:
+    free = PAIR.replace("text: { type: string }", "text: {}")
+    uwf("workflow", "put", write("free.yaml", free.replace("name: pair", "name: free")))
+    output = {"text": {f"key {number}": "x" * 1000 for number in range(500)}}
+    large = scripted(json.dumps([{"role": "writer", "output": output}]))
+    large_ones = [uwf("thread", "start", "free", "-p", each).json["thread"] for each in ("One", "Other")]
+    for each in large_ones:
+        uwf("thread", "step", each, "--agent", large)
+    shown = client.get("/diff/{}/{}".format(*large_ones))
+    assert shown.status_code == 200 and "key 1" in shown.text and len(shown.content) < 100_000
 
 
 def test_a_workflow_shows_its_versions_what_changed_and_which_ways_are_taken(

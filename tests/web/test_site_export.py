@@ -138,3 +138,17 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(uwf: Uwf, store: tup
     )
     uwf("web", "--export", "pages")
     assert Path("full/mine.txt").exists() and Path("/etc/hostname").exists()
+
+
+def test_an_export_follows_no_link_out_of_its_folder(uwf: Uwf, store: tuple[str, str]) -> None:
+    uwf("web", "--export", "pages", store[0])
+    write("other/profile", "kept")
+    for name, target in (("stats.html", "../other/profile"), ("gone", "../other")):
+        Path("pages", name).unlink(missing_ok=True)
+        Path("pages", name).symlink_to(target)
+        with Path("pages/uwf-pages.txt").open("a") as marker:
+            marker.write("gone/profile\n")
+        refused = uwf("web", "--export", "pages", store[0], check=1)
+        assert "is a link" in refused.error["message"]
+        Path("pages", name).unlink()
+    assert pages(Path("other")) == {"profile": b"kept"}

@@ -17,6 +17,7 @@ from uwf_git.values.kinds import StepContext, title_of
 
 SHOWN = 50
 OFFERED = 30
+_FIELDS = 40  # of an output that are shown
 
 
 class Field(NamedTuple):
@@ -126,12 +127,14 @@ def _step(
     instance: Instance, step: StepContext, other: StepContext | None, spent: Mapping[Hash, Spent]
 ) -> dict[str, Any]:
     used = spent[step.hash]
+    fields = _fields(step.output, None if other is None else other.output, other is not None)
     return {
         "step": step.hash,
         "role": step.role,
         "by": step.by,
         "verdict": verdict(step.output),
-        "fields": _fields(step.output, None if other is None else other.output, other is not None),
+        "fields": fields[:_FIELDS],
+        "fields_left": len(fields[_FIELDS:]),
         "same": other is not None and other.output == step.output,
         "other_role": other is not None and other.role != step.role,
         "other_agent": other is not None and other.by != step.by,

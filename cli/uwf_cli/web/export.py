@@ -64,7 +64,7 @@ def export(
             written = _Pages(site, instance, folder, thread).write(tell)
         for name in before:
             if name not in written:
-                (folder / name).unlink(missing_ok=True)
+                _place(folder, name).unlink(missing_ok=True)
         _write(folder, MARKER, (_BEGINS + "".join(f"{name}\n" for name in sorted(written))).encode())
     except OSError as error:
         raise Invalid(f"can't write {folder}: {error.strerror}", "name another folder") from None
@@ -88,8 +88,18 @@ def _earlier(folder: Path) -> list[str]:
     raise Invalid(f"{folder} is there already, and no earlier export", "name a folder that is new or empty")
 
 
+def _place(folder: Path, name: str) -> Path:
+    """The file of a name. Raises Invalid where a link stands on the way, which may lead out of the folder."""
+    path = folder
+    for part in name.split("/"):
+        path = path / part
+        if path.is_symlink():
+            raise Invalid(f"{path} is a link, which no export makes", "name a folder that is new or empty")
+    return path
+
+
 def _write(folder: Path, name: str, data: bytes) -> int:
-    path = folder / name
+    path = _place(folder, name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     return len(data)

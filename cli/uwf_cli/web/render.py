@@ -54,7 +54,7 @@ def _environment(live: bool) -> Environment:
         "markdown": lambda text, breaks=False: Markup(markup.markdown(text, breaks=breaks)),
         "value": lambda content: Markup(markup.value(content)),
         "pre": lambda text: Markup(markup.pre(text)),
-        "bounded": lambda content: Markup(markup.bounded(content)),
+        "bounded": lambda content, room=markup.LONGEST: Markup(markup.bounded(content, room)),
         "counted": counted,
         "dollars": dollars,
         "json": as_json,
