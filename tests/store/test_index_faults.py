@@ -106,3 +106,14 @@ def test_a_ref_that_is_deleted_after_another_process_made_the_index_anew_is_not_
     deleting.repository.delete_ref(ref, head)
     assert other.missed() == {}
     assert uwf("verify").json["findings"] == []
+
+
+def test_an_index_that_is_used_after_it_was_closed_is_not_thrown_away(
+    uwf: Uwf, root: Path, thread: str
+) -> None:
+    path = root / "store.git/uwf/index.db"
+    instance, before = opened(), path.stat().st_ino
+    instance.store.index.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        instance.store.index.tips()
+    assert path.stat().st_ino == before

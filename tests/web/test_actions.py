@@ -96,6 +96,20 @@ def test_a_thread_is_started_forked_paused_and_killed(changing: httpx.Client, uw
     assert uwf("thread", "show", made).json["status"] == "killed"
 
 
+def test_a_used_up_budget_is_raised_on_the_page(
+    changing: httpx.Client, uwf: Uwf, root: Path, thread: str
+) -> None:
+    small = uwf("thread", "start", "pair", "-p", "Little by little", "--max-steps", "1").json["thread"]
+    uwf("thread", "step", small, "--agent", scripted(REJECTS_ONCE))
+    index = (root / "store.git/uwf/index.db").stat().st_ino
+    page = changing.get(f"/thread/{small}").text
+    assert f'action="/thread/{small}/budget"' in page and 'name="maxSteps"' in page
+    assert (root / "store.git/uwf/index.db").stat().st_ino == index
+    raised = changing.post(f"/thread/{small}/budget", data={"head": _head(uwf, small), "maxSteps": "+2"})
+    assert raised.status_code == 303
+    assert uwf("thread", "show", small).json["status"] == "idle"
+
+
 def test_what_a_command_says_against_it_is_shown_with_the_command(
     changing: httpx.Client, uwf: Uwf, thread: str
 ) -> None:

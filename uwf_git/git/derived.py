@@ -189,6 +189,8 @@ class Derived:
             if code not in _DAMAGED:
                 raise
             self.reset()
+        except sqlite3.ProgrammingError:  # it was closed: a fault of ours, and none of the file
+            raise
         except sqlite3.DatabaseError:
             self.reset()
         if sql == "COMMIT":  # what was in the transaction went with the damaged file
