@@ -53,8 +53,10 @@ least. Commands are processes of a real install; what is said to be in the libra
 
 ```sh
 make bench                                          # all of it; rewrites this page and its plots
-.venv-bench/bin/python benchmarks/run.py --only peers   # some groups, on the terminal
+.venv-bench/bin/python benchmarks/run.py --only peers   # some groups, on the terminal; with --page in this page too
 ```
+
+Each group of rows is of one run.
 
 The others are driven as their documentation sets them up with SQLite, which syncs each transaction: LangGraph's graph
 with `SqliteSaver` and `durability="sync"`, a DBOS workflow with a system database, a Burr application with
@@ -66,13 +68,7 @@ A row that is over its limit says so, and stays until it isn't.
 
 def write(folder: Path, machine: str, found: Mapping[str, Sequence[Row | Point]]) -> None:
     """The page and its plots in a folder, of what each group found by its `module.function`."""
-    plots = folder / "benchmarks"
-    plots.mkdir(exist_ok=True)
-    points = [each for group in found.values() for each in group if isinstance(each, Point)]
-    drawn = {
-        name: _draw(plots, name, [p for p in points if p.plot == name])
-        for name in dict.fromkeys(p.plot for p in points)
-    }
+    drawn = _plots(folder, found)
     parts = [HEAD, f"The last run was on: {machine.partition(';')[0]}.\n"]
     for room, groups in groupby(found, key=lambda name: name.partition(".")[0]):
         yielded = [each for group in groups for each in found[group]]
@@ -81,6 +77,38 @@ def write(folder: Path, machine: str, found: Mapping[str, Sequence[Row | Point]]
         shown = dict.fromkeys(each.plot for each in yielded if isinstance(each, Point))
         parts += [f"![{DRAWN[name].title}](benchmarks/{drawn[name]})\n" for name in shown]
     (folder / "benchmarks.md").write_text("\n".join(parts))
+
+
+def renew(folder: Path, found: Mapping[str, Sequence[Row | Point]]) -> None:
+    """Puts what some groups found into the page that is in a folder, in place of what they found before: rows by what
+    they measure, new ones behind the others of their table."""
+    _plots(folder, found)
+    path = folder / "benchmarks.md"
+    head, *sections = path.read_text().split("\n## ")
+    tables = {section.partition("\n")[0]: section for section in sections}
+    for room, groups in groupby(found, key=lambda name: name.partition(".")[0]):
+        title = ROOMS[room]
+        rows = [each for group in groups for each in found[group] if isinstance(each, Row)]
+        fresh = _table(rows).rstrip("\n").split("\n")
+        known = tables.get(title, f"{title}\n\n" + "\n".join(fresh[:2]) + "\n").split("\n")
+        for line in fresh[2:]:
+            what = line[: line.index(" | ", 2)]
+            places = [place for place, each in enumerate(known) if each.startswith(f"{what} | ")]
+            last = max(place for place, each in enumerate(known) if each.startswith("|"))
+            known[places[0] if places else last + 1 : (places[0] if places else last) + 1] = [line]
+        tables[title] = "\n".join(known)
+    path.write_text("\n## ".join((head, *tables.values())))
+
+
+def _plots(folder: Path, found: Mapping[str, Sequence[Row | Point]]) -> dict[str, str]:
+    """Draws the plots of which there are points; gives their files in the folder `benchmarks` by their names."""
+    plots = folder / "benchmarks"
+    plots.mkdir(exist_ok=True)
+    points = [each for group in found.values() for each in group if isinstance(each, Point)]
+    return {
+        name: _draw(plots, name, [p for p in points if p.plot == name])
+        for name in dict.fromkeys(p.plot for p in points)
+    }
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -88,7 +88,9 @@ def main() -> None:
         print("a quick run: the figures mean nothing")
     elif over:
         print(f"{over} over the limit")
-    if options.page:
+    if options.page and options.only:
+        page.renew(options.page, found)
+    elif options.page:
         page.write(options.page, machine, found)
 
 
