@@ -6,8 +6,10 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_samples import ONE
@@ -94,12 +96,58 @@ def test_what_a_user_misspells_makes_no_index_anew(uwf: Uwf, root: Path, thread:
     assert (root / "store.git/uwf/index.db").stat().st_ino == before
 
 
+READER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+db.execute("BEGIN")
+print(db.execute("SELECT count(*) FROM tips").fetchone(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_ref_that_was_deleted_is_not_missed_by_who_opens_the_index_while_it_is_made_anew(
+    uwf: Uwf, thread: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = opened().store
+    other.sync()
+    # The file has the thread's ref from here on, its log alone that it was deleted.
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READER, other.repository.private / "index.db"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert reader.stdout and reader.stdout.readline()
+    ref = f"refs/uwf/threads/{thread}"
+    head = other.repository.ref(ref)
+    assert head is not None
+    other.repository.delete_ref(ref, head)
+    connect = sqlite3.connect
+
+    def and_waits(path: str, **options: Any) -> sqlite3.Connection:
+        found = connect(path, **options)
+        if not path.startswith(":"):
+            monkeypatch.setattr(sqlite3, "connect", connect)
+            other.reindex()
+            other.index.close()
+        return found
+
+    monkeypatch.setattr(sqlite3, "connect", and_waits)
+    opening = opened().store
+    assert opening.missed() == {}
+    reader.communicate()
+    assert uwf("verify").json["findings"] == []
+
+
+@pytest.mark.parametrize("how", ["made anew", "thrown away"])
 def test_a_ref_that_is_deleted_after_another_process_made_the_index_anew_is_not_missed(
-    uwf: Uwf, thread: str
+    uwf: Uwf, thread: str, how: str
 ) -> None:
     deleting, other = opened().store, opened().store
     ref = f"refs/uwf/threads/{thread}"
     assert deleting.sync() or deleting.index.tips()
+    if how == "thrown away":
+        other.index.reset()
     other.reindex()
     head = deleting.repository.ref(ref)
     assert head is not None

@@ -37,10 +37,19 @@ class Derived:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._depth = 0
-        self.has_lost = False
-        """Whether something that was written since it was opened may have been lost."""
+        self._has_lost = False
         self._db = self._open()
         self._file = self._there()
+        self._made = self._schema()
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether something that was written since it was opened may have been lost, by another process too."""
+        return self._has_lost or self._schema() != self._made
+
+    def _schema(self) -> int:
+        """What the tables are known by: when they are made anew it is another."""
+        return int(self._one("PRAGMA schema_version")[0])
 
     def _there(self) -> int | None:
         try:
@@ -53,6 +62,7 @@ class Derived:
         if not self._depth and (there := self._there()) != self._file:
             self._db.close()
             self._db, self._file = self._open(), there
+            self._has_lost = True
 
     def _carried(self, db: sqlite3.Connection) -> Mapping[str, bytes]:
         """What a file still tells, though it is damaged or another version's, that nothing else does."""
@@ -103,17 +113,21 @@ class Derived:
             version=self.version,
         )
         if not self._is_current(db):
-            carried = self._carried(db)
-            made = "SELECT type, name FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite%'"
-            for kind, name in db.execute(made).fetchall():
-                quoted = name.replace('"', '""')
-                db.execute(f'DROP {kind} IF EXISTS "{quoted}"')
-            for statement in _statements(self.tables):
-                db.execute(statement)
-            self._carry(db, carried)
-            db.execute(f"PRAGMA user_version = {self.version}")
-            db.execute(f"PRAGMA application_id = {_boot()}")
+            self._make(db)
         db.execute("COMMIT")
+
+    def _make(self, db: sqlite3.Connection) -> None:
+        """Puts new tables in the place of all that there are, within a transaction of the caller's."""
+        carried = self._carried(db)
+        made = "SELECT type, name FROM sqlite_master WHERE type != 'index' AND name NOT LIKE 'sqlite%'"
+        for kind, name in db.execute(made).fetchall():
+            quoted = name.replace('"', '""')
+            db.execute(f'DROP {kind} IF EXISTS "{quoted}"')
+        for statement in _statements(self.tables):
+            db.execute(statement)
+        self._carry(db, carried)
+        db.execute(f"PRAGMA user_version = {self.version}")
+        db.execute(f"PRAGMA application_id = {_boot()}")
 
     def _is_current(self, db: sqlite3.Connection) -> bool:
         """Whether the tables are those of this version, and nobody else's."""
@@ -138,14 +152,32 @@ class Derived:
         for suffix in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
 
+    def begin_anew(self) -> None:
+        """Throws everything away but what is carried over, within a transaction of the caller's. The file stays if it
+        is sound: others have it open, or are about to, and would find its log, which goes by its name, gone or that of
+        another file."""
+        try:
+            in_memory = not self._run("PRAGMA database_list")[0][2]
+            if not in_memory and self._one("PRAGMA integrity_check(1)")[0] == "ok":
+                log.info("5R8M3WQC", "makes the tables of {path} anew", path=self._path)
+                self._make(self._db)
+                self._has_lost = True
+                self._db.execute(f"PRAGMA cache_size = -{_FILLING}")
+                return
+        except sqlite3.DatabaseError as error:
+            log.warning(
+                "C7T0JX4N", "the index {path} can't be emptied: {why}", path=self._path, why=str(error)
+            )
+        self.reset()
+
     def reset(self) -> None:
-        """Throws everything away but what is carried over."""
+        """Throws the file away, and with it everything but what is carried over."""
         carried = self._carried(self._db)
         self._db.close()
         with contextlib.suppress(OSError):
             self._discard()
         self._depth = 0
-        self.has_lost = True
+        self._has_lost = True
         self._db = self._open()
         self._file = self._there()
         with contextlib.suppress(sqlite3.Error):
@@ -208,7 +240,7 @@ class Derived:
         memory = self._in_memory()
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:
-                self.has_lost = True
+                self._has_lost = True
                 self._db.execute("ROLLBACK")
             self._db.backup(memory)
         self._db.close()

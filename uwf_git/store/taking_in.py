@@ -155,9 +155,12 @@ class Store(NodeStore):
         return self._blob_id(node)
 
     def reindex(self) -> int:
-        """Throws the index away and takes every ref in again. Returns how many nodes it then knows."""
-        self.index.reset()
-        self.sync()
+        """Empties the index and takes every ref in again, at once for all who read it. Returns how many nodes it then
+        knows."""
+        self.index.follow()
+        with self.index.transaction():
+            self.index.begin_anew()
+            self.sync()
         return self.index.node_count()
 
     def _take_in_ref(self, name: str, oid: Oid) -> None:
