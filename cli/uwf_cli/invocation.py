@@ -111,11 +111,6 @@ class Invocation:
             sys.stderr.write(text + "\n")
             sys.stderr.flush()
 
-    def close(self) -> None:
-        """Closes what was opened."""
-        if (instance := self.__dict__.get("instance")) is not None:
-            instance.store.index.close()
-
     # What goes out
 
     def afterwards(self) -> None:

@@ -84,7 +84,6 @@ def _run(arguments: list[str]) -> int:
     _prepare()
     status = _guarded(_invoke, invocation, arguments)
     after = _guarded(_afterwards, invocation, arguments)
-    invocation.close()
     return status or after
 
 

@@ -7,6 +7,7 @@ begun anew; and where the folder can't be written it lives in memory for as long
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import sqlite3
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from uwf_git import log
 from uwf_git.git.durable import share
@@ -41,6 +43,7 @@ class Derived:
         self._db = self._open()
         self._file = self._there()
         self._made = self._schema()
+        _opened.add(self)
 
     @property
     def has_lost(self) -> bool:
@@ -247,6 +250,17 @@ class Derived:
         self._db = memory
         if self._depth:
             self._db.execute("BEGIN")
+
+
+_opened: WeakSet[Derived] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A process that ends leaves no log beside a file, as SQLite does where the last who has it open closes it."""
+    for each in list(_opened):
+        with contextlib.suppress(sqlite3.Error):
+            each.close()
 
 
 @cache
