@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 _alone = "pygit2" not in sys.modules and importlib.util.find_spec("pygit2")
 if _alone:
@@ -100,15 +102,8 @@ class Config:
 
     def value(self, key: str) -> str | None:
         """What is said of a key, "" for one without a value; None where nothing is."""
-        found = ffi.new("git_config_entry **")
-        code = C.git_config_get_entry(found, self._config, key.encode())
-        if code == C.GIT_ENOTFOUND:
-            return None
-        check_error(code)
-        try:
-            return _text(found[0].value)
-        finally:
-            C.git_config_entry_free(found[0])
+        with self._entry(key) as entry:
+            return None if entry is None else _text(entry.value)
 
     def entries(self) -> list[tuple[str, str]]:
         """All that is said, of several values of a key each: keys with "" for what has no value, in git's order, in
@@ -127,17 +122,26 @@ class Config:
 
     def flag(self, key: str) -> bool | None:
         """What is said of a key that is true or false. Raises GitError for anything else."""
+        parsed = ffi.new("int *")
+        with self._entry(key) as entry:
+            if entry is None:
+                return None
+            check_error(C.git_config_parse_bool(parsed, entry.value))
+        return bool(parsed[0])
+
+    @contextmanager
+    def _entry(self, key: str) -> Iterator[Any]:
+        """What is said of a key as libgit2 has it, for the block; None where nothing is."""
         found = ffi.new("git_config_entry **")
         code = C.git_config_get_entry(found, self._config, key.encode())
         if code == C.GIT_ENOTFOUND:
-            return None
+            yield None
+            return
         check_error(code)
-        parsed = ffi.new("int *")
         try:
-            check_error(C.git_config_parse_bool(parsed, found[0].value))
+            yield found[0]
         finally:
             C.git_config_entry_free(found[0])
-        return bool(parsed[0])
 
 
 def _text(told: object) -> str:
