@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from conftest import Uwf
 from playwright.sync_api import Page, expect
 from site_serving import Serve, Serving, entered
 
@@ -270,3 +271,8 @@ def test_a_nul_in_an_address_is_refused(client: httpx.Client) -> None:
     for path in ("/?search=%00", "/search?q=%00", "/search?q=a&role=%00", "/thread/%00", "/workflow/a%00"):
         answer = client.get(path)
         assert answer.status_code == 400 and "NUL" in answer.text, path
+
+
+def test_without_a_store_nothing_is_served(uwf: Uwf, hermetic: Path) -> None:
+    refused = uwf("web", "--no-open", "--root", hermetic / "elsewhere", check=3)
+    assert "uwf init" in refused.error["hint"]

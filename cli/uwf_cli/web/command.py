@@ -74,6 +74,7 @@ def web(
     from uwf_cli.web.server import LOOPBACK, serve
     from uwf_cli.web.site import Site
 
+    _ = invocation.instance  # that there is a store is said here, and not on each page
     adopt_news(invocation)
     path = addresses.thread(find_thread(invocation, thread)) if thread else "/"
     site = Site(invocation.location, write or run, run)
