@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 if TYPE_CHECKING:
+    from conftest import Uwf
     from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 _ARTEFACTS = os.environ.get("UWF_TEST_ARTEFACTS")  # before a test seals its environment
@@ -33,11 +34,12 @@ Serve = Callable[..., Serving]
 
 
 @pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts `uwf web` with these arguments; it ends with the test."""
+def serve(uwf: Uwf) -> Iterator[Serve]:
+    """Starts `uwf web` with these arguments, on a store that is there; it ends with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def run(*arguments: str) -> Serving:
+        uwf("init")
         process = subprocess.Popen(
             [sys.executable, "-m", "uwf_cli.main", "--format", "json", "web", "--no-open", *arguments],
             stdin=subprocess.DEVNULL,
