@@ -27,6 +27,7 @@ LAYERS = (
     "bundles",
     "sharing",
     "migration",
+    "fleet",
 )
 """The packages of `uwf_git`, lowest first. Below them all are the modules beside them, which need no package."""
 

@@ -17,6 +17,7 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
     bundles    workflows that are code: their contract, the harness, what they are trusted by
     sharing    two stores
     migration  the stores of earlier programs
+    fleet      many threads, many workers
 
 Importing this package imports none of them: start-up is what a user feels.
 """

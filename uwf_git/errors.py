@@ -6,6 +6,10 @@ one line on stderr in one place; the library only raises them.
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeVar
+
+_E = TypeVar("_E", bound="AgentFailed")
+
 
 class UwfError(Exception):
     """Something a user can act on. `code` and `exit_status` are published and stable."""
@@ -86,13 +90,40 @@ class Untrusted(UwfError):
     exit_status = 5
 
 
+class Throttled(NamedTuple):
+    """That somebody was asked too often: a provider of config.yaml, or a program, by its name. `after` is in how many
+    seconds it wants to be asked again, None where it doesn't say."""
+
+    by: str
+    after: float | None = None
+
+    @classmethod
+    def told(cls, by: str, words: str) -> Throttled | None:
+        """What a program says that speaks with a provider itself, where it says that it is asked too often."""
+        import re
+
+        said = r"(?i)\b(429|529)\b|rate[ _-]?limit|too many requests|overloaded|usage limit|quota exceeded"
+        if not re.search(said, words):
+            return None
+        after = re.search(r"(?i)(?:retry[ _-]?after|again in)\W{0,3}([0-9]{1,6}(?:\.[0-9]+)?) ?s", words)
+        return cls(by, float(after[1]) if after else None)
+
+
 class AgentFailed(UwfError):
     """An agent broke the protocol, failed or ran out of time. The head is where it was. `printed` are the ends of what
-    its program wrote to standard output and standard error."""
+    its program wrote to standard output and standard error; `throttled` says that it failed only because it was asked
+    too often."""
 
     code = "agent_failed"
     exit_status = 6
     printed: tuple[str, str] = ("", "")
+    throttled: Throttled | None = None
+
+    def since(self: _E, cause: UwfError) -> _E:
+        """This failure, with what its cause knows of the agent."""
+        if isinstance(cause, AgentFailed):
+            self.printed, self.throttled = cause.printed, cause.throttled
+        return self
 
 
 class NoTransition(UwfError):

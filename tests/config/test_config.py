@@ -121,6 +121,18 @@ WRONG: dict[str, tuple[str, str, str, str]] = {
     "a misspelt field": ("agents:\n  a:\n    comand: x", "3:5", '"comand" in agents "a"', '"command"?'),
     "a secret": ("providers:\n  p: {apiKey: sk-123}", "2:7", 'unknown key "apiKey"', ".env"),
     "a secret for a name": ("providers:\n  p: {apiKeyEnv: sk-123}", "2:18", "not the name of", ".env"),
+    "a limit of a provider that there is not": (
+        "providers: {p: {limits: {perSecond: 2}}}",
+        "1:25",
+        'limits has no "perSecond"',
+        "stepsPerSecond",
+    ),
+    "no number of steps": (
+        "providers: {p: {limits: {concurrentSteps: 1.5}}}",
+        "1:43",
+        "concurrentSteps is no whole number",
+        "concurrentSteps: 4",
+    ),
     "no address": ("providers: {p: {baseUrl: localhost}}", "1:26", "http://", "https://"),
     "a password in an address": (
         "providers: {p: {baseUrl: 'http://me:pw@x/v1'}}",
@@ -254,6 +266,7 @@ def test_setting_a_value_keeps_comments_and_everything_else(full: Path) -> None:
 def test_settings_are_made_one_by_one_in_an_empty_root(root: Path) -> None:
     for key, value in (
         ("providers.p.baseUrl", "http://localhost:1/v1"), ("providers.p.apiKeyEnv", "P_KEY"),
+        ("providers.p.limits.stepsPerSecond", "0.5"), ("providers.p.limits.wait", "20s"),
         ("models.m.provider", "p"), ("models.m.name", "1.0"), ("defaultModel", "m"),
         ("agents.a.command", "yes"), ("agents.a.args", "['1', no]"), ("agents.a.timeout", "2m"),
         ("defaultAgent", "a"), ("agentOverrides.w.r", "a"), ("modelOverrides.extract", "m"),
@@ -262,7 +275,8 @@ def test_settings_are_made_one_by_one_in_an_empty_root(root: Path) -> None:
         load_config(root)
     assert check_config(root) == []
     assert list_values(root) == {
-        "providers.p.baseUrl": "http://localhost:1/v1", "providers.p.apiKeyEnv": "P_KEY", "models.m.provider": "p",
+        "providers.p.baseUrl": "http://localhost:1/v1", "providers.p.apiKeyEnv": "P_KEY",
+        "providers.p.limits.stepsPerSecond": 0.5, "providers.p.limits.wait": "20s", "models.m.provider": "p",
         "models.m.name": "1.0", "defaultModel": "m", "agents.a.command": "yes", "agents.a.args": ["1", "no"],
         "agents.a.timeout": "2m", "defaultAgent": "a", "agentOverrides.w.r": "a", "modelOverrides.extract": "m",
     }  # fmt: skip

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from model_server import Drop, Hang, ModelServer, Turn, dripping, repeating, says, status
 
-from uwf_git.errors import AgentFailed, Invalid
+from uwf_git.config.settings import Provider, Rates
+from uwf_git.errors import AgentFailed, Invalid, Throttled
 from uwf_git.kit.chat import Chat, Completion, Endpoint, Limits, resolve_endpoint
 from uwf_git.values.kinds import TurnRecord, Usage
 
@@ -19,9 +20,11 @@ MESSAGES = [{"role": "user", "content": "Hello"}]
 FAST = Limits(pause=0.001, attempts=3, bytes=200_000)
 
 
-def ask(server: ModelServer, *turns: Turn, limits: Limits = FAST, **more: Any) -> Completion:
+def ask(
+    server: ModelServer, *turns: Turn, limits: Limits = FAST, wait: float = 60.0, **more: Any
+) -> Completion:
     server.play(repeating(*turns))
-    with Chat(Endpoint("local", server.chat_url, "small", KEY), limits) as chat:
+    with Chat(Endpoint("local", server.chat_url, "small", KEY, wait), limits) as chat:
         return chat.complete(MESSAGES, **more)
 
 
@@ -120,10 +123,19 @@ def test_retry_after_is_obeyed_within_limits(server: ModelServer) -> None:
     assert ask(server, status(429, Retry_After="0"), says("ok")).text == "ok"
     assert ask(server, status(429, Retry_After="Wed, 21 Oct 2015 07:28:00 GMT"), says("ok")).text == "ok"
     assert ask(server, status(503, Retry_After="soon"), says("ok")).text == "ok"
-    with pytest.raises(AgentFailed, match="it asks to wait 3600 s"):
+    with pytest.raises(AgentFailed, match="it asks to wait 3600 s") as caught:
         ask(server, status(429, Retry_After="3600"), says("never"))
-    with pytest.raises(AgentFailed, match="no time is left for another attempt"):
+    assert caught.value.throttled == Throttled("local", 3600)
+    with pytest.raises(AgentFailed, match="no time is left for another attempt") as caught:
         ask(server, status(429, Retry_After="50"), says("never"), deadline=time.monotonic() + 20)
+    assert caught.value.throttled == Throttled("local", 50)
+    with pytest.raises(AgentFailed, match="it asks to wait 5 s"):
+        ask(server, status(429, Retry_After="5"), says("never"), wait=2.0)
+    assert len(server.asked) == 1
+    for answer, throttled in ((status(429), Throttled("local")), (status(500), None), (status(400), None)):
+        with pytest.raises(AgentFailed) as caught:
+            ask(server, answer, answer, answer)
+        assert caught.value.throttled == throttled
 
 
 def test_a_server_that_hangs_is_left_at_the_deadline(server: ModelServer) -> None:
@@ -207,8 +219,8 @@ def test_credentials_in_the_address_are_not_shown() -> None:
 def test_an_endpoint_is_put_together_from_the_configuration(tmp_path: Any) -> None:
     config: Any = SimpleNamespace(
         providers={
-            "router": SimpleNamespace(name="router", base_url="https://r.example/v1/", api_key_env="R_KEY"),
-            "home": SimpleNamespace(name="home", base_url="http://localhost:1", api_key_env=""),
+            "router": Provider("router", "https://r.example/v1/", "R_KEY"),
+            "home": Provider("home", "http://localhost:1", "", Rates(wait=2)),
         },
         models={
             "big": SimpleNamespace(alias="big", provider="router", name="vendor/big-4"),
@@ -220,7 +232,8 @@ def test_an_endpoint_is_put_together_from_the_configuration(tmp_path: Any) -> No
     assert resolve_endpoint(config, "big", {"R_KEY": KEY}) == Endpoint(
         "router", "https://r.example/v1/chat/completions", "vendor/big-4", KEY
     )
-    assert resolve_endpoint(config, "own", {}).key == ""
+    own = resolve_endpoint(config, "own", {})
+    assert (own.key, own.wait) == ("", 2)
     with pytest.raises(AgentFailed, match="R_KEY, the key of provider router, is not set"):
         resolve_endpoint(config, "big", {})
     with pytest.raises(Invalid, match="model 'small' is not configured"):

@@ -78,6 +78,12 @@ def _untold(config: Config, args: Sequence[str]) -> str:
     return untold("uwf-llm", config, parse_args(args).model)
 
 
+def _asks(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.kit.chat import asked_provider
+
+    return asked_provider("uwf-llm", config, parse_args(args).model)
+
+
 agent = Agent(
     "uwf-llm",
     _Conversation,
@@ -86,6 +92,7 @@ agent = Agent(
     about=__doc__,
     sees_files=lambda ctx: False,
     untold=_untold,
+    asks=_asks,
 )
 main = agent.main
 

@@ -213,7 +213,7 @@ def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
             except Waiting as waiting:
                 return _asks(ctx, instance, child, waiting)
             except UwfError as error:
-                raise _broken(ctx, child, error.message, error.hint) from None
+                raise _broken(ctx, child, error.message, error.hint).since(error) from None
 
 
 def _broken(ctx: Context, child: ThreadId, message: str, hint: str) -> AgentFailed:

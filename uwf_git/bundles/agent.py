@@ -312,7 +312,7 @@ def _failed(
     detail = recorder.detail(said._replace(extraction="failed"), turns, order, head) if turns else None
     if detail is not None:
         recorder.settle(order, None, detail, error)
-    failed = AttemptFailed(error.message, error.hint, detail)
+    failed = AttemptFailed(error, detail)
     with suppress(AgentFailed):
         live.close()
     printed, errors = live.printed

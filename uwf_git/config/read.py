@@ -1,6 +1,6 @@
 """What `config.yaml` in the storage root says: which command an agent is, which model and provider a name means.
 
-    providers: {<alias>: {baseUrl, apiKeyEnv}}       models: {<alias>: {provider, name, price}}
+    providers: {<alias>: {baseUrl, apiKeyEnv, limits}}  models: {<alias>: {provider, name, price}}
     agents: {<alias>: {command, args, timeout, tools, limits}}
     defaultAgent, defaultModel: <alias>
     agentOverrides: {<workflow>: {<role>: <alias>}}  modelOverrides: {<scenario>: <alias>}
@@ -47,6 +47,7 @@ from uwf_git.config.settings import (
     Model,
     Price,
     Provider,
+    Rates,
     expanded,
     key_hint,
     parse_command,
@@ -54,7 +55,7 @@ from uwf_git.config.settings import (
 from uwf_git.errors import Invalid, NotFound, Usage
 from uwf_git.text import nearest, one_line
 from uwf_git.values import yaml12
-from uwf_git.values.amounts import parse_budget, parse_duration, parse_quota
+from uwf_git.values.amounts import parse_budget, parse_duration, parse_quota, parse_rates
 from uwf_git.values.documents import Document, ValuePath
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class _Reader:
     def dangling(self, config: Config) -> None:
         """Notes what `config` leaves open."""
         for provider in config.providers.values():
-            if not provider.base_url:
+            if not provider.base_url and provider.limits == Rates():
                 self._refuse(("providers", provider.name), f'provider "{provider.name}" has no baseUrl')
         for name, problems in self._broken_clis.items():
             for problem in problems:
@@ -204,7 +205,16 @@ class _Reader:
                 "apiKeyEnv is not the name of an environment variable",
                 "put the key itself into .env (uwf setup), and here its name, such as OPENAI_API_KEY",
             )
-        return Provider(alias, url, variable)
+        rates, problems = parse_rates(entry.get("limits"))
+        for key, message, hint in problems:
+            self._refuse((*path, "limits") if key is None else (*path, "limits", key), message, hint)
+        concurrent = rates.get("concurrentSteps")
+        limits = Rates(
+            rates.get("stepsPerSecond"),
+            None if concurrent is None else int(concurrent),
+            rates.get("wait", Rates().wait),
+        )
+        return Provider(alias, url, variable, limits)
 
     def _model(self, alias: str, entry: dict[str, Any]) -> Model:
         path = ("models", alias)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FILE = "config.yaml"
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
-    "providers": ("baseUrl", "apiKeyEnv"),
+    "providers": ("baseUrl", "apiKeyEnv", "limits"),
     "models": ("provider", "name", "price"),
     "agents": ("command", "args", "timeout", "tools", "limits"),
 }
@@ -27,7 +27,11 @@ OVERRIDES = ("agentOverrides", "modelOverrides")
 TEXTS = ("defaultAgent", "defaultModel", "node")
 """Keys that hold one text."""
 FLAT = ("modelOverrides", "forges")
-STRUCTURED: Mapping[str, tuple[str, ...]] = {"agents": ("tools", "limits"), "models": ("price",)}
+STRUCTURED: Mapping[str, tuple[str, ...]] = {
+    "agents": ("tools", "limits"),
+    "models": ("price",),
+    "providers": ("limits",),
+}
 """Fields of these sections that hold a mapping of their own."""
 NESTED = (
     "tools",
@@ -56,12 +60,24 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SECRET_KEYS = frozenset(("apikey", "api_key", "api-key", "key", "token", "secret", "password"))
 
 
+class Rates(NamedTuple):
+    """How often a provider may be asked: how many steps that ask it a fleet begins in a second, and how many it makes
+    at the same time on this machine, None for no limit. `wait` is for how many seconds an agent waits itself where the
+    provider wants to be asked later; where that is longer, its step fails."""
+
+    steps_per_second: float | None = None
+    concurrent_steps: int | None = None
+    wait: float = 60.0
+
+
 class Provider(NamedTuple):
-    """An OpenAI-compatible service. `api_key_env` is a variable's name, "" where no key is needed."""
+    """An OpenAI-compatible service. `api_key_env` is a variable's name, "" where no key is needed. One without an
+    address is an agent of that name, with its limits."""
 
     name: str
     base_url: str
     api_key_env: str
+    limits: Rates = Rates()
 
 
 class Price(NamedTuple):

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import lifetime, log
 from uwf_git.config.known_agents import BUNDLES, GROUP, PLUGIN, SHIPPED, plugins
-from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, UwfError
+from uwf_git.errors import Absent, AgentFailed, OutOfRounds, StoreDamaged, Throttled, UwfError
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.values.ids import Hash, ThreadId, is_hash
+from uwf_git.values.kinds import parse_start
 from uwf_git.values.node import from_blob
 from uwf_git.values.types import BUNDLE
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import AgentConfig
     from uwf_git.kit import Agent
     from uwf_git.processes.child import Finished
-    from uwf_git.store.history import Position
+    from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order, Report
 
@@ -63,6 +64,30 @@ def performer_of(
     config = resolve_agent(instance.config, name, role, override=override, persona=persona)
     refuse_to_make_up(instance, at, role, config)
     return config, embedded(config.command)
+
+
+def provider_of(instance: Instance, head: Head, role: str, override: str | None = None) -> str:
+    """The provider of config.yaml that the agent of a role asks which is next in a thread: that of its model, or one
+    with the agent's own name, alias or command; "" where there is no such provider, and where nobody can play the role,
+    as its step will say."""
+    from uwf_git.config.resolve import resolve_agent
+
+    known = instance.config.providers
+    if not known or head.row.workflow is None or head.row.start is None:
+        return ""
+    with contextlib.suppress(UwfError):
+        workflow = instance.registry.workflow(head.row.workflow)
+        if role not in workflow.roles:
+            return ""
+        persona = parse_start(instance.store.get(head.row.start).payload).persona
+        config = resolve_agent(instance.config, workflow.name, role, override, workflow.speaks(role, persona))
+        names = [config.alias, Path(config.command).name]
+        if (playing := embedded(config.command)) is not None:
+            name = called(playing, config)
+            names += [name, name.removeprefix("uwf-"), name.rpartition("/")[2]]
+            names.insert(0, playing.asks(instance.config, config.args))
+        return next((name for name in names if name in known), "")
+    return ""
 
 
 def embedded(command: str) -> Agent | None:
@@ -192,8 +217,14 @@ def reported(instance: Instance, report: Report) -> Made:
             store.adopt([(Hash(node), oid)])
     for name, content in report.contents.items():
         store.draft(*from_blob(content.encode(), f"{name} in the report of {report.agent}"))
-    error = None if report.step else AgentFailed(report.error, report.hint)
-    return Made(report.step, error, report.detail, report.agent)
+    return Made(report.step, None if report.step else _failure(report), report.detail, report.agent)
+
+
+def _failure(report: Report) -> AgentFailed:
+    """The error that an agent has reported."""
+    error = AgentFailed(report.error, report.hint)
+    error.throttled = Throttled(*report.throttled) if report.throttled else None
+    return error
 
 
 def hash_printed(config: AgentConfig, done: Finished, report: Report | None = None) -> Hash:
@@ -222,9 +253,11 @@ def hash_printed(config: AgentConfig, done: Finished, report: Report | None = No
     if done.returncode < 0:
         raise AgentFailed(f"{name} was killed by signal {-done.returncode}", complaint)
     if done.returncode > 0 and report is not None and report.error:
-        raise AgentFailed(report.error, report.hint)
+        raise _failure(report)
     if done.returncode > 0:
-        raise AgentFailed(f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""))
+        error = AgentFailed(f"{name} exited with {done.returncode}" + (f": {complaint}" if complaint else ""))
+        error.throttled = Throttled.told(Path(name).name, complaint)
+        raise error
     if not last:
         raise AgentFailed(f"{name} printed nothing", "its last line must be the hash of its StepNode")
     if not is_hash(last.upper()):

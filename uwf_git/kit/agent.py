@@ -141,18 +141,16 @@ ConverseFunction = Callable[[Context], Conversation]
 ParseFunction = Callable[[Sequence[str]], Any]
 NameFunction = Callable[[Any], str]
 ShellFunction = Callable[[Context], bool]
-UntoldFunction = Callable[["Config", Sequence[str]], str]
+ToldFunction = Callable[["Config", Sequence[str]], str]
 
 
 class AttemptFailed(AgentFailed):
     """A failed run whose answers were kept, in the Detail node `detail`."""
 
-    def __init__(
-        self, message: str, hint: str, detail: Hash | None, printed: tuple[str, str] = ("", "")
-    ) -> None:
-        super().__init__(message, hint)
+    def __init__(self, cause: UwfError, detail: Hash | None) -> None:
+        super().__init__(cause.message, cause.hint)
+        self.since(cause)
         self.detail = detail
-        self.printed = printed
 
 
 class Agent:
@@ -160,7 +158,8 @@ class Agent:
     parameters are those of create_agent, which makes an agent of functions. `sees_files` says whether it gets at files
     by the machine's own paths, so that its prompts say where the folders of a crew's step are; both it and `has_shell`
     may look at the context, but not at its prompt. `untold` says in a clause, by the configuration and the agent's
-    arguments, why nobody can tell what it will cost; "" where somebody can, or where that shows only later."""
+    arguments, why nobody can tell what it will cost; "" where somebody can, or where that shows only later. `asks`
+    names in the same way the provider of config.yaml that it will ask; "" where it asks none of them."""
 
     def __init__(
         self,
@@ -172,7 +171,8 @@ class Agent:
         about: str | None = None,
         has_shell: ShellFunction = lambda ctx: False,
         sees_files: ShellFunction = lambda ctx: True,
-        untold: UntoldFunction = lambda config, args: "",
+        untold: ToldFunction = lambda config, args: "",
+        asks: ToldFunction = lambda config, args: "",
     ) -> None:
         self.name = name if name.startswith("uwf-") else f"uwf-{name}"
         self.usage = usage or self.name
@@ -183,6 +183,7 @@ class Agent:
         self.has_shell = has_shell
         self.sees_files = sees_files
         self.untold = untold
+        self.asks = asks
 
     def called(self, args: Sequence[str]) -> str:
         """The name that steps bear which the agent does with these arguments. Raises Usage."""
@@ -302,7 +303,7 @@ class Agent:
                 said = detail_of(failure.replies, last.text, failure.usage, "failed")
                 detail = detail_with(said._replace(session=last.session), failure.turns)
                 recorder.settle(order, None, detail, failure)
-                raise AttemptFailed(failure.message, failure.hint, detail, failure.printed) from None
+                raise AttemptFailed(failure, detail) from None
             except KeyboardInterrupt:
                 recorder.break_off()
                 raise
@@ -314,8 +315,7 @@ class Agent:
                 recorder.settle(order, None, detail, error)
                 if isinstance(error, StoreUnwritable):
                     raise
-                printed = error.printed if isinstance(error, AgentFailed) else ("", "")
-                raise AttemptFailed(error.message, error.hint, detail, printed) from None
+                raise AttemptFailed(error, detail) from None
             history, replies = context.history, extraction.replies
             said = detail_of(replies, extraction.answer, extraction.usage, extraction.how)
             said = said._replace(notes=tuple(dict.fromkeys((*said.notes, *extraction.notes))))

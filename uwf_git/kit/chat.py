@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from uwf_git import log
-from uwf_git.errors import AgentFailed, Invalid
+from uwf_git.config.settings import Rates
+from uwf_git.errors import AgentFailed, Invalid, Throttled
 from uwf_git.kit.chat_stream import TOO_LONG, Stream, StreamProblem, surrogates_joined, text_of_parts
 from uwf_git.kit.context import Reply
 from uwf_git.kit.response_format import JSON_OBJECT
@@ -50,12 +51,14 @@ _SHOWN = 200  # characters of a body in an error
 
 
 class Endpoint(NamedTuple):
-    """Where to ask and as whom. `name` is for messages; `key` never stands in one."""
+    """Where to ask and as whom. `name` is that of the provider; `key` never stands in a message. Where the provider
+    wants to be asked later, `wait` is for how many seconds that is obeyed."""
 
     name: str
     url: str
     model: str
     key: str
+    wait: float = Rates().wait
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r}, {self.url!r}, {self.model!r}, key={'set' if self.key else 'none'})"
@@ -69,7 +72,7 @@ class Limits(NamedTuple):
     whole: float = 3600.0  # all attempts at one answer; comments keep a connection alive for ever
     attempts: int = 4
     pause: float = 0.5  # before the second attempt; doubled for each further one
-    longest_pause: float = 60.0  # also of what a Retry-After is obeyed
+    longest_pause: float = 60.0
     bytes: int = MAX_BYTES
     text: int = MAX_TEXT  # characters of an answer
 
@@ -121,6 +124,13 @@ def untold(agent: str, config: Config, alias: str | None) -> str:
     return f"model {model.name} has no price" if model is not None and model.price is None else ""
 
 
+def asked_provider(agent: str, config: Config, alias: str | None) -> str:
+    """The alias of the provider whose model an agent asks; "" for a model that isn't configured. Raises as
+    `asked_model`."""
+    model = config.models.get(asked_model(agent, config, alias))
+    return model.provider if model is not None else ""
+
+
 def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> Endpoint:
     """The endpoint of a configured model. `secrets` are the values of `.env` by name. Raises Invalid for an
     alias that isn't configured, AgentFailed where its key isn't set."""
@@ -143,17 +153,22 @@ def resolve_endpoint(config: Config, alias: str, secrets: Mapping[str, str]) -> 
                 f"{provider.api_key_env}, the key of provider {provider.name}, is not set",
                 f"export it, or put it into {config.path.parent / '.env'} with: uwf setup",
             )
-    return Endpoint(provider.name, provider.base_url.rstrip("/") + "/chat/completions", model.name, key)
+    url = provider.base_url.rstrip("/") + "/chat/completions"
+    return Endpoint(provider.name, url, model.name, key, provider.limits.wait)
 
 
 class _Retry(Exception):
-    """This attempt failed in a way another may not. `after` is what the server asked to wait."""
+    """This attempt failed in a way another may not. `after` is what the server asked to wait; `throttled` says that it
+    is asked too often."""
 
-    def __init__(self, problem: str, hint: str = "", after: float | None = None) -> None:
+    def __init__(
+        self, problem: str, hint: str = "", after: float | None = None, throttled: bool = False
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.hint = hint
         self.after = after
+        self.throttled = throttled or after is not None
 
 
 class _Adapted(Exception):
@@ -307,7 +322,7 @@ class Chat:
                 )
                 if attempt >= self._limits.attempts:
                     times = f" ({attempt} attempts)" if attempt > 1 else ""
-                    self._fail(failure.problem + times, failure.hint)
+                    self._give_up(failure, failure.problem + times, failure.hint)
                 self._pause(attempt, failure, deadline)
                 attempt += 1
 
@@ -446,19 +461,20 @@ class Chat:
         if status == 404:
             self._fail(problem, "check baseUrl and the model's name in config.yaml")
         if (status in _RETRIED or status >= 500) and "insufficient_quota" not in text:
-            raise _Retry(problem, "try again later", _retry_after(response.headers))
+            raise _Retry(problem, "try again later", _retry_after(response.headers), status == 429)
         self._fail(problem)
 
     def _pause(self, attempt: int, failure: _Retry, deadline: float) -> None:
         pause = min(self._limits.longest_pause, self._limits.pause * 2 ** (attempt - 1))
         pause *= random.uniform(0.5, 1)  # so that processes refused together don't come back together
         if failure.after is not None:
-            if failure.after > self._limits.longest_pause:
-                self._fail(f"{failure.problem}; it asks to wait {failure.after:.0f} s", "try again later")
+            if failure.after > self.endpoint.wait:
+                asked = f"{failure.problem}; it asks to wait {failure.after:.0f} s"
+                self._give_up(failure, asked, "try again later")
             pause = max(pause, failure.after)
         log.debug("MTBJTRN9", "waits {seconds} s before the next attempt", seconds=round(pause, 2))
         if time.monotonic() + pause >= deadline:
-            self._fail(f"{failure.problem}; no time is left for another attempt", failure.hint)
+            self._give_up(failure, f"{failure.problem}; no time is left for another attempt", failure.hint)
         time.sleep(pause)
 
     def _completion(self, value: Any, began: float) -> Completion:
@@ -487,8 +503,13 @@ class Chat:
             round((time.monotonic() - began) * 1000),
         )
 
-    def _fail(self, problem: str, hint: str = "") -> NoReturn:
-        raise AgentFailed(f"{self.endpoint.name} ({self._shown}) {problem}", hint) from None
+    def _give_up(self, failure: _Retry, problem: str, hint: str) -> NoReturn:
+        self._fail(problem, hint, Throttled(self.endpoint.name, failure.after) if failure.throttled else None)
+
+    def _fail(self, problem: str, hint: str = "", throttled: Throttled | None = None) -> NoReturn:
+        error = AgentFailed(f"{self.endpoint.name} ({self._shown}) {problem}", hint)
+        error.throttled = throttled
+        raise error from None
 
     def _flat(self, text: str) -> str:
         """The beginning of what a server said, without the key, which some repeat in their errors."""

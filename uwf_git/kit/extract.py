@@ -169,10 +169,7 @@ def extract(
             if isinstance(error, ExtractionFailed):  # what it said, and spent, before it failed
                 for each in error.replies:
                     said.add(each, failed=True)
-            failed = _failed(role, said, problems, error.hint, answers)
-            if isinstance(error, AgentFailed):
-                failed.printed = error.printed
-            raise failed from None
+            raise _failed(role, said, problems, error.hint, answers).since(error) from None
         session = reply.session or session
         said.add(reply._replace(session=session))
         how = "correction"
@@ -387,7 +384,7 @@ def _by_model(
     except UwfError as error:
         first, *others = problems
         problems = [f"{first}; extraction by a model failed: {error.message}", *others]
-        raise _failed(role, said, problems, error.hint) from None
+        raise _failed(role, said, problems, error.hint).since(error) from None
     if verdict.problems:
         raise _failed(role, said, verdict.problems)
     return _done(said, verdict, said_by(reply), said.replies[-1].text)

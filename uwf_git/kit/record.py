@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
-from uwf_git.errors import NotFound
+from uwf_git.errors import AgentFailed, NotFound
 from uwf_git.git.repository import StoreUnwritable
 from uwf_git.store.private import Report
 from uwf_git.text import encodable, last_line, one_line, whole_lines
@@ -97,6 +97,7 @@ class Recorder:
                 self._clean(error.hint) if error else "",
                 self.nodes,
                 {node: to_blob(content).decode() for node, content in self._instance.store.drafts.items()},
+                error.throttled if isinstance(error, AgentFailed) else None,
             )
             self._instance.runs.report(self._thread, report)
 

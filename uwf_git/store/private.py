@@ -30,7 +30,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,7 +192,7 @@ class Spoken:
 class Report(NamedTuple):
     """What an agent came to. `nodes` maps the hashes that were written to their blob ids, as hex, so that losing the
     index meanwhile loses nothing; `contents` those that may not be to what their blobs hold, each after those that it
-    refers to."""
+    refers to. `throttled` are the fields of the error's Throttled, if it has one."""
 
     head: Hash
     role: str
@@ -203,6 +203,7 @@ class Report(NamedTuple):
     hint: str
     nodes: Mapping[Hash, str]
     contents: Mapping[Hash, str] = {}
+    throttled: Sequence[Any] | None = None
 
 
 class Runs:
@@ -268,7 +269,10 @@ class Runs:
             return None
         if not all(value[name] is None or is_hash(value[name]) for name in ("step", "detail")):
             return None
-        return Report(**value)
+        match value.get("throttled"):
+            case None | [str(), None | int() | float()]:
+                return Report(**value)
+        return None
 
     def keep_answer(
         self, thread: ThreadId, order: Order, number: int, answer: Mapping[str, Any], synced: bool

@@ -8,6 +8,10 @@ from typing import Any
 from uwf_git.processes.quota import Quota
 from uwf_git.text import nearest
 
+RATES = ("stepsPerSecond", "concurrentSteps", "wait")
+"""Limits of a provider: steps that a fleet begins in a second, those that it makes at a time on a machine, and for how
+many seconds an agent obeys a provider that wants to be asked later."""
+
 LIMITS = ("maxSteps", "maxTokens", "maxCost", "maxWallTime")
 """maxSteps and maxTokens are whole numbers, maxCost US dollars, maxWallTime seconds of its agents' work."""
 
@@ -72,6 +76,38 @@ def parse_quota(value: Any) -> tuple[Quota, list[Problem]]:
         else:
             given[key] = limit
     return Quota(**given), problems
+
+
+def parse_rates(value: Any) -> tuple[dict[str, float], list[Problem]]:
+    """The limits of a provider in a mapping such as {stepsPerSecond: 2, concurrentSteps: 4, wait: 30s}, and what is
+    wrong with it."""
+    if value is None:
+        return {}, []
+    if not isinstance(value, dict):
+        return {}, [(None, "limits must be a mapping", f"of {', '.join(RATES)}")]
+    rates: dict[str, float] = {}
+    problems: list[Problem] = []
+    for key, item in value.items():
+        if key not in RATES:
+            problems.append((None, f'limits has no "{key}"', nearest(str(key), RATES) or ", ".join(RATES)))
+        elif (rate := _rate_of(key, item)) is None:
+            problems.append((key, f"limits: {key} is no {_RATES[key][0]}", f"as in {key}: {_RATES[key][1]}"))
+        else:
+            rates[key] = rate
+    return rates, problems
+
+
+def _rate_of(key: str, value: Any) -> float | None:
+    if key == "wait":
+        return parse_duration(value)
+    return parse_limit("maxSteps" if key == "concurrentSteps" else "maxCost", value)
+
+
+_RATES = {
+    "stepsPerSecond": ("number", "0.5"),
+    "concurrentSteps": ("whole number", "4"),
+    "wait": ("duration", "30s"),
+}
 
 
 def _quota_of(key: str, value: Any) -> float | None:

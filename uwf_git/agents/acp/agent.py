@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from uwf_git.errors import AgentFailed, Usage
+from uwf_git.errors import AgentFailed, Throttled, Usage
 from uwf_git.kit import Agent, Context, Reply
 from uwf_git.kit.agent import Conversation, judged
 from uwf_git.kit.arguments import read_options
@@ -209,7 +209,8 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
         said = session.prompt(text, ctx.deadline)
     except AgentFailed as error:
         heard = _heard(session, session.heard(), notes)
-        raise failed_with(_with_text(ctx, heard), error.message, error.hint) from None
+        error.throttled = Throttled.told(Path(ctx.options.command[0]).name, error.message)
+        raise failed_with(_with_text(ctx, heard), error.message, error.hint).since(error) from None
     reply = _heard(session, said, notes)
     if said.stop not in ("refusal", "cancelled") and not said.failure and said.turns:
         ctx.keep(reply)
@@ -219,7 +220,9 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
         raise failed_with(reply, f"{name} {how}", "see what it said: uwf thread attempts ID")
     if said.failure and judged(ctx, reply).problems:
-        raise failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
+        failed = failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
+        failed.throttled = Throttled.told(name, failed.message)
+        raise failed
     if not reply.text.strip():
         why = _UNFINISHED.get(said.stop, session.complaint() or "it printed no error either")
         raise failed_with(reply, f"{name} ended its turn without an answer: {why}", "try it by hand")

@@ -129,7 +129,9 @@ def _reply(ended: Ended, session: str, notes: Sequence[str]) -> Reply:
 
     reply = Reply(ended.text, session, ended.model, ended.usage, ended.turns, notes=(*ended.notes, *notes))
     if ended.problem:
-        raise failed_with(reply, ended.problem, ended.hint)
+        failed = failed_with(reply, ended.problem, ended.hint)
+        failed.throttled = ended.throttled
+        raise failed
     return reply
 
 
@@ -167,6 +169,12 @@ def _untold(config: Config, args: Sequence[str]) -> str:
     return untold("uwf-builtin", config, parse_args(args).model)
 
 
+def _asks(config: Config, args: Sequence[str]) -> str:
+    from uwf_git.kit.chat import asked_provider
+
+    return asked_provider("uwf-builtin", config, parse_args(args).model)
+
+
 agent = Agent(
     "uwf-builtin",
     _Conversation,
@@ -175,6 +183,7 @@ agent = Agent(
     about=__doc__,
     sees_files=lambda ctx: False,
     untold=_untold,
+    asks=_asks,
 )
 main = agent.main
 

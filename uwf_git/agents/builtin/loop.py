@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.agents.builtin.conversation import Call, Conversation, kept
-from uwf_git.errors import AgentFailed, Invalid
+from uwf_git.errors import AgentFailed, Invalid, Throttled
 from uwf_git.kit.chat import Completion, ContextTooLong
 from uwf_git.kit.extract import sum_tokens
 from uwf_git.text import counted, one_line
@@ -55,6 +55,7 @@ class Ended(NamedTuple):
     notes: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""
+    throttled: Throttled | None = None
 
 
 class Loop:
@@ -87,15 +88,16 @@ class Loop:
         """Asks until the model answers or can't go on. An error of the endpoint is the result's problem; raises
         AgentFailed where it comes before the first turn."""
         self._turns, self._notes = [], []
-        text, problem, hint = "", "", ""
+        text, problem, hint, throttled = "", "", "", None
         try:
             text = self._until_answered(ask, call)
         except AgentFailed as error:
             if not self._turns:
                 raise
-            problem, hint = error.message, error.hint
+            problem, hint, throttled = error.message, error.hint, error.throttled
         usage = sum_tokens(turn.usage for turn in self._turns)
-        return Ended(text, tuple(self._turns), self._model, usage, tuple(self._notes), problem, hint)
+        turns, notes = tuple(self._turns), tuple(self._notes)
+        return Ended(text, turns, self._model, usage, notes, problem, hint, throttled)
 
     def correct(self, message: str, ask: Ask, call: CallTool) -> Ended:
         """Runs on after one more message, for a few turns. The caller records the message."""

@@ -21,7 +21,7 @@ from uwf_git import log
 from uwf_git.agents.cli.rows import TABLE, shipped_row
 from uwf_git.config.agent_cli import Row
 from uwf_git.config.known_agents import ANY_ROW
-from uwf_git.errors import Invalid, Usage
+from uwf_git.errors import Invalid, Throttled, Usage
 from uwf_git.kit import Agent, Context, Reply, TurnRecord
 from uwf_git.kit.agent import Conversation
 from uwf_git.kit.memory import carry_on
@@ -234,6 +234,7 @@ class _Conversation(Conversation):
         if failure is not None:
             failed = failed_with(self._noted(reply), failure.message, failure.hint)
             failed.printed = run.printed
+            failed.throttled = Throttled.told(self._row.name, failure.message)
             raise failed
         return self._heard(reply)
 

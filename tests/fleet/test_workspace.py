@@ -1,0 +1,153 @@
+"""The folder that a thread of a fleet works in: a worktree of a project on a branch of its own, or a folder."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from commands import git
+from conftest import Uwf
+from two_machines import RELAY
+from workflows import opened, start_thread
+
+from uwf_git.engine.step import step
+from uwf_git.errors import NotFound, RemoteFailed, Usage, UwfError
+from uwf_git.fleet.workspace import Workspaces, parse_wanted
+from uwf_git.store.opened import Instance
+from uwf_git.values.ids import ThreadId
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with two commits, of which the first is tagged v1."""
+    path = tmp_path / "project"
+    git("init", "-q", "-b", "main", str(path))
+    for name in ("one", "two"):
+        (path / f"{name}.txt").write_text(name)
+        git("-C", path, "add", ".")
+        git("-C", path, "commit", "-q", "-m", name)
+    git("-C", path, "tag", "v1", "HEAD~")
+    return path
+
+
+def at(project: Path, *args: object) -> str:
+    return git("-C", project, *args)
+
+
+def work(instance: Instance, spaces: Workspaces, thread: ThreadId, command: str) -> Path:
+    """A step by a command in the thread's workspace, which is kept then."""
+    folder = spaces.prepare(instance.threads.head(thread))
+    agent = shlex.join(["uwf-exec", "sh", "-c", f'({command}) >&2; echo \'{{"text": "done"}}\''])
+    done = step(instance, thread, agent, folder)
+    spaces.keep(done.position.head, done.role or "")
+    return folder
+
+
+def branch(thread: str) -> str:
+    return f"uwf/work/{thread}"
+
+
+def test_a_thread_works_in_a_worktree_on_a_branch_of_its_own_which_keeps_each_step(
+    instance: Instance, project: Path
+) -> None:
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}@v1"))
+    thread, other = start_thread(instance, RELAY), start_thread(instance, RELAY)
+    folder = work(instance, spaces, thread, "cat one.txt; ls two.txt; echo new > three.txt; rm one.txt")
+    assert work(instance, spaces, other, "true") != folder
+    assert folder == instance.location.root / "workspaces" / thread
+    assert at(project, "branch", "--show-current") == "main" and at(project, "status", "--short") == ""
+    assert at(project, "diff", "--name-status", "v1", branch(thread)) == "D\tone.txt\nA\tthree.txt"
+    first = instance.threads.head(thread).node
+    told = f"writer: step 1 of thread {thread}\n\nUwf-Step: {first}"
+    assert at(project, "log", "-1", "--format=%B", branch(thread)).strip() == told
+    assert at(project, "rev-parse", branch(other)) == at(project, "rev-parse", "v1")
+    # An agent that commits itself, and goes elsewhere, has its work on the thread's branch all the same.
+    work(instance, spaces, thread, "git checkout -q -b mine; git add -A; git commit -q -m mine --allow-empty")
+    assert at(project, "log", "-1", "--format=%s", branch(thread)) == "mine"
+    assert spaces.tidy() == [thread]
+    assert not folder.exists() and at(project, "rev-parse", "--verify", branch(thread))
+    assert str(folder) not in at(project, "worktree", "list")
+    assert spaces.tidy() == []
+
+
+def test_a_fork_goes_on_from_what_its_last_step_left(uwf: Uwf, instance: Instance, project: Path) -> None:
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    work(instance, spaces, thread, "echo first > made.txt")
+    fork = ThreadId(uwf("thread", "fork", thread).json["thread"])
+    work(instance, spaces, fork, "cat made.txt")
+    work(instance, spaces, thread, "echo second > made.txt")
+    later = ThreadId(uwf("thread", "fork", thread, "--at", "1").json["thread"])
+    assert (spaces.prepare(instance.threads.head(later)) / "made.txt").read_text() == "first\n"
+
+
+def test_a_step_that_failed_leaves_its_files_for_the_next_attempt(instance: Instance, project: Path) -> None:
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    folder = spaces.prepare(instance.threads.head(thread))
+    (folder / "half.txt").write_text("half")
+    assert spaces.prepare(instance.threads.head(thread)) == folder
+    work(instance, spaces, thread, "cat half.txt")
+    assert at(project, "show", f"{branch(thread)}:half.txt") == "half"
+
+
+def test_another_machine_goes_on_and_who_lost_the_race_keeps_what_it_left(
+    instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    bare, elsewhere = tmp_path / "shared.git", tmp_path / "elsewhere"
+    git("clone", "-q", "--bare", project, bare)
+    at(project, "remote", "add", "shared", bare)
+    git("clone", "-q", "-o", "shared", bare, elsewhere)
+    here = Workspaces(instance, parse_wanted(f"worktree:{project}", "shared"))
+    there = Workspaces(opened(), parse_wanted(f"worktree:{elsewhere}", "shared"))
+    there._home = tmp_path / "there"
+    thread = start_thread(instance, RELAY)
+    head = instance.threads.head(thread)
+
+    def left(spaces: Workspaces, text: str) -> None:
+        (spaces.prepare(head) / "made.txt").write_text(text)
+        spaces.keep(head, "writer")
+
+    left(here, "first")
+    assert (there.prepare(head) / "made.txt").read_text() == "first"
+    mine = here.prepare(head) / "made.txt"
+    left(there, "second")
+    mine.write_text("lost")
+    with pytest.raises(RemoteFailed):
+        here.keep(head, "writer")
+    assert (here.prepare(head) / "made.txt").read_text() == "second"
+    (kept,) = at(project, "for-each-ref", "--format=%(refname)", "refs/heads/uwf/work/*-*").split()
+    assert at(project, "show", f"{kept}:made.txt") == "lost"
+    left(here, "third")
+    assert at(bare, "show", f"{branch(thread)}:made.txt") == "third"
+
+
+def test_a_folder_a_thread(instance: Instance, tmp_path: Path) -> None:
+    spaces = Workspaces(instance, parse_wanted(f"folder:{tmp_path}/out"))
+    thread = start_thread(instance, RELAY)
+    folder = work(instance, spaces, thread, "echo it > made.txt")
+    assert folder == tmp_path / "out" / thread
+    spaces.leave(thread)
+    assert (folder / "made.txt").read_text() == "it\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "remote", "error", "says"),
+    [
+        ("worktree", "", Usage, "is no workspace"),
+        ("tree:/x", "", Usage, "is no workspace"),
+        ("folder:", "", Usage, "is no workspace"),
+        ("folder:x", "origin", Usage, "has no branch"),
+        ("worktree:{}/one.txt", "", NotFound, "is no git repository"),
+        ("worktree:/", "", NotFound, "is no git repository"),
+        ("worktree:{}@v9", "", NotFound, "has no commit v9"),
+        ("worktree:{}", "nowhere", NotFound, "has no remote nowhere"),
+    ],
+)
+def test_what_is_no_workspace_is_refused(
+    text: str, remote: str, error: type[UwfError], says: str, project: Path
+) -> None:
+    with pytest.raises(error) as caught:
+        parse_wanted(text.format(project), remote)
+    assert says in caught.value.message and caught.value.hint

@@ -1,0 +1,1 @@
+"""Many threads, many workers: Temporal hands out the steps, git says what is true."""
