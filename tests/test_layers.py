@@ -28,6 +28,7 @@ LAYERS = (
     "sharing",
     "migration",
     "fleet",
+    "evaluation",
 )
 """The packages of `uwf_git`, lowest first. Below them all are the modules beside them, which need no package."""
 

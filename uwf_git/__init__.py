@@ -18,6 +18,7 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
     sharing    two stores
     migration  the stores of earlier programs
     fleet      many threads, many workers
+    evaluation suites of cases, their runs, and what judges say of them
 
 Importing this package imports none of them: start-up is what a user feels.
 """

@@ -172,6 +172,12 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Answer": "37JFM247WQ9DK",
         "Question": "6BKEEWRFC00TX",
         "ImportedDetail": "7XS736FCJBKH5",
+        "Suite": "6VTWWHRPQQYDV",
+        "Case": "5BD7YF89X13DB",
+        "CaseRemoval": "F27S8NB1B30BY",
+        "Trial": "DY0VM7BMRT4E5",
+        "Score": "3Y1P8V59PQ6XF",
+        "SuiteRun": "9D4ST712WQ95H",
     }
 
 

@@ -11,12 +11,12 @@ from forged import WORKFLOW, Folder, Forger, Line
 
 from uwf_git.git.repository import Oid, Repository
 from uwf_git.store.opened import Instance
-from uwf_git.values.types import ANSWER, BUILTIN, TEXT
+from uwf_git.values.types import ANSWER, OF_THREADS, TEXT
 from uwf_git.verify.whole import local_refs, verify_refs
 from uwf_git.workflow.compile import compile_source
 from uwf_git.workflow.source import parse_source
 
-NODES = len(BUILTIN) + 12  # of a version, a start and three steps
+NODES = len(OF_THREADS) + 12  # of a version, a start and three steps
 
 
 class Found:

@@ -26,7 +26,7 @@ from uwf_git.text import harmless, nearest, one_line
 from uwf_git.values.ids import Hash
 from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.personas import Crew, Offered, parse_crew
-from uwf_git.values.types import BUILTIN, CREW, CREW_DEFINITION, is_kind
+from uwf_git.values.types import CREW, CREW_DEFINITION, OF_THREADS, is_kind
 
 if TYPE_CHECKING:
     from uwf_git.crews.compile import CompiledCrew
@@ -99,7 +99,7 @@ class Crews(Versions[Definition]):
         from uwf_git.crews.page import readme
 
         package, compiled = definition
-        nodes: dict[Hash, None] = dict.fromkeys(BUILTIN)
+        nodes: dict[Hash, None] = dict.fromkeys(OF_THREADS)
         with self._store.index.transaction():
             for each in compiled.workflows.values():
                 put_definition(self._store, each.payload, each.schemas)

@@ -194,6 +194,39 @@ class Repository(ObjectDatabase):
             entries, data = _with_entry(entries, data, each)
         return self._write_ordered(entries, data)
 
+    def grown(self, tree: Oid | None, files: Mapping[str, Entry]) -> Oid:
+        """A tree with entries put in at their paths; their names are those that they have at the end of these."""
+        inner: dict[str, dict[str, Entry]] = {}
+        entries: list[Entry] = []
+        for path, entry in files.items():
+            folder, slash, rest = path.partition("/")
+            if slash:
+                inner.setdefault(folder, {})[rest] = entry
+            else:
+                entries.append(entry._replace(name=path))
+        there = {entry.name: entry.oid for entry in self.tree(tree)} if tree and inner else {}
+        entries += [Entry(TREE_MODE, name, self.grown(there.get(name), some)) for name, some in inner.items()]
+        return self.with_entries(tree, *entries)
+
+    def united(self, one: Oid, other: Oid) -> Oid:
+        """The tree that has all that two have; of two files at one path the one whose id comes first, so that it is the
+        same whichever is named first. Raises StoreDamaged where one has a folder there and the other a file."""
+        if one == other:
+            return one
+        mine = {entry.name: entry for entry in self.tree(one)}
+        more: list[Entry] = []
+        for entry in self.tree(other):
+            known = mine.get(entry.name)
+            if known is None:
+                more.append(entry)
+            elif known.is_tree is not entry.is_tree:
+                raise damaged(str(other), f"its {entry.name} is not of the kind that {one} has")
+            elif known.is_tree:
+                more.append(entry._replace(oid=self.united(known.oid, entry.oid)))
+            elif entry.oid.raw < known.oid.raw:
+                more.append(entry)
+        return self.with_entries(one, *more)
+
     def write_commit(
         self,
         tree: Oid,

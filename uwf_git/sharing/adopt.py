@@ -13,7 +13,7 @@ from uwf_git.engine.pause import was_lifted
 from uwf_git.errors import Busy, HeadMoved, StoreDamaged
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
-from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts
+from uwf_git.sharing.reconcile import Case, Foreign, Reconciler, Settled, Sides, settle_attempts, unite
 from uwf_git.sharing.removal import forget_removed, removed_threads
 from uwf_git.store import archives, layout
 from uwf_git.store.history import ancestry, relate, tagged_commit
@@ -106,6 +106,7 @@ class Adoption:
             layout.CREWS: self._version,
             layout.PINS: self._replaceable,
             layout.FOLDED: self._folded,
+            layout.EVALS: self._suite,
         }
 
     def _wanted(self, refs: Mapping[str, Oid], yields: bool) -> Mapping[str, Oid]:
@@ -347,6 +348,17 @@ class Adoption:
         if old is None or self._yields:
             self._repository.put_ref(name, old, oid)
             yield Adopted(name, Case.TWO_COMMITS if old else Case.UNKNOWN)
+
+    def _suite(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
+        """What two machines have added to a suite is in it, whoever was first."""
+        ours = self._repository.ref(name)
+        united = unite(self._instance.store, ours, oid) if ours else oid
+        if united == ours:
+            yield Adopted(name, Case.AHEAD)
+        else:
+            self._repository.put_ref(name, ours, united)
+            only_theirs = Case.BEHIND if ours else Case.UNKNOWN
+            yield Adopted(name, only_theirs if united == oid else Case.UNITED)
 
     def _folded(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         """Archives that were folded: threads that go on here end first, then single refs give way."""

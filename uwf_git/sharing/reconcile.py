@@ -18,12 +18,13 @@
     16  invalid                           refused by name; everything else is taken over
     17  paused there                      it is paused here, whatever its steps
     18  resumed there                     it is resumed here, unless it was paused anew
+    19  suite that both added to          it has what both have added
 
 A thread's id means the same everywhere after an exchange, so the side that got to the shared place first
 keeps it. The new id follows from the thread's and the first step that isn't shared: every store that
 sees a divergence gives its other side the same id.
 
-Cases 1 to 11 and 15 are settled here; 12 and 18 are found by `pull`, 13, 17 and the refs that aren't of threads are
+Cases 1 to 11 and 15 are settled here; 12 and 18 are found by `pull`, 13, 17, 19 and the refs that aren't of threads are
 settled by `adopt`, 14 by whichever blob the index has, 16 by verification, before anything gets here. A side gets its
 new name before the old one moves, so at any instant each step has a ref that leads to it.
 """
@@ -35,11 +36,12 @@ from typing import NamedTuple
 
 from uwf_git.engine.pause import carry
 from uwf_git.errors import StoreDamaged
-from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid
+from uwf_git.git.repository import BLOB_MODE, TREE_MODE, Commit, Entry, Oid, Person
 from uwf_git.store import layout
 from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.opened import Instance
+from uwf_git.store.taking_in import Store
 from uwf_git.values.ids import Hash, ThreadId, fork_id
 
 
@@ -64,6 +66,7 @@ class Case(enum.Enum):
     INVALID = 16
     PAUSED_THERE = 17
     RESUMED_THERE = 18
+    UNITED = 19
 
     @property
     def label(self) -> str:
@@ -327,3 +330,36 @@ def settle_attempts(instance: Instance, thread: ThreadId, theirs: Oid) -> bool:
             tip = attempts.put_on(tip, row)
     repository.put_ref(ref, ours, tip)
     return True
+
+
+def unite(store: Store, ours: Oid, theirs: Oid) -> Oid:
+    """The commit of a suite that has all of two: one of them where it goes on from the other, else a new one with both
+    as parents, which is the same on every machine that puts these two together. Moves no ref."""
+    if _goes_on(store, ours, theirs):
+        return ours
+    if _goes_on(store, theirs, ours):
+        return theirs
+    repository = store.repository
+    first, second = sorted((ours, theirs), key=str)
+    one, other = repository.commit(first), repository.commit(second)
+    tree = repository.united(one.tree, other.tree)
+    row = store.take_in(first)
+    text = layout.suite_message(row.name or "", row.node, {})
+    nobody, when = Person("uwf", "uwf@localhost"), max(one.time, other.time)
+    made = repository.write_commit(tree, [first, second], nobody, text, when, committer=nobody)
+    store.take_in(made)
+    return made
+
+
+def _goes_on(store: Store, commit: Oid, earlier: Oid) -> bool:
+    """Whether a commit of a suite goes on from another, or is it."""
+    pending, seen = [commit], {commit}
+    while pending:
+        at = pending.pop()
+        if at == earlier:
+            return True
+        for parent in store.repository.commit(at).parents[:2]:
+            if parent not in seen and store.take_in(parent).kind == "suite":
+                seen.add(parent)
+                pending.append(parent)
+    return False

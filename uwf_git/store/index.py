@@ -1,7 +1,8 @@
 """The local index: what git can't answer quickly, in a SQLite file of the private folder.
 
     nodes      node hash -> type, blob id
-    commits    commit id -> what the commit records: a version of a workflow or crew, a start, a step, an attempt, a pin
+    commits    commit id -> what the commit records: a version of a workflow or crew, a start, a step, an attempt,
+               a pin, what was added to a suite
     archives   tag id -> the commit it ends, completed or killed, why
     folded     thread id, ref of a fold -> the archive tag, the newest attempt and the fork tag that it holds
     tips       ref name -> the id it was seen at, and what was wrong with it
@@ -65,8 +66,8 @@ _GAPS = (
 
 
 class CommitRow(NamedTuple):
-    """What a commit records. `kind`: workflow, crew, start, step, attempt or pin. `node` is the hash it is about;
-    `number` the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds.
+    """What a commit records. `kind`: workflow, crew, start, step, attempt, pin or suite. `node` is the hash that it is
+    about; `number` the step's place in its thread, from 1; `asks` whether its output asks a human; `time` Unix seconds.
     `title` is the first line of the task, or of what the thread was last gone on with; `author` who started the
     thread, as a name and an address; `rehearsed` how many of its steps up to here were made up, by uwf-rehearse or in
     part by a sub-workflow's; `merged` a second parent: of a step the last commit of the sub-workflow that did it, of a

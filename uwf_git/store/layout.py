@@ -17,6 +17,15 @@ and, in the commit of a crew's version, which no thread stands on:
     package.bmad                         the package as the ZIP that it came as
     crew/nodes/                          its nodes, those of its workflows among them
 
+and, in the commits of a suite, whose trees only grow:
+
+    README.md                            what a suite is
+    suite/nodes/                         the Suite node and the types of the others
+    cases/csv-<hash>/{README.md,nodes/}  a case
+    removed/nodes/                       what takes cases out again
+    results/4K/nodes/                    trials, scores and runs, by the first two characters of their hashes
+    files/<id of a tree>/                fixtures, and what became of them
+
 The README of each folder is a page that people read; `pages` makes them.
 """
 
@@ -24,11 +33,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.git.objects import Person
 from uwf_git.git.repository import Oid
-from uwf_git.text import one_line
+from uwf_git.text import counted, one_line
 from uwf_git.values.ids import Hash, ThreadId, is_hash, is_thread_id, name_problem
 from uwf_git.values.kinds import Attempt, credited
 
@@ -51,6 +61,7 @@ PROPOSALS = "refs/uwf/proposals/"
 RESUMED = "refs/uwf/resumed/"
 REMOVED = "refs/uwf/removed/"
 MERGED = "refs/uwf/merged/"
+EVALS = "refs/uwf/evals/"
 REMOTES = "refs/uwf/remotes/"
 
 # The folder of a crew's files in the tree of its version, and the file with the ZIP that they came in.
@@ -58,13 +69,15 @@ PACKAGE = "package/"
 ARCHIVED_PACKAGE = "package.bmad"
 # Where a workflow's version has the files that it was made of besides its definition: of a crew's, all of the package.
 INCLUDED = "workflow/include/"
+# Where a suite's commits have folders of files, each by the id of its tree.
+FIXTURES = "files/"
 
 # What stays on this machine.
 LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
-# refs they end, pauses before the threads that nobody shall step, so that a transfer that is cut off leaves something
-# that makes sense.
-SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS)
+# refs they end, pauses before the threads that nobody shall step, suites after the threads of their cases, so that a
+# transfer that is cut off leaves something that makes sense.
+SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS, EVALS)
 OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
 # Where a remote's published branches are; those of workflows and crews are tracked.
 BRANCHES = "refs/heads/uwf/"
@@ -88,7 +101,7 @@ def is_shared_ref(name: str) -> bool:
     for prefix in SHARED:
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
-            if prefix in (WORKFLOWS, CREWS):
+            if prefix in (WORKFLOWS, CREWS, EVALS):
                 return name_problem(rest) is None
             if prefix == FOLDED:
                 return _MONTH.fullmatch(rest) is not None
@@ -176,6 +189,7 @@ _KIND_TRAILERS = {
     "Uwf-Step": "step",
     "Uwf-Attempt": "attempt",
     "Uwf-Node": "pin",
+    "Uwf-Suite": "suite",
 }
 FOLD_TRAILER = "Uwf-Fold"
 
@@ -203,6 +217,23 @@ def crew_definition(crew: str, workflow: str) -> bytes:
     """The file that says which workflow of which crew a version is of."""
     said = json.dumps({"crew": crew, "workflow": workflow}, ensure_ascii=False, separators=(",", ":"))
     return f"{said}\n".encode()
+
+
+def suite_message(name: str, node: Hash, added: Mapping[str, int]) -> str:
+    """The message of a commit of a suite, whose Suite node that is: how many of what it adds. What adds nothing has put
+    two sides together."""
+    counts = [counted(number, what) for what, number in added.items() if number]
+    return message(f"suite {name}: {', '.join(counts) or 'two sides'}", {"Uwf-Suite": node})
+
+
+def case_folder(name: str, node: Hash) -> str:
+    """The folder of a case below the root of a suite's tree."""
+    return f"cases/{slug(name)}-{node}"
+
+
+def result_folder(node: Hash) -> str:
+    """The folder of a trial, score or run below the root of a suite's tree."""
+    return f"results/{node[:2]}"
 
 
 def start_message(workflow: str, prompt: str, node: Hash) -> str:

@@ -31,7 +31,7 @@ from uwf_git.values.ids import Hash, ThreadId
 from uwf_git.values.kinds import parse_attempt, parse_start, parse_step
 from uwf_git.values.types import BUILTIN
 
-_OF_OTHERS = (layout.PACKAGE, layout.INCLUDED)
+_OF_OTHERS = (layout.PACKAGE, layout.INCLUDED, layout.FIXTURES)
 _OF_THREADS = (layout.THREADS, layout.ARCHIVE, layout.ATTEMPTS, layout.FORKS, layout.PAUSED)
 _NOT_TAKEN_IN = (layout.RESUMED, layout.REMOVED, layout.MERGED)
 # What content that uwf did not write makes its readers raise.
@@ -362,7 +362,7 @@ class Store(NodeStore):
         row = commit_row(oid, kind, node, parents, when)
         if kind == "workflow":
             return row._replace(workflow=node, name=payload["name"])
-        if kind == "crew":
+        if kind in ("crew", "suite"):
             return row._replace(name=payload["name"])
         if kind == "start":
             start = parse_start(payload)

@@ -23,7 +23,7 @@ from uwf_git.store.taking_in import Store
 from uwf_git.text import counted, harmless, nearest
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
-from uwf_git.values.types import BUILTIN, META, is_kind, workflow_type
+from uwf_git.values.types import META, OF_THREADS, is_kind, workflow_type
 
 if TYPE_CHECKING:
     from uwf_git.git.objects import Commit
@@ -446,7 +446,7 @@ def version_files(
         ".gitattributes": layout.GITATTRIBUTES,
         "workflow/README.md": harmless(readme(workflow, schemas)).encode("utf-8"),
     }
-    for each in (*BUILTIN, *schemas, node):
+    for each in (*OF_THREADS, *schemas, node):
         files[f"workflow/{layout.node_file(each)}"] = store.blob_of(each)
     return files
 

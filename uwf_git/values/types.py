@@ -487,6 +487,132 @@ ATTEMPT = _builtin(
     )
 )
 
+_FOLDER_ID = {
+    "type": "string",
+    "minLength": 40,
+    "maxLength": 40,
+    "description": "The id of a git tree, which stands in files/ under it.",
+}
+_BY_ROLE = {"type": "object", "additionalProperties": _TEXT}
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_JUDGE = {
+    "name": _TEXT,
+    "use": {**_TEXT, "description": "The name of a judge in the configuration of whoever runs the case."},
+    "jsonata": {**_TEXT, "description": "An expression over what came of the case."},
+    "exact": {**_TEXTS, "description": "Fields that are as expected; none for the whole output."},
+    "schema": {"description": "A JSON Schema that the output obeys."},
+    "workflow": {**_TEXT, "description": "The name of a workflow that judges."},
+    "output": {**_TEXT, "description": "What its last output means: an expression over its history."},
+    "threshold": {**_SHARE, "description": "The least score that passes; 0.5 where it isn't said."},
+}
+SUITE = _builtin(_object("Suite", ["name"], {"name": _TEXT}))
+CASE = _builtin(
+    _object(
+        "Case",
+        ["name"],
+        {
+            "name": _TEXT,
+            "prompt": {**_TEXT, "description": "The task of a case that is no thread's."},
+            "workflow": {**_REF, "description": "What such a case was written for, where that was said."},
+            "start": {**_REF, "description": "The StartNode of a thread that the case is of."},
+            "step": {**_REF, "description": "The StepNode that it had come to, or that is done again."},
+            "role": {**_TEXT, "description": "Whose step is done again; without it all of the thread is."},
+            "fixture": _FOLDER_ID,
+            "expected": {"description": "What the judges hold the output against."},
+            "judges": {"type": "array", "items": _object("Judge", ["name"], _JUDGE)},
+            "limits": _BUDGET,
+            "tags": _TEXTS,
+            "replaces": _REFS,
+        },
+    )
+)
+CASE_REMOVAL = _builtin(_object("CaseRemoval", ["case"], {"case": _REF}))
+TRIAL_ENDS = ("completed", "failed", "waiting", "stuck", "limited", "inapplicable")
+"""What can become of a trial: only one that is completed is judged."""
+_TOLD = {"usage": _USAGE, "cost": _COST, "unpriced": _COUNT, "durationMs": _COUNT}
+_TOLD_ALWAYS = ("usage", "unpriced", "durationMs")
+TRIAL = _builtin(
+    _object(
+        "Trial",
+        ["workflow", "head", "agents", "repeat", "status", "last", "steps", "attempts", *_TOLD_ALWAYS],
+        {
+            "workflow": _REF,
+            "head": {
+                **_REF,
+                "description": "The StartNode, or what the role that is done again went on from.",
+            },
+            "role": _TEXT,
+            "fixture": _FOLDER_ID,
+            "agents": {**_BY_ROLE, "description": "The command line of each role's agent."},
+            "label": {**_TEXT, "description": "What tells it from others that look the same."},
+            "repeat": {"type": "integer", "minimum": 1},
+            "status": {"enum": list(TRIAL_ENDS)},
+            "last": {**_NULLABLE_REF, "description": "The last StepNode of its thread."},
+            "error": _TEXT,
+            "work": {
+                **_FOLDER_ID,
+                "description": "What the fixture's folder was in the end: a tree in files/.",
+            },
+            "steps": _COUNT,
+            "attempts": _COUNT,
+            **_TOLD,
+            "notes": _TEXTS,
+        },
+    )
+)
+SCORE = _builtin(
+    _object(
+        "Score",
+        ["trial", "judge", "score", "passed", *_TOLD_ALWAYS],
+        {
+            "trial": _REF,
+            "judge": _object(
+                "Judge",
+                ["name"],
+                {
+                    **{key: value for key, value in _JUDGE.items() if key != "use"},
+                    "command": {**_TEXTS, "description": "A program and its arguments."},
+                    "version": {**_REF, "description": "The Workflow node of the workflow that judged."},
+                    "agents": _BY_ROLE,
+                },
+            ),
+            "expected": True,
+            "score": _SHARE,
+            "passed": _FLAG,
+            "reason": _TEXT,
+            "step": {**_REF, "description": "The last StepNode of the thread that judged."},
+            **_TOLD,
+        },
+    )
+)
+SUITE_RUN = _builtin(
+    _object(
+        "SuiteRun",
+        ["cases", "repeat", "results"],
+        {
+            "workflow": {**_REF, "description": "The one that was asked for, where one was."},
+            "agent": {**_TEXT, "description": "The one that was asked for, where one was."},
+            "label": _TEXT,
+            "cases": {**_COUNT, "description": "How many were to be run."},
+            "repeat": {"type": "integer", "minimum": 1},
+            "results": {
+                "type": "array",
+                "items": _object(
+                    "Result",
+                    ["case", "trial", "scores"],
+                    {
+                        "case": _REF,
+                        "trial": _REF,
+                        "scores": _REFS,
+                        "errors": {**_TEXTS, "description": "Why judges came to no score."},
+                    },
+                ),
+            },
+            "stopped": {**_TEXT, "description": "Why it stopped before all cases were run."},
+        },
+    )
+)
+
 ANSWER = _builtin(_object("Answer", ["answer"], {"answer": _TEXT}))
 
 SUSPEND_SCHEMA: dict[str, Any] = {
@@ -516,7 +642,17 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "turn": frozenset({FIRST_TURN, TURN}),
     "attempt": frozenset({ATTEMPT}),
     "text": frozenset({TEXT}),
+    "suite": frozenset({SUITE}),
+    "case": frozenset({CASE}),
+    "removal": frozenset({CASE_REMOVAL}),
+    "trial": frozenset({TRIAL}),
+    "score": frozenset({SCORE}),
+    "run": frozenset({SUITE_RUN}),
 }
+OF_SUITES = (SUITE, CASE, CASE_REMOVAL, TRIAL, SCORE, SUITE_RUN)
+"""The types of what a suite holds; no thread has nodes of them."""
+OF_THREADS = tuple(each for each in BUILTIN if each not in OF_SUITES)
+"""The built-in types that a thread may have nodes of."""
 
 
 MAY_LIMIT = (

@@ -32,6 +32,7 @@ from uwf_git.verify.known import Known, Record
 from uwf_git.verify.nodes import files_below, grown, node_files, row_of
 from uwf_git.verify.objects import CommitObject
 from uwf_git.verify.starts import check_speaking
+from uwf_git.verify.suites import check_suite
 from uwf_git.verify.thread_pages import ThreadPages, files_of
 from uwf_git.workflow.moderator import Asking, Coded, Ended, Next
 
@@ -62,6 +63,8 @@ class Records:
             return self._step(commit, node, report)
         if kind == "attempt":
             return self._attempt(commit, node, report)
+        if kind == "suite":
+            return check_suite(self._known, commit, node, report)
         return self._pin(commit, node, report)
 
     # Versions of workflows and crews

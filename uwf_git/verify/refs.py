@@ -111,6 +111,7 @@ class Verifier:
             layout.FORKS: self._fork,
             layout.FOLDED: self._fold,
             layout.PAUSED: self._paused,
+            layout.EVALS: self._suite,
         }
         try:
             if not layout.is_shared_ref(name):
@@ -156,6 +157,11 @@ class Verifier:
         record = self._reached(self._commit(oid), ("crew",), found, report)
         if record is not None and record.row.name != name:
             report("wrong-name", f"the crew is called {record.row.name!r}, its ref {name!r}", oid)
+
+    def _suite(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        record = self._reached(self._commit(oid), ("suite",), found, report)
+        if record is not None and record.row.name != name:
+            report("wrong-name", f"the suite is called {record.row.name!r}, its ref {name!r}", oid)
 
     def _thread(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self.threads.add(name)
@@ -429,4 +435,6 @@ def _entered(commit: CommitObject) -> tuple[Oid, ...]:
     trailers = commit.trailers
     if trailers is None or trailers.kind == "pin":
         return ()
+    if trailers.kind == "suite":
+        return commit.parents
     return commit.parents[: 1 if trailers.kind in layout.REGISTERED else 2]

@@ -1,0 +1,272 @@
+"""A suite's commits: each adds to the tree before it, and what it adds is what its message says. Of two sides that were
+put together the tree is what both had.
+
+The folders of files that cases begin with are anybody's, so more may stand in them than in a record: programs, and
+links that don't lead out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout, pages
+from uwf_git.store.index import commit_row
+from uwf_git.values.ids import Hash
+from uwf_git.values.node import Node
+from uwf_git.values.types import META, OF_SUITES, is_kind
+from uwf_git.verify.definition import check_attributes, read_all
+from uwf_git.verify.findings import Bad, Report
+from uwf_git.verify.known import Known, Record
+from uwf_git.verify.nodes import files_below
+from uwf_git.verify.objects import (
+    COUNT_LIMIT,
+    FOLDER,
+    CommitObject,
+    Objects,
+    Row,
+    mode_problem,
+    name_problem,
+    order_key,
+    shown_name,
+)
+
+_DEEPEST = 60  # folders within folders of a fixture
+_LINK, _PROGRAM = b"120000", b"100755"
+_KINDS = {"case": "case", "removal": "removed case", "trial": "result", "score": "result", "run": "run"}
+
+
+class _Grown(NamedTuple):
+    """What a commit adds: files by their paths, and folders of somebody's files by the ids that they are named by."""
+
+    files: dict[str, bytes]
+    fixtures: dict[str, bytes]
+
+
+def check_suite(known: Known, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+    """Checks a commit of a suite, after its parents; None where one of these can't be read. Raises Bad."""
+    if not all(known.records.get(parent.raw) for parent in commit.parents):
+        return None
+    parents = [record for parent in commit.parents if (record := known.records[parent.raw])]
+    sides = [record for record in parents if record.row.kind == "suite"]
+    others = parents[len(sides) :]
+    if any(side.row.node != node for side in sides):
+        report("wrong-parent", "the commit before is another suite's")
+    if len(sides) > 2 or any(each.row.kind not in ("workflow", "start", "step") for each in others):
+        report(
+            "wrong-parent", "a commit of a suite follows one or two of its own, then come starts and steps"
+        )
+    if len(sides) == 2 and others:
+        report("wrong-parent", "two sides of a suite are put together by themselves")
+
+    added = _added(known.objects, commit.tree, [side.tree for side in sides], report)
+    here = _read(known, added, report)
+    content = here.get(node) or known.nodes.get(node)
+    if not is_kind(content.type, "suite"):
+        raise Bad("wrong-kind", f"node {node} is no Suite")
+    name = content.payload["name"]
+    _check_beginning(known, added, here, node, name, not sides, report)
+    if len(sides) == 2 and (added.files or added.fixtures):
+        report("extra-file", "what puts two sides of a suite together adds to them")
+    counts = dict.fromkeys(("case", "removed case", "result", "run"), 0)
+    for found, each in here.items():
+        kind = next((kind for kind in _KINDS if is_kind(each.type, kind)), None)
+        if kind is not None:
+            counts[_KINDS[kind]] += 1
+            _check_place(known, added.files, found, each, kind, report)
+            _check_references(known, commit, here, found, each, kind, others, report)
+    known.message(commit, report, (layout.suite_message(name, node, counts),))
+    row = commit_row(commit.oid, "suite", node, commit.parents, commit.time)
+    return Record(row._replace(name=name), commit.tree)
+
+
+def _added(objects: Objects, tree: bytes, before: Sequence[bytes], report: Report) -> _Grown:
+    files: dict[str, bytes] = {}
+    fixtures: dict[str, bytes] = {}
+    for path, (mode, _, oid) in _new(objects, tree, before, "", report):
+        if f"{path}/" == layout.FIXTURES:
+            fixtures |= {shown_name(name): raw for _, name, raw in objects.tree(oid)}
+        elif path.startswith(layout.FIXTURES):
+            fixtures[path.removeprefix(layout.FIXTURES)] = oid
+        elif mode == FOLDER:
+            below = files_below(objects, oid, f"{path}/", report)
+            files |= {f"{path}/{name}": blob for name, blob in below.items()}
+        elif problem := mode_problem(mode):
+            report("unsafe-mode", f"{path} is {problem}", Oid(raw=tree))
+        else:
+            files[path] = oid
+    for name, raw in fixtures.items():
+        if name != raw.hex():
+            report("wrong-name", f"{layout.FIXTURES}{name} is tree {raw.hex()}", Oid(raw=raw))
+        _check_fixture(objects, raw, f"{layout.FIXTURES}{name}/", report)
+    return _Grown(files, fixtures)
+
+
+def _new(
+    objects: Objects, tree: bytes, before: Sequence[bytes], where: str, report: Report
+) -> Iterator[tuple[str, Row]]:
+    """The entries of a tree that none of those before has. What several have is gone through where it is a folder; of
+    files the one whose id comes first must be there. Reports every other difference."""
+    old: dict[bytes, list[Row]] = {}
+    for each in before:
+        for row in objects.tree(each):
+            old.setdefault(row[1], []).append(row)
+    rows = objects.tree(tree)
+    if [order_key(row) for row in rows] != sorted({order_key(row) for row in rows}):
+        report("malformed", f"tree {where or '/'} is not in git's order", Oid(raw=tree))
+    for row in rows:
+        mode, name, oid = row
+        was = old.pop(name, [])
+        path = where + shown_name(name)
+        if not was:
+            if problem := name_problem(name):
+                report("unsafe-name", f"the name {path!r} {problem}", Oid(raw=tree))
+            else:
+                yield path, row
+        elif all(each == row for each in was):
+            continue
+        elif mode == FOLDER and all(each[0] == FOLDER for each in was):
+            yield from _new(objects, oid, [each[2] for each in was], f"{path}/", report)
+        elif row != min(was, key=lambda each: each[2]):
+            report("changed-file", f"{path} was changed", Oid(raw=tree))
+    for name in old:
+        report("changed-file", f"{where}{shown_name(name)} was removed", Oid(raw=tree))
+
+
+def _read(known: Known, added: _Grown, report: Report) -> dict[Hash, Node]:
+    blobs: dict[Hash, bytes] = {}
+    for path, blob in added.files.items():
+        if (node := layout.node_in_path(path)) is not None:
+            blobs[node] = blob
+    return read_all(known.nodes, blobs, report)
+
+
+def _check_beginning(
+    known: Known,
+    added: _Grown,
+    here: Mapping[Hash, Node],
+    node: Hash,
+    name: str,
+    is_first: bool,
+    report: Report,
+) -> None:
+    """The first commit, and no other, has what says of the suite what it is."""
+    top = {".gitattributes", "README.md"}
+    if is_first:
+        check_attributes(known.objects, added.files, report)
+        known.page(added.files, "", report, lambda: pages.suite_page(name))
+        for each in (META, *OF_SUITES, node):
+            path = f"suite/{layout.node_file(each)}"
+            top.add(path)
+            if path not in added.files:
+                report("missing-file", f"there is no {path}")
+    for path in added.files:
+        folder = path.split("/", 1)[0]
+        inside = folder in ("cases", "removed", "results")
+        if path not in top and not inside:
+            report("extra-file", f"{path} does not belong to a suite")
+        elif inside:
+            found = layout.node_in_path(path)
+            if found is None and not _is_page(path):
+                report("extra-file", f"{path} is neither a node nor a page of one")
+            elif (
+                found is not None
+                and found in here
+                and not any(is_kind(here[found].type, kind) for kind in _KINDS)
+            ):
+                report("extra-file", f"{path} is of a type that no suite holds")
+
+
+def _is_page(path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) == 3 and parts[0] == "cases" and parts[2] == "README.md"
+
+
+def _check_place(
+    known: Known, files: Mapping[str, bytes], found: Hash, node: Node, kind: str, report: Report
+) -> None:
+    """A node stands where its kind does; a case has its page."""
+    payload = node.payload
+    if kind == "case":
+        folder = layout.case_folder(payload["name"], found)
+        page = {"README.md": blob} if (blob := files.get(f"{folder}/README.md")) else {}
+        known.page(page, f"{folder}/", report, lambda: pages.case_page(payload))
+    else:
+        folder = "removed" if kind == "removal" else layout.result_folder(found)
+    if f"{folder}/{layout.node_file(found)}" not in files:
+        report("extra-file", f"{kind} {found} does not stand in {folder}/nodes")
+
+
+def _check_references(
+    known: Known,
+    commit: CommitObject,
+    here: Mapping[Hash, Node],
+    found: Hash,
+    node: Node,
+    kind: str,
+    others: Sequence[Record],
+    report: Report,
+) -> None:
+    """What a node refers to is there: cases, trials and scores in the suite, steps in the threads whose last commits
+    are parents, folders of files beside it."""
+    payload = node.payload
+    for target in known.nodes.references(node, here):
+        if target not in here:
+            known.nodes.get(target)  # raises where it is nowhere
+    heads = {record.row.node: record.row for record in others}
+    needed = {"case": payload.get("step") or payload.get("start"), "trial": payload.get("last")}
+    stands_on = needed.get(kind, payload.get("step"))
+    if stands_on is not None and stands_on not in heads:
+        report("wrong-parent", f"{kind} {found} stands on {stands_on}, which no parent records")
+    elif stands_on is not None:
+        row = heads[stands_on]
+        if kind == "case" and payload["start"] != (row.start or row.node):
+            report("wrong-chain", f"case {found} begins with {payload['start']}, its thread does not")
+        if kind == "trial" and payload["workflow"] != row.workflow:
+            report("wrong-chain", f"trial {found} is of another workflow than its thread")
+    if kind == "case" and ("prompt" in payload) is ("start" in payload):
+        report("breaks-schema", f"case {found} is neither of a thread nor a prompt")
+    for key in ("fixture", "work"):
+        if (tree := payload.get(key)) is not None and not _has_fixture(known.objects, commit.tree, tree):
+            report("missing-file", f"{kind} {found} names files {tree}, which are not in {layout.FIXTURES}")
+
+
+def _has_fixture(objects: Objects, root: bytes, tree: str) -> bool:
+    folder = layout.FIXTURES.rstrip("/").encode()
+    rows = next(
+        (objects.tree(oid) for mode, name, oid in objects.tree(root) if (mode, name) == (FOLDER, folder)), []
+    )
+    return any(name == tree.encode() for _, name, _ in rows)
+
+
+def _check_fixture(objects: Objects, tree: bytes, where: str, report: Report) -> None:
+    """Reports names and modes that no folder may have which is laid out on a disk."""
+    pending = [(where, tree, 1)]
+    count = 0
+    while pending:
+        path, raw, depth = pending.pop()
+        rows = objects.tree(raw)
+        count += len(rows) + 1
+        if depth > _DEEPEST or count > COUNT_LIMIT:
+            raise Bad("tree-limit", f"{where} is too deep or holds too much", Oid(raw=tree))
+        for mode, name, oid in rows:
+            shown = path + shown_name(name)
+            if problem := name_problem(name):
+                report("unsafe-name", f"the name {shown!r} {problem}", Oid(raw=raw))
+            elif mode == FOLDER:
+                pending.append((f"{shown}/", oid, depth + 1))
+            elif mode == _LINK:
+                if leads_out(shown.removeprefix(where), objects.blob(oid).decode("utf-8", "replace")):
+                    report("unsafe-mode", f"{shown} is a link that leads out of its folder", Oid(raw=raw))
+            elif mode == _PROGRAM or not (problem := mode_problem(mode)):
+                objects.blob(oid)
+            else:
+                report("unsafe-mode", f"{shown} is {problem}", Oid(raw=raw))
+
+
+def leads_out(path: str, target: str) -> bool:
+    """Whether a symbolic link at a path of a folder leads out of that folder, or may, as one through other links."""
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = next((place for place, part in enumerate(parts) if part != ".."), len(parts))
+    return target.startswith("/") or "\0" in target or ".." in parts[up:] or up > path.count("/")
