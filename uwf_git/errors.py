@@ -164,6 +164,19 @@ class RemoteFailed(UwfError):
     exit_status = 8
 
 
+class Worse(UwfError):
+    """What was judged is worse than it may be."""
+
+    code = "worse"
+
+
+class Undecided(UwfError):
+    """Whether it is worse nobody can tell. The exit status is the one by which `git bisect run` skips a commit."""
+
+    code = "undecided"
+    exit_status = 125
+
+
 class OutputFailed(UwfError):
     """The command has done its work, and can't print what came of it."""
 

@@ -1,5 +1,5 @@
 """Text that people read: did-you-mean, one line of it, a number of things, a moment, a fence around it, Unicode that
-can be encoded."""
+can be encoded or put into XML."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 _CONSIDERED = 2000
 # C0 but tab and line end, DEL, C1; and the marks that reorder what stands between them.
 _ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+_NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
@@ -116,3 +117,8 @@ def fenced(text: str, language: str = "") -> str:
 def encodable(text: str) -> str:
     """The text with `?` for every lone surrogate, which no encoding of Unicode has."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def for_xml(text: str) -> str:
+    """The text with � for every character that no XML document may hold, not even escaped."""
+    return text if text.isprintable() else re.sub(_NOT_XML, "�", text)

@@ -186,8 +186,9 @@ def _line(each: Any) -> str:
         whose = "your" if fork["side"] == "ours" else "their"
         line += f"; {whose} {counted(fork['steps'], 'step')} went on as thread {terminal.style(fork['thread'], 'bold')}"
     if each.get("proposal"):
-        kind = "crew" if each["ref"].startswith(layout.CREWS) else "workflow"
-        line += f"; your version is kept: uwf {kind} accept {each['proposal']}"
+        kinds = {prefix: kind for kind, (prefix, _) in layout.REGISTERED.items()}
+        group = layout.GROUPS[kinds[layout.namespace_of(each["ref"])]]
+        line += f"; your version is kept: {group} accept {each['proposal']}"
     return line
 
 

@@ -1,8 +1,8 @@
 """The process: what is fast without the rest, signals, the exit status.
 
 0 ok · 1 failure · 2 usage · 3 not found · 4 head moved or busy · 5 waiting for a human
-6 agent failed · 7 store damaged · 8 remote · 9 done, and not printed · 130 interrupted · 141 nobody reads
-143 terminated
+6 agent failed · 7 store damaged · 8 remote · 9 done, and not printed · 125 undecided · 130 interrupted
+141 nobody reads · 143 terminated
 """
 
 from __future__ import annotations

@@ -1,36 +1,38 @@
-"""Bar charts as SVG: text in, text out, the same for the same. Readable on light and on dark, and without
-colour: each bar has its name before it and its value behind it. One is a file with its style, or a part of a page that
-has the style of its own."""
+"""Charts as SVG, of bars or of pairs on one scale: text in, text out, the same for the same. Readable on light and on
+dark, and without colour: each row has its name before it and its value behind it. One is a file with its style, or a
+part of a page that has the style of its own."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
-from uwf_git.text import shortened
+from uwf_git.text import for_xml, shortened
 
 _WIDTH = 760
 _ROW = 30
 _BAR = 18
 _TOP = 76
+_BARE = 8  # of a chart whose title stands elsewhere
 _EDGE = 24
 _LETTER = 7.2  # pixels, about, of a letter at 13 pixels
 _LONGEST = 34  # letters of a name
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _STYLE = """\
     text { font: 13px system-ui, sans-serif; fill: #1f2328; }
     .title { font-size: 17px; font-weight: 600; }
     .note { fill: #59636e; }
-    .bar { fill: #3b6fb6; }
+    .bar, .after { fill: #3b6fb6; }
+    .before { fill: none; stroke: #59636e; stroke-width: 2; }
+    .spread { stroke: #8c959f; stroke-width: 2; }
     .page { fill: #ffffff; }
     .axis { stroke: #8c959f; }
     @media (prefers-color-scheme: dark) {
       text { fill: #e6edf3; }
       .note { fill: #9198a1; }
-      .bar { fill: #6ea8fe; }
+      .bar, .after { fill: #6ea8fe; }
+      .before { stroke: #9198a1; }
       .page { fill: #0d1117; }
       .axis { stroke: #656c76; }
     }"""
@@ -44,6 +46,23 @@ class Bar(NamedTuple):
     text: str
 
 
+class Spread(NamedTuple):
+    """A mean with the least and the most that it is of, all from 0 to 1."""
+
+    least: float
+    mean: float
+    most: float
+
+
+class Pair(NamedTuple):
+    """Two spreads on one scale, `before` and `after`; None where there is none. `text` is what stands behind them."""
+
+    name: str
+    before: Spread | None
+    after: Spread | None
+    text: str
+
+
 class _Drawn(NamedTuple):
     """The rows of a chart, below `top`."""
 
@@ -54,7 +73,25 @@ class _Drawn(NamedTuple):
 
 def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
     """An SVG document, its last line end included. `note` says what the bars mean."""
-    drawn = _rows(bars, _TOP)
+    return _document(title, note, _bars(bars, _TOP))
+
+
+def pair_chart(title: str, note: str, pairs: Sequence[Pair]) -> str:
+    """The same of pairs: a circle is before, a dot after, and a line goes as far as each is spread."""
+    return _document(title, note, _pairs(pairs, _TOP))
+
+
+def bars_drawing(title: str, bars: Sequence[Bar]) -> str:
+    """An element of a page. What it shows is said in its text alternative."""
+    return _element(title, bars, _bars(bars, _BARE))
+
+
+def pairs_drawing(title: str, pairs: Sequence[Pair]) -> str:
+    """The same of pairs."""
+    return _element(title, pairs, _pairs(pairs, _BARE))
+
+
+def _document(title: str, note: str, drawn: _Drawn) -> str:
     lines = [
         _opening(drawn, title, ""),
         f"  <title>{_xml(title)}</title>",
@@ -66,10 +103,8 @@ def bar_chart(title: str, note: str, bars: Sequence[Bar]) -> str:
     return "\n".join((*lines, *drawn.lines, "</svg>")) + "\n"
 
 
-def bars_drawing(title: str, bars: Sequence[Bar]) -> str:
-    """An element of a page. What it shows is said in its text alternative."""
-    drawn = _rows(bars, 8)
-    said = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
+def _element(title: str, rows: Sequence[Bar | Pair], drawn: _Drawn) -> str:
+    said = "; ".join(f"{row.name}: {row.text}" for row in rows)
     lines = [
         _opening(drawn, title, "chart"),
         f"  <title>{_xml(title)}</title>",
@@ -86,28 +121,62 @@ def _opening(drawn: _Drawn, title: str, classes: str) -> str:
     )
 
 
-def _rows(bars: Sequence[Bar], top: int) -> _Drawn:
-    names = [shortened(bar.name, _LONGEST) for bar in bars]
-    left = _EDGE + round(max(map(_wide, names), default=0)) + 10
-    behind = round(max((_wide(bar.text) for bar in bars), default=0)) + 10
-    room = max(120, _WIDTH - left - behind - _EDGE)
-    width, height = left + room + behind + _EDGE, top + _ROW * max(len(bars), 1) + _EDGE
+class _Place(NamedTuple):
+    """Where a row is drawn: from `left` on, as wide as `room`, below `y`."""
+
+    left: int
+    room: int
+    y: int
+
+
+def _bars(bars: Sequence[Bar], top: int) -> _Drawn:
     most = max((bar.value for bar in bars if bar.value), default=0)
+
+    def draw(bar: Bar, place: _Place) -> tuple[float, list[str]]:
+        length = round(place.room * bar.value / most, 1) if bar.value and most else 0
+        box = f'x="{place.left}" y="{place.y}" width="{length:g}" height="{_BAR}"'
+        return place.left + length, [f'  <rect class="bar" {box} rx="2"/>'] if length else []
+
+    return _rows(bars, top, draw)
+
+
+def _pairs(pairs: Sequence[Pair], top: int) -> _Drawn:
+    def draw(pair: Pair, place: _Place) -> tuple[float, list[str]]:
+        middle = place.y + _BAR // 2
+        lines = []
+        for spread, kind, offset in ((pair.before, "before", -4), (pair.after, "after", 4)):
+            if spread is not None:
+                least, mean, most = (round(place.left + place.room * value, 1) for value in spread)
+                y = middle + offset
+                lines.append(f'  <line class="spread" x1="{least:g}" y1="{y}" x2="{most:g}" y2="{y}"/>')
+                lines.append(f'  <circle class="{kind}" cx="{mean:g}" cy="{y}" r="4"/>')
+        return place.left + place.room + 6, lines
+
+    return _rows(pairs, top, draw)
+
+
+_Row = TypeVar("_Row", Bar, Pair)
+
+
+def _rows(rows: Sequence[_Row], top: int, draw: Callable[[_Row, _Place], tuple[float, list[str]]]) -> _Drawn:
+    """Rows with their names and texts; `draw` gives where a row's text begins, and what is drawn before it."""
+    names = [shortened(row.name, _LONGEST) for row in rows]
+    left = _EDGE + round(max(map(_wide, names), default=0)) + 10
+    behind = round(max((_wide(row.text) for row in rows), default=0)) + 10
+    room = max(120, _WIDTH - left - behind - _EDGE)
+    width, height = left + room + behind + _EDGE, top + _ROW * max(len(rows), 1) + _EDGE
     lines = []
-    if not bars:
+    if not rows:
         lines.append(f'  <text class="note" x="{_EDGE}" y="{top + 20}">nothing to show</text>')
-    for number, (bar, name) in enumerate(zip(bars, names, strict=True)):
+    for number, (row, name) in enumerate(zip(rows, names, strict=True)):
         y = top + number * _ROW
         base = y + _BAR - 4
-        length = round(room * bar.value / most, 1) if bar.value and most else 0
+        end, drawn = draw(row, _Place(left, room, y))
         lines.append(f'  <text x="{left - 10}" y="{base}" text-anchor="end">{_xml(name)}</text>')
-        if length:
-            lines.append(
-                f'  <rect class="bar" x="{left}" y="{y}" width="{length:g}" height="{_BAR}" rx="2"/>'
-            )
-        lines.append(f'  <text class="note" x="{left + length + 6:g}" y="{base}">{_xml(bar.text)}</text>')
-    if bars:
-        bottom = top + len(bars) * _ROW - (_ROW - _BAR)
+        lines += drawn
+        lines.append(f'  <text class="note" x="{end + 6:g}" y="{base}">{_xml(row.text)}</text>')
+    if rows:
+        bottom = top + len(rows) * _ROW - (_ROW - _BAR)
         lines.append(f'  <line class="axis" x1="{left}" y1="{top - 4}" x2="{left}" y2="{bottom + 4}"/>')
     return _Drawn(width, height, lines)
 
@@ -120,4 +189,4 @@ def _wide(text: str) -> float:
 
 
 def _xml(text: str) -> str:
-    return escape(_NOT_XML.sub("�", text), {'"': "&quot;"})
+    return escape(for_xml(text), {'"': "&quot;"})

@@ -155,6 +155,19 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = (), free: int |
     return "\n".join(shown) + "\n"
 
 
+def numbers(rows: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The rows of a table, with all cells but the first as wide as their column, so that numbers stand under each
+    other."""
+    widths = [max(columns(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return [
+        (
+            row[0],
+            *(" " * (width - columns(cell)) + cell for cell, width in zip(row[1:], widths[1:], strict=True)),
+        )
+        for row in rows
+    ]
+
+
 _LEAST = 16
 """Columns that a text gets at least beside others; one that has fewer stands below them."""
 

@@ -104,6 +104,7 @@ class Adoption:
         self._settlers = {
             layout.WORKFLOWS: self._version,
             layout.CREWS: self._version,
+            layout.BASELINES: self._version,
             layout.PINS: self._replaceable,
             layout.FOLDED: self._folded,
             layout.EVALS: self._suite,
@@ -396,7 +397,7 @@ class Adoption:
         row = self._instance.store.folded(thread)
         return row is not None and row.tag != tag.raw
 
-    # Versions of workflows and crews
+    # Versions of workflows, crews and baselines
 
     def _version(self, name: str, oid: Oid) -> Iterator[Adopted | Refused]:
         ours = self._repository.ref(name)

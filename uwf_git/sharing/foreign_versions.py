@@ -1,5 +1,5 @@
-"""Versions of workflows and crews as somebody pushed them, who may be anybody: what a commit defines, without running
-any of it, and whether it is exactly what registering its definition would have made.
+"""Versions of workflows, crews and baselines as somebody pushed them, who may be anybody: what a commit defines,
+without running any of it, and whether it is exactly what registering its definition would have made.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from uwf_git.errors import Invalid, NotFound, UwfError
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid, Repository, TooLarge
 from uwf_git.store import layout
 from uwf_git.store.taking_in import Store
-from uwf_git.store.versions import Registry, Versions
+from uwf_git.store.versions import Baseline, Baselines, Registry, Versions
 from uwf_git.text import one_line
 from uwf_git.timelimit import TimeExceeded, time_limit
 from uwf_git.values import cbor
 from uwf_git.values.documents import MAX_BYTES
+from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import parse_workflow
-from uwf_git.values.node import from_blob
-from uwf_git.values.types import BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
+from uwf_git.values.node import Node, from_blob
+from uwf_git.values.schema import Schema
+from uwf_git.values.types import BASELINE, BUILTIN, CODE, DEFINITIONS, JAVASCRIPT, PYTHON
 from uwf_git.verify.objects import COUNT_LIMIT
 
 if TYPE_CHECKING:
@@ -34,13 +36,13 @@ LARGEST_FOLDER = 1 << 20
 SECONDS = 30.0  # for what somebody else wrote to compile
 CODE_FILES = (DEFINITIONS[JAVASCRIPT], DEFINITIONS[PYTHON])
 _FILE_MODES = (BLOB_MODE, "100755")
-_OF_NODES = ("workflow", "workflow/nodes", "crew", "crew/nodes")
+_OF_NODES = ("workflow", "workflow/nodes", "crew", "crew/nodes", "baseline", "baseline/nodes")
 
 
 def versions_of(store: Store, kind: str) -> Versions[Any]:
-    """What a store has of a kind, `workflow` or `crew`, in versions."""
-    if kind == Registry.kind:
-        return Registry(store)
+    """What a store has of a kind, `workflow`, `crew` or `baseline`, in versions."""
+    if kind in (Registry.kind, Baselines.kind):
+        return Registry(store) if kind == Registry.kind else Baselines(store)
     from uwf_git.crews.registry import Crews
 
     return Crews(store)
@@ -49,10 +51,14 @@ def versions_of(store: Store, kind: str) -> Versions[Any]:
 def kind_in(repository: Repository, commit: Oid, what: str = "the branch") -> str:
     """What a commit's tree holds a version of. Raises Invalid for a tree that is too large."""
     files = _Files(repository, repository.commit(commit).tree, what)
+    if files.has("baseline"):
+        return "baseline"
     return "crew" if files.has(layout.PACKAGE.rstrip("/")) else "workflow"
 
 
-def defined_in(repository: Repository, commit: Oid, what: str, correct: str = "") -> Compiled | Definition:
+def defined_in(
+    repository: Repository, commit: Oid, what: str, correct: str = ""
+) -> Compiled | Definition | Baseline:
     """The definition in a commit's tree, compiled. Whoever pushed the branch wrote it, so code isn't evaluated: what it
     says of itself has to be there as it was registered. Messages name it `what`, and say how to `correct` it. Raises
     Invalid, and StoreDamaged where objects are bad."""
@@ -62,8 +68,11 @@ def defined_in(repository: Repository, commit: Oid, what: str, correct: str = ""
     files = _Files(repository, repository.commit(commit).tree, what)
     try:
         with time_limit(SECONDS):
-            if kind_in(repository, commit, what) == "crew":
+            kind = kind_in(repository, commit, what)
+            if kind == "crew":
                 return _crew(files, what)
+            if kind == "baseline":
+                return _baseline(files)
             if code := next((name for name in CODE_FILES if files.has(name)), None):
                 return _bundle(files, code)
             source = parse_source(
@@ -94,10 +103,7 @@ def _bundle(files: _Files, code: str) -> Compiled:
             raise Invalid(f"{other} stands beside {code}: a version has one definition")
     text = files.read(code, MAX_BYTES)
     digest = sha256(text).hexdigest()
-    nodes = {}
-    for path in files.names("workflow/nodes"):
-        if (name := layout.node_in_path(f"nodes/{path}")) is not None and name not in BUILTIN:
-            nodes[name] = from_blob(files.read(f"workflow/{layout.node_file(name)}"), name)
+    nodes = _nodes(files, "workflow")
     for node in nodes.values():
         if node.type == CODE:
             workflow = parse_workflow(cbor.normalise(node.payload))
@@ -107,6 +113,29 @@ def _bundle(files: _Files, code: str) -> Compiled:
                 schemas = {role.schema: nodes[role.schema].payload for role in workflow.roles.values()}
                 return kept_bundle(cbor.normalise(node.payload), schemas, text)
     raise Invalid(f"{code} was changed there, and what code says of itself is only known by running it")
+
+
+def _nodes(files: _Files, folder: str) -> dict[Hash, Node]:
+    """The nodes of a folder that are no built-in types."""
+    names = (layout.node_in_path(f"nodes/{path}") for path in files.names(f"{folder}/nodes"))
+    return {
+        name: from_blob(files.read(f"{folder}/{layout.node_file(name)}"), name)
+        for name in names
+        if name is not None and name not in BUILTIN
+    }
+
+
+def _baseline(files: _Files) -> Baseline:
+    """The baseline in a tree, whose node is all of it."""
+    found = [node for node in _nodes(files, "baseline").values() if node.type == BASELINE]
+    if len(found) != 1:
+        raise Invalid(f"there are {len(found)} nodes of a baseline in baseline/nodes, where there is one")
+    payload = cbor.normalise(found[0].payload)
+    if problems := Schema(BUILTIN[BASELINE]).problems(payload):
+        raise Invalid(f"its baseline breaks the schema: {problems[0]}")
+    if problem := name_problem(payload["suite"]):
+        raise Invalid(f"the name {one_line(payload['suite'], 40)!r} of its suite {problem}")
+    return Baseline(payload)
 
 
 def _crew(files: _Files, what: str) -> Definition:

@@ -1,9 +1,9 @@
-"""Proposed versions of workflows and crews: looked at on a branch, and taken over when they are accepted.
+"""Proposed versions of workflows, crews and baselines: looked at on a branch, and taken over when they are accepted.
 
     refs/uwf/proposals/<branch>          a proposed version, on this machine alone
     refs/heads/uwf/proposals/<branch>    the same on a remote, where people review it
     refs/heads/uwf/workflows/<name>      a registered version that was published, which it is merged into; for a crew
-                                         refs/heads/uwf/crews/<name>
+                                         refs/heads/uwf/crews/<name>, for a baseline refs/heads/uwf/baselines/<name>
 
 A proposal is a version commit like any other, on top of the registered one; only the registry doesn't
 point at it. Accepting it moves `refs/uwf/workflows/<name>`, or `refs/uwf/crews/<name>`. What a forge made of it, a
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 
 class Proposal(NamedTuple):
-    """A proposed version, of a workflow or a crew by its `kind`. `base` is the registered version's commit, None where
-    the name is new; `changed` is False where that was proposed before, or is what is registered."""
+    """A proposed version, of a workflow, a crew or a baseline by its `kind`. `base` is the registered version's commit,
+    None where the name is new; `changed` is False where that was proposed before, or is what is registered."""
 
     branch: str
     name: str
@@ -184,7 +184,9 @@ def accept(instance: Instance, git: Git, branch: str, remote: Remote | None, kin
             nearest(branch, known) or "take a remote's with: --remote origin",
         )
     if (found := kind_in(repository, source, f"proposal {branch}")) != kind:
-        again = f"uwf {found} accept {shlex.quote(branch)}" + (f" --remote {remote.name}" if remote else "")
+        again = f"{layout.GROUPS[found]} accept {shlex.quote(branch)}" + (
+            f" --remote {remote.name}" if remote else ""
+        )
         raise Usage(f"proposal {branch} is about a {found}, not a {kind}", again)
     published = branch.removeprefix(short(layout.REGISTERED[kind][1]))
     if remote is not None and published != branch:
@@ -229,8 +231,16 @@ class _Wording(NamedTuple):
     correct: str
 
 
-_PROPOSING = {"workflow": "uwf workflow propose FILE", "crew": "uwf crew propose PACKAGE"}
-_PUTTING = {"workflow": ("file", "uwf workflow put FILE"), "crew": ("package", "uwf crew import PACKAGE")}
+_PROPOSING = {
+    "workflow": "uwf workflow propose FILE",
+    "crew": "uwf crew propose PACKAGE",
+    "baseline": "uwf eval baseline propose SUITE",
+}
+_PUTTING = {
+    "workflow": ("file", "uwf workflow put FILE"),
+    "crew": ("package", "uwf crew import PACKAGE"),
+    "baseline": ("run", "uwf eval baseline set SUITE"),
+}
 
 
 def _of_proposal(branch: str, kind: str, remote: Remote | None) -> _Wording:

@@ -276,7 +276,7 @@ def _branches_of(kind: str, name: str) -> tuple[str, str]:
 
 
 def kind_on(ref: str) -> str:
-    """What a branch holds versions of, as far as its name says: a proposal may be of either."""
+    """What a branch holds versions of, as far as its name says: a proposal may be of any."""
     found = (kind for kind, (_, branches) in layout.REGISTERED.items() if ref.startswith(branches))
     return next(found, "workflow")
 
@@ -305,7 +305,7 @@ def _not_taken_over(
         look = f"git --git-dir {git_dir} fetch {remote.name} {shlex.quote(ref)} && {look}"
     hint = f"look at it: {look}; "
     if ref.startswith((*layout.VERSION_BRANCHES, PROPOSED)):
-        hint += f"take it over: uwf {kind_on(ref)} accept {branch} --remote {remote.name}; "
+        hint += f"take it over: {layout.GROUPS[kind_on(ref)]} accept {branch} --remote {remote.name}; "
     return HeadMoved(
         f"branch {short(ref)} of {remote.name} is at commit {oid}, which was not taken over here",
         f"{hint}or delete it all the same: {again} --force",
@@ -332,7 +332,7 @@ def _other_commits(remote: Remote, ref: str, more: str) -> HeadMoved:
     branch = short(ref)
     hint = more.removeprefix("or: ").removeprefix("then: ")
     if ref.startswith(layout.VERSION_BRANCHES):
-        take_in = f"uwf {kind_on(ref)} accept {shlex.quote(branch)} --remote {remote.name}"
+        take_in = f"{layout.GROUPS[kind_on(ref)]} accept {shlex.quote(branch)} --remote {remote.name}"
         hint = f"take in what was merged there: {take_in}; {more}"
     elif ref.startswith(PROPOSED):
         take_in = (

@@ -26,6 +26,11 @@ and, in the commits of a suite, whose trees only grow:
     results/4K/nodes/                    trials, scores and runs, by the first two characters of their hashes
     files/<id of a tree>/                fixtures, and what became of them
 
+and, in those of a suite's baseline:
+
+    README.md                            its scores
+    baseline/nodes/                      the Baseline node and its type
+
 The README of each folder is a page that people read; `pages` makes them.
 """
 
@@ -62,6 +67,7 @@ RESUMED = "refs/uwf/resumed/"
 REMOVED = "refs/uwf/removed/"
 MERGED = "refs/uwf/merged/"
 EVALS = "refs/uwf/evals/"
+BASELINES = "refs/uwf/baselines/"
 REMOTES = "refs/uwf/remotes/"
 
 # The folder of a crew's files in the tree of its version, and the file with the ZIP that they came in.
@@ -77,15 +83,22 @@ LOCAL = (PROPOSALS, RESUMED, REMOVED, MERGED, REMOTES)
 # What travels. Workflows and starts come before the threads that stand on them, archives before the active
 # refs they end, pauses before the threads that nobody shall step, suites after the threads of their cases, so that a
 # transfer that is cut off leaves something that makes sense.
-SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS, EVALS)
+SHARED = (WORKFLOWS, CREWS, FORKS, FOLDED, ARCHIVE, PAUSED, THREADS, ATTEMPTS, PINS, EVALS, BASELINES)
 OF_THREADS = (THREADS, ARCHIVE, ATTEMPTS, FORKS, PAUSED)
 # Where a remote's published branches are; those of workflows and crews are tracked.
 BRANCHES = "refs/heads/uwf/"
 WORKFLOW_BRANCHES = BRANCHES + "workflows/"
 CREW_BRANCHES = BRANCHES + "crews/"
+BASELINE_BRANCHES = BRANCHES + "baselines/"
 # What is registered under a name, in versions: by the kind of record, the prefix of refs and that of branches.
-REGISTERED = {"workflow": (WORKFLOWS, WORKFLOW_BRANCHES), "crew": (CREWS, CREW_BRANCHES)}
-VERSION_BRANCHES = (WORKFLOW_BRANCHES, CREW_BRANCHES)
+REGISTERED = {
+    "workflow": (WORKFLOWS, WORKFLOW_BRANCHES),
+    "crew": (CREWS, CREW_BRANCHES),
+    "baseline": (BASELINES, BASELINE_BRANCHES),
+}
+# The commands that have the versions of each kind.
+GROUPS = {"workflow": "uwf workflow", "crew": "uwf crew", "baseline": "uwf eval baseline"}
+VERSION_BRANCHES = tuple(branches for _, branches in REGISTERED.values())
 
 # The characters that may be said of why a thread is paused.
 LONGEST_REASON = 500
@@ -101,7 +114,7 @@ def is_shared_ref(name: str) -> bool:
     for prefix in SHARED:
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
-            if prefix in (WORKFLOWS, CREWS, EVALS):
+            if prefix in (WORKFLOWS, CREWS, EVALS, BASELINES):
                 return name_problem(rest) is None
             if prefix == FOLDED:
                 return _MONTH.fullmatch(rest) is not None
@@ -190,6 +203,7 @@ _KIND_TRAILERS = {
     "Uwf-Attempt": "attempt",
     "Uwf-Node": "pin",
     "Uwf-Suite": "suite",
+    "Uwf-Baseline": "baseline",
 }
 FOLD_TRAILER = "Uwf-Fold"
 
@@ -234,6 +248,11 @@ def case_folder(name: str, node: Hash) -> str:
 def result_folder(node: Hash) -> str:
     """The folder of a trial, score or run below the root of a suite's tree."""
     return f"results/{node[:2]}"
+
+
+def baseline_message(suite: str, node: Hash) -> str:
+    """The message of a version of a suite's baseline."""
+    return message(f"baseline {suite} {node}", {"Uwf-Baseline": node})
 
 
 def start_message(workflow: str, prompt: str, node: Hash) -> str:

@@ -463,6 +463,22 @@ def case_page(case: Mapping[str, Any]) -> bytes:
     return harmless("\n\n".join(parts) + "\n").encode("utf-8")
 
 
+def baseline_page(baseline: Mapping[str, Any]) -> bytes:
+    """README.md of a suite's baseline, by the payload of its node: what a change of it changes, line by line."""
+    rows, means = [], []
+    for case in baseline["cases"]:
+        scores = [run["score"] for run in case["runs"]]
+        means.append(sum(scores) / len(scores))
+        spread = "" if min(scores) == max(scores) else f"{min(scores):.2f} to {max(scores):.2f}"
+        rows.append((inline(case["name"]), f"{means[-1]:.2f}", spread, str(len(scores))))
+    said = (
+        f"# Baseline of {code(baseline['suite'])}\n\n{inline(baseline['said'])}: a score of"
+        f" {sum(means) / len(means):.2f} over {counted(len(means), 'case')}.\n\n"
+        f"{table(('case', 'score', 'spread', 'runs'), rows)}\n"
+    )
+    return harmless(said).encode("utf-8")
+
+
 def first_attempt_page(attempt: Attempt, detail: Node | None) -> bytes:
     """A failed attempt's page in the first form: what went wrong, then what the agent said, verbatim."""
     parts = [f"**{_plain(attempt.role)}** by {_plain(attempt.agent)} failed: {_plain(attempt.error)}\n"]

@@ -364,6 +364,8 @@ class Store(NodeStore):
             return row._replace(workflow=node, name=payload["name"])
         if kind in ("crew", "suite"):
             return row._replace(name=payload["name"])
+        if kind == "baseline":
+            return row._replace(name=payload["suite"])
         if kind == "start":
             start = parse_start(payload)
             return start_row(row, start, self.get(start.workflow).payload["name"], author)

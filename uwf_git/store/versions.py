@@ -1,4 +1,5 @@
-"""What is registered under a name, in versions: workflows here, and crews as `crews.registry` has them. A ref, such as
+"""What is registered under a name, in versions: workflows and the baselines of suites here, and crews as
+`crews.registry` has them. A ref, such as
 `refs/uwf/workflows/<name>`, points at the newest version's commit.
 
 A version's commit holds the definition as written, its nodes and a page to read; its parent is the
@@ -23,7 +24,8 @@ from uwf_git.store.taking_in import Store
 from uwf_git.text import counted, harmless, nearest
 from uwf_git.values.ids import Hash, name_problem
 from uwf_git.values.kinds import Code, Workflow, parse_workflow
-from uwf_git.values.types import META, OF_THREADS, is_kind, workflow_type
+from uwf_git.values.node import hash_of
+from uwf_git.values.types import BASELINE, META, OF_THREADS, is_kind, workflow_type
 
 if TYPE_CHECKING:
     from uwf_git.git.objects import Commit
@@ -202,7 +204,7 @@ class Versions(ABC, Generic[Defined]):
         """The newest version of a name. Raises NotFound with the nearest name."""
         oid = None if name_problem(name) else self._repository.ref(self.prefix + name)
         if oid is None:
-            hint = nearest(name, self.names()) or f"see: uwf {self.kind} list"
+            hint = nearest(name, self.names()) or f"see: {layout.GROUPS[self.kind]} list"
             raise NotFound(f"no {self.kind} {name!r}", hint)
         return self._version(oid)
 
@@ -214,7 +216,7 @@ class Versions(ABC, Generic[Defined]):
         past = self.history(name)
         if len(back) > 9 or int(back) >= len(past):
             many = counted(len(past), "version")
-            hint = f"see: uwf {self.kind} history {name}"
+            hint = f"see: {layout.GROUPS[self.kind]} history {name}"
             raise NotFound(f"{self.kind} {name!r} has {many}, so none is {text}", hint)
         return past[int(back)].version
 
@@ -263,7 +265,9 @@ class Versions(ABC, Generic[Defined]):
             missing = f"no version {to}" if to else "no older version"
             if older and not to:
                 missing += " that differs: those before it are the same as it is now"
-            raise NotFound(f"{self.kind} {name!r} has {missing}", f"see: uwf {self.kind} history {name}")
+            raise NotFound(
+                f"{self.kind} {name!r} has {missing}", f"see: {layout.GROUPS[self.kind]} history {name}"
+            )
         if self.are_same(target.version, now):
             return now
         old, source = Oid(hex=now.commit), Oid(hex=origin(target).version.commit)
@@ -290,7 +294,7 @@ class Versions(ABC, Generic[Defined]):
         self._store.sync()
         found = [Oid(raw=row.oid) for row in self._store.index.commits_of(node) if row.kind == self.kind]
         if not found:
-            raise NotFound(f"no {self.kind} {node}", f"see: uwf {self.kind} list")
+            raise NotFound(f"no {self.kind} {node}", f"see: {layout.GROUPS[self.kind]} list")
         return found
 
     def write(self, definition: Defined, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
@@ -459,3 +463,62 @@ def walk_tree(repository: Repository, oid: Oid, prefix: str = "") -> Iterator[tu
             yield from walk_tree(repository, entry.oid, path + "/")
         else:
             yield path, entry
+
+
+class Baseline(NamedTuple):
+    """What the runs of a suite are held against, by the normalised payload of its node: scores by case. It stands for
+    itself, so that it outlives what it was measured by, and can be read where that is not."""
+
+    payload: Mapping[str, Any]
+
+    @property
+    def suite(self) -> str:
+        """The name of the suite."""
+        return str(self.payload["suite"])
+
+    @property
+    def hash(self) -> Hash:
+        """The hash of the node."""
+        return hash_of(BASELINE, self.payload)
+
+
+class Baselines(Versions[Baseline]):
+    """The baselines of suites, at `refs/uwf/baselines/<suite>`."""
+
+    kind = "baseline"
+    kept = "a baseline"
+    prefix = layout.BASELINES
+
+    def name_of(self, definition: Baseline) -> str:
+        return definition.suite
+
+    def node_of(self, definition: Baseline) -> Hash:
+        return definition.hash
+
+    def message(self, name: str, node: Hash) -> str:
+        return layout.baseline_message(name, node)
+
+    def holds(self, commit: Oid, definition: Baseline) -> bool:
+        return self._version(commit).hash == definition.hash
+
+    def sources(self, definition: Baseline) -> Iterator[tuple[str, str, bytes]]:
+        return iter(())
+
+    def baseline(self, node: Hash) -> Baseline:
+        """The value of a Baseline node. Raises NotFound, Invalid."""
+        content = self._store.get(node)
+        if not is_kind(content.type, self.kind):
+            raise Invalid(f"node {node} is no baseline", f"see: {layout.GROUPS[self.kind]} list")
+        return Baseline(content.payload)
+
+    def _tree(self, definition: Baseline) -> Oid:
+        from uwf_git.store.pages import baseline_page
+
+        node = self._store.put(BASELINE, definition.payload, timestamp=0)
+        files: dict[str, bytes | Oid] = {
+            ".gitattributes": layout.GITATTRIBUTES,
+            "README.md": baseline_page(definition.payload),
+        }
+        for each in (META, BASELINE, node):
+            files[f"baseline/{layout.node_file(each)}"] = self._store.blob_of(each)
+        return self._repository.write_folder(files)

@@ -613,6 +613,44 @@ SUITE_RUN = _builtin(
     )
 )
 
+BASELINE = _builtin(
+    _object(
+        "Baseline",
+        ["suite", "said", "run", "cases"],
+        {
+            "suite": {**_TEXT, "description": "The name of a suite."},
+            "said": {**_TEXT, "description": "What was run, for people."},
+            "run": {**_TEXT, "description": "The hash of the SuiteRun that it was measured in."},
+            "workflow": {
+                **_TEXT,
+                "description": "The hash of the Workflow node that all of it was run with.",
+            },
+            "agent": {**_TEXT, "description": "The one that was asked for, where one was."},
+            "cases": {
+                "type": "array",
+                "minItems": 1,
+                "items": _object(
+                    "Baseline of a case",
+                    ["case", "name", "runs"],
+                    {
+                        "case": {**_TEXT, "description": "The hash of the Case."},
+                        "name": _TEXT,
+                        "runs": {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": _object(
+                                "Scored",
+                                ["score", "unpriced", "durationMs"],
+                                {"score": _SHARE, "cost": _COST, "unpriced": _COUNT, "durationMs": _COUNT},
+                            ),
+                        },
+                    },
+                ),
+            },
+        },
+    )
+)
+
 ANSWER = _builtin(_object("Answer", ["answer"], {"answer": _TEXT}))
 
 SUSPEND_SCHEMA: dict[str, Any] = {
@@ -648,10 +686,11 @@ _KINDS: dict[str, frozenset[Hash]] = {
     "trial": frozenset({TRIAL}),
     "score": frozenset({SCORE}),
     "run": frozenset({SUITE_RUN}),
+    "baseline": frozenset({BASELINE}),
 }
 OF_SUITES = (SUITE, CASE, CASE_REMOVAL, TRIAL, SCORE, SUITE_RUN)
 """The types of what a suite holds; no thread has nodes of them."""
-OF_THREADS = tuple(each for each in BUILTIN if each not in OF_SUITES)
+OF_THREADS = tuple(each for each in BUILTIN if each not in (*OF_SUITES, BASELINE))
 """The built-in types that a thread may have nodes of."""
 
 

@@ -25,6 +25,7 @@ from uwf_git.values.kinds import (
 )
 from uwf_git.values.node import Node
 from uwf_git.values.types import ANSWER, BUNDLE, END, QUESTION, RESULT, USER, is_kind
+from uwf_git.verify.baselines import check_baseline
 from uwf_git.verify.crews import CrewVersion, check_crew
 from uwf_git.verify.definition import Definition, check_attributes, check_definition, read_all
 from uwf_git.verify.findings import Bad, Report
@@ -57,6 +58,8 @@ class Records:
             return self._workflow(commit, node, report)
         if kind == "crew":
             return self._crew(commit, node, report)
+        if kind == "baseline":
+            return self._baseline(commit, node, report)
         if kind == "start":
             return self._start(commit, node, report)
         if kind == "step":
@@ -67,7 +70,7 @@ class Records:
             return check_suite(self._known, commit, node, report)
         return self._pin(commit, node, report)
 
-    # Versions of workflows and crews
+    # Versions of workflows, crews and baselines
 
     def _workflow(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
         if len(commit.parents) > 2:
@@ -124,6 +127,19 @@ class Records:
             if before.row.name != crew.name:
                 report("wrong-parent", "the version before is another crew's")
         return Record(_row(commit, "crew", node)._replace(name=crew.name), commit.tree)
+
+    def _baseline(self, commit: CommitObject, node: Hash, report: Report) -> Record | None:
+        if len(commit.parents) > 2:
+            report("wrong-parent", "a version of a baseline has at most two parents")
+        suite = check_baseline(self._known.objects, self._known.nodes, commit.tree, node, report)
+        self._known.message(commit, report, (layout.baseline_message(suite, node),))
+        if commit.parents:
+            before = self._known.parent(commit, 0, ("baseline",))
+            if before is None:
+                return None
+            if before.row.name != suite:
+                report("wrong-parent", "the version before is another suite's")
+        return Record(_row(commit, "baseline", node)._replace(name=suite), commit.tree)
 
     # Starts
 

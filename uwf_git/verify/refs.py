@@ -104,6 +104,7 @@ class Verifier:
         checks = {
             layout.WORKFLOWS: self._workflow,
             layout.CREWS: self._crew,
+            layout.BASELINES: self._baseline,
             layout.THREADS: self._thread,
             layout.ARCHIVE: self._archive,
             layout.ATTEMPTS: self._attempts,
@@ -162,6 +163,11 @@ class Verifier:
         record = self._reached(self._commit(oid), ("suite",), found, report)
         if record is not None and record.row.name != name:
             report("wrong-name", f"the suite is called {record.row.name!r}, its ref {name!r}", oid)
+
+    def _baseline(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
+        record = self._reached(self._commit(oid), ("baseline",), found, report)
+        if record is not None and record.row.name != name:
+            report("wrong-name", f"the baseline is of suite {record.row.name!r}, its ref {name!r}", oid)
 
     def _thread(self, name: str, oid: Oid, found: list[Finding], report: Report) -> None:
         self.threads.add(name)

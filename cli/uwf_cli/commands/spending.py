@@ -170,7 +170,7 @@ def _stats_text(value: Any) -> str:
     rows: list[tuple[str, ...]] = [(by, "steps", "failed", "input", "cached", "output", "cost", "time")]
     named = [*zip(labels(groups, by), groups, strict=True), ("total", total)]
     rows += [(name, *_cells(each), duration(each["seconds"])) for name, each in named]
-    header, *body = _right_aligned(rows)
+    header, *body = terminal.numbers(rows)
     notes = []
     if total["unmetered"]:
         notes.append(f"{total['unmetered']} of the runs told neither tokens nor cost")
@@ -179,15 +179,6 @@ def _stats_text(value: Any) -> str:
     return (
         terminal.table(body, header) + "".join(terminal.style(note, "dim") + "\n" for note in notes) + damaged
     )
-
-
-def _right_aligned(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """The rows with all cells but the first as wide as their column, numbers under each other."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return [
-        (row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)))
-        for row in rows
-    ]
 
 
 def _cells(each: Any) -> tuple[str, ...]:

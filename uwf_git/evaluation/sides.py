@@ -1,0 +1,152 @@
+"""What is compared: a run of a suite, or its baseline. Which run a version of a workflow or an agent means, and its
+results as scores, by what the cases are called that count now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uwf_git.errors import NotFound, Usage
+from uwf_git.evaluation.comparison import Scored, by_case
+from uwf_git.evaluation.records import ERROR, Result, SuiteRun
+from uwf_git.evaluation.suite import Suite
+from uwf_git.store.versions import Baseline
+from uwf_git.text import counted
+from uwf_git.values import cbor
+from uwf_git.values.ids import Hash
+
+SHORTEST = 4
+"""Characters of a hash that may stand for it."""
+
+
+class Side(NamedTuple):
+    """The results of one run, or those of a baseline. `said` is what people call it. Of a case in `unknown` nobody can
+    say how good it is, for that reason; its other repeats may be in `scored` all the same."""
+
+    said: str
+    run: Hash
+    workflow: Hash | None
+    agent: str | None
+    scored: tuple[Scored, ...]
+    unknown: Mapping[str, str] = {}
+
+
+def side_of(suite: Suite, run: SuiteRun, names: Mapping[Hash, str] = {}) -> Side:
+    """The side that a run is; `names` are those of workflows."""
+    results = _counting(suite, run)
+    scored = tuple(_scored(each) for each in results if each.state != ERROR)
+    unknown = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
+    return Side(said_of(run, suite, names), run.hash, workflow_of(suite, run), run.agent, scored, unknown)
+
+
+def why_unknown(result: Result) -> str:
+    """Why nobody can say how good a result is."""
+    return result.errors[0] if result.errors else result.trial.error or "it failed"
+
+
+def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
+    """The side that a baseline is, without the cases that count no longer."""
+    counting, payload = {case.hash for case in suite.cases}, baseline.payload
+    scored = [
+        Scored(
+            suite.named[case["case"]],
+            run["score"],
+            run["durationMs"] / 1000,
+            run.get("cost"),
+            run["unpriced"],
+        )
+        for case in payload["cases"]
+        if case["case"] in counting
+        for run in case["runs"]
+    ]
+    workflow = payload.get("workflow")
+    return Side(payload["said"], payload["run"], workflow, payload.get("agent"), tuple(scored))
+
+
+def baseline_of(suite: Suite, side: Side) -> Baseline:
+    """The baseline that a run makes. Raises Usage where it has no result, or one that nobody can judge."""
+    if side.unknown:
+        name, why = next(iter(sorted(side.unknown.items())))
+        raise Usage(f"run {side.run} can't be a baseline: case {name} has no score, {why}", "run it again")
+    if not side.scored:
+        raise Usage(f"run {side.run} can't be a baseline: it has no result", "run it to its end")
+    hashes = {suite.named[case.hash]: case.hash for case in suite.cases}
+    cases = [
+        {"case": hashes[name], "name": name, "runs": [_payload(run) for run in runs]}
+        for name, runs in sorted(by_case(side.scored).items())
+    ]
+    chosen = {"workflow": side.workflow, "agent": side.agent}
+    payload = {
+        "suite": suite.name,
+        "said": side.said,
+        "run": side.run,
+        "cases": cases,
+        **{key: value for key, value in chosen.items() if value},
+    }
+    return Baseline(cbor.normalise(payload))
+
+
+def _payload(run: Scored) -> dict[str, Any]:
+    paid = {} if run.cost is None else {"cost": run.cost}
+    return {"score": run.score, "durationMs": round(run.seconds * 1000), "unpriced": run.unpriced, **paid}
+
+
+def workflow_of(suite: Suite, run: SuiteRun) -> Hash | None:
+    """The version of a workflow that all trials of a run are of; None where they are of several."""
+    found = {suite.trials[each.trial].key.workflow for each in run.results}
+    return run.workflow or (found.pop() if len(found) == 1 else None)
+
+
+def said_of(run: SuiteRun, suite: Suite, names: Mapping[Hash, str] = {}) -> str:
+    """What people call a run: the version of its workflow, its agent, its label, as far as these were chosen."""
+    version = workflow_of(suite, run)
+    name = names.get(version, "") if version else "several workflows"
+    parts = [" ".join(filter(None, (name, version)))]
+    return ", ".join((*parts, *filter(None, (run.agent, run.label))))
+
+
+def matching(suite: Suite, workflow: Hash | None = None, agent: str | None = None) -> list[SuiteRun]:
+    """The runs of a version of a workflow, and of an agent, which may also be a label; what isn't given doesn't matter.
+    Newest first, those that came to their end before others."""
+    found = [
+        run
+        for run in suite.runs
+        if run.results
+        and (workflow is None or workflow_of(suite, run) == workflow)
+        and (agent is None or agent in (run.agent, run.label))
+    ]
+    return sorted(found, key=lambda run: (not run.stopped, run.time, run.hash), reverse=True)
+
+
+def newest(suite: Suite) -> SuiteRun:
+    """The newest run that has results. Raises NotFound."""
+    runs = [run for run in suite.runs if run.results]
+    if not runs:
+        raise NotFound(f"suite {suite.name!r} was not run yet", f"uwf eval run {suite.name}")
+    return max(runs, key=lambda run: (run.time, run.hash))
+
+
+def by_hash(suite: Suite, text: str) -> SuiteRun | None:
+    """The run whose hash begins so. Raises Usage where there are several."""
+    wanted = text.upper()
+    if len(wanted) < SHORTEST or not wanted.isalnum():
+        return None
+    found = [run for run in suite.runs if run.hash.startswith(wanted)]
+    if len(found) > 1:
+        raise Usage(f"{text} is {counted(len(found), 'run')} of {suite.name}", "give more characters")
+    return found[0] if found else None
+
+
+def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
+    """The agents and labels that runs have."""
+    return sorted({name for run in runs for name in (run.agent, run.label) if name})
+
+
+def _counting(suite: Suite, run: SuiteRun) -> Sequence[Result]:
+    counting = {case.hash for case in suite.cases}
+    return [each for each in suite.results(run) if each.case.hash in counting]
+
+
+def _scored(result: Result) -> Scored:
+    told = result.trial.told
+    return Scored(result.name, result.score, told.seconds, told.cost, told.unpriced)
