@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from measure import Turn, fastest, process, run
@@ -35,12 +35,15 @@ def _plain(lab: Lab, what: str) -> Turn:
 class Shared:
     """A store with threads, and a bare repository that is its origin."""
 
-    def __init__(self, folder: Path, threads: int, steps: int, definition: bytes = BY_STATUS) -> None:
-        self.lab = Lab(folder / "store", definition)
+    def __init__(
+        self, folder: Path, threads: int, steps: int, bare: Path | None = None, url: str | None = None
+    ) -> None:
+        self.lab = Lab(folder / "store")
         self.ids = self.lab.threads(threads, steps)
-        self.bare = folder / "shared.git"
-        _git("init", "--quiet", "--bare", "--object-format=sha1", self.bare)
-        self.lab.instance.remotes.add("origin", str(self.bare))
+        self.bare = bare or folder / "shared.git"
+        if bare is None:
+            _git("init", "--quiet", "--bare", "--object-format=sha1", self.bare)
+        self.lab.instance.remotes.add("origin", url or str(self.bare))
         _git("gc", "--quiet", at=self.lab.git_dir)
 
     def push(self) -> None:
@@ -107,13 +110,9 @@ def _among(folder: Path, count: int, turns: int) -> Iterator[Row | Point]:
     growing, still = (f"refs/uwf/threads/{each}" for each in shared.ids)
     tip = str(shared.lab.instance.store.repository.ref(still))
     names = [f"threads/{new_thread_id()}" for _ in range(count)]
-    _pack(shared.bare, {f"refs/uwf/{name}": tip for name in names})
+    packed(shared.bare, {f"refs/uwf/{name}": tip for name in names})
     for lab in (shared.lab, other):
-        _pack(
-            lab.git_dir,
-            {f"refs/uwf/{where}{name}": tip for where in ("", "remotes/origin/") for name in names},
-        )
-        run([UWF, "thread", "list"], lab.environ)  # what was put there by hand is taken in
+        _known(lab, names, tip)
     start = process([sys.executable, "-c", "import pygit2, click"], other.environ)
 
     def grown(turn: Turn, arrives: bool) -> Turn:
@@ -136,6 +135,57 @@ def _among(folder: Path, count: int, turns: int) -> Iterator[Row | Point]:
         yield compared(
             f"uwf {what} of a step among {count:,} threads / {like} + start", mine, git + begin, 1.2
         )
+
+
+def some_of_many(folder: Path, size: Size) -> Iterator[Row]:
+    """One thread's new step fetched by its id from a remote with very many, and the steps of some threads pushed
+    together instead of one after the other."""
+    count, several = size.many, 20
+    shared = Shared(folder / "a", several, 1)
+    shared.push()
+    other = Lab(folder / "b")
+    other.instance.remotes.add("origin", str(shared.bare))
+    run([UWF, "pull"], other.environ)
+    thread = shared.ids[0]
+    tip = str(shared.lab.instance.store.repository.ref(f"refs/uwf/threads/{shared.ids[1]}"))
+    names = [f"threads/{new_thread_id()}" for _ in range(count)]
+    packed(shared.bare, {f"refs/uwf/{name}": tip for name in names})
+    for lab in (shared.lab, other):
+        _known(lab, names, tip)
+    start = process([sys.executable, "-c", "import pygit2, click"], other.environ)
+    ref = f"refs/uwf/threads/{thread}"
+    git = [shutil.which("git") or "git", "--git-dir", str(other.git_dir), "fetch", "-q", "origin"]
+    plain = process([*git, f"+{ref}:refs/uwf/remotes/origin/threads/{thread}"], other.environ)
+    ours = process([UWF, "pull", "origin", thread], other.environ)
+
+    def grown(turn: Turn) -> Turn:
+        def afresh() -> float:
+            run(
+                [UWF, "pull", "origin", thread], other.environ
+            )  # whatever plain git has fetched the last time
+            shared.lab.grow(thread, 1)
+            _git("push", "--quiet", "origin", f"{ref}:{ref}", at=shared.lab.git_dir)
+            return turn()
+
+        return afresh
+
+    mine, theirs, begin = fastest(size.few_turns, grown(ours), grown(plain), start)
+    what = f"uwf pull origin ID, a step among {count:,} threads / git fetch of it + start"
+    yield compared(what, mine, theirs + begin, 1.5)
+
+    def all_grown(calls: Sequence[Sequence[str]]) -> Turn:
+        def afresh() -> float:
+            for each in shared.ids:
+                shared.lab.grow(each, 1)
+            return sum(run([UWF, "push", "origin", *ids], shared.lab.environ) for ids in calls)
+
+        return afresh
+
+    together, apart = fastest(
+        size.few_turns, all_grown([shared.ids]), all_grown([[each] for each in shared.ids])
+    )
+    what = f"uwf push of {several} threads' steps, {count:,} on the remote / {several} pushes"
+    yield compared(what, together, apart, 0.15)
 
 
 def verifying(folder: Path, size: Size) -> Iterator[Row]:
@@ -186,9 +236,9 @@ def crowded(folder: Path, size: Size) -> Iterator[Row]:
         shared.push()
         tag = shared.lab.instance.store.repository.ref(f"refs/uwf/archive/{archived}")
         ids = sorted({str(new_thread_id()) for _ in range(count)})
-        _pack(shared.bare, {f"refs/uwf/archive/{each}": str(tag) for each in ids})
+        packed(shared.bare, {f"refs/uwf/archive/{each}": str(tag) for each in ids})
         places = ("refs/uwf/archive/", "refs/uwf/remotes/origin/archive/")
-        _pack(shared.lab.git_dir, {prefix + each: str(tag) for prefix in places for each in ids})
+        packed(shared.lab.git_dir, {prefix + each: str(tag) for prefix in places for each in ids})
         seconds = _one_step(shared, size.few_turns)
         few = few or seconds
         if count > counts[0]:
@@ -206,7 +256,15 @@ def _one_step(shared: Shared, turns: int) -> float:
     return fastest(turns, grown)[0]
 
 
-def _pack(git_dir: Path, refs: Mapping[str, str]) -> None:
+def _known(lab: Lab, names: Sequence[str], tip: str) -> None:
+    """Makes refs that are here as they are on the remote."""
+    packed(
+        lab.git_dir, {f"refs/uwf/{where}{name}": tip for where in ("", "remotes/origin/") for name in names}
+    )
+    run([UWF, "thread", "list"], lab.environ)  # what was put there by hand is taken in
+
+
+def packed(git_dir: Path, refs: Mapping[str, str]) -> None:
     """More refs in packed-refs: pushing tens of thousands would take minutes, and isn't what is measured."""
     _git("pack-refs", "--all", at=git_dir)
     path = git_dir / "packed-refs"

@@ -25,6 +25,7 @@ ROOMS = {
     "chats": "Conversations",
     "pages": "Pages",
     "exchange": "Sharing and verifying",
+    "throughput": "Sharing, a worker's steps",
 }
 """The heading of each module of groups."""
 
@@ -43,6 +44,7 @@ DRAWN = {
     "growth": Plot("A durable step, as its thread grows", "ms, kB", "step of the thread"),
     "crowds": Plot("Commands, as the store fills", "ms", "threads of the store"),
     "exchange": Plot("One new step, as the remote fills", "ms", "threads on the remote"),
+    "throughput": Plot("A worker's steps, as the remote fills", "steps a second", "refs on the remote"),
 }
 
 HEAD = """# Benchmarks

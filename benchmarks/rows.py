@@ -19,6 +19,7 @@ class Size(NamedTuple):
     calls: int
     shared: int
     archived: tuple[int, ...]
+    refs: tuple[int, ...]
     package: int
     menu: int
     crowds: tuple[int, ...]
@@ -42,6 +43,7 @@ FULL = Size(
     calls=100,
     shared=200,
     archived=(100, 5000, 50_000),
+    refs=(100, 1000, 5000, 20_000),
     package=500,
     menu=200,
     crowds=(100, 5000, 50_000),
@@ -59,6 +61,7 @@ QUICK = Size(
     calls=4,
     shared=5,
     archived=(5, 20),
+    refs=(30, 60),
     package=20,
     menu=20,
     crowds=(5, 20),

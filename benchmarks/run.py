@@ -27,6 +27,7 @@ import peers
 import pygit2
 import startup
 import steps
+import throughput
 from rows import FULL, HEADER, QUICK, Point, Row, Size
 
 Group = Callable[[Path, Size], Iterator[Row | Point]]
@@ -55,9 +56,11 @@ GROUPS: tuple[Group, ...] = (
     exchange.pushing,
     exchange.pulling,
     exchange.exchanging_a_step,
+    exchange.some_of_many,
     exchange.verifying,
     exchange.importing,
     exchange.crowded,
+    throughput.of_a_worker,
     growth.on_many_threads,
     growth.on_many_nodes,
     growth.verifying,

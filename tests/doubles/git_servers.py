@@ -4,7 +4,8 @@ Each is a context manager that gives a `Server`: a folder of bare repositories, 
 what the user's .gitconfig has to say for it. A server has a home, keys and ports of its own, is ready when it
 has taken a connection, and is gone with its whole process group afterwards.
 
-A program that is missing skips the test and names its Debian package. Where CI is set it fails the test.
+A program that is missing skips the test and names its Debian package. Where CI is set it fails the test. The benchmarks
+start these servers too, without pytest.
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import pytest
 
 # The hermetic fixture takes these out of the environment before a test runs.
 _CI = bool(os.environ.get("CI"))
@@ -146,6 +145,8 @@ def refs(repository: Path | str, *patterns: str) -> dict[str, str]:
 
 def program(name: str, package: str) -> str:
     """The path of a program. Without it the test is skipped, or fails where CI is set."""
+    import pytest
+
     found = shutil.which(name, path=f"{_PATH}:/usr/sbin:/sbin:/usr/local/sbin")
     if found is None:
         missing = f"{name} is missing: it comes with the Debian package {package}"
@@ -385,6 +386,8 @@ def listening(command: Callable[[int], Sequence[str]], home: Path) -> Iterator[t
             if _accepts(port, process):
                 yield port, process.pid
                 return
+    import pytest
+
     said = (home / "stderr").read_text("utf-8", "replace")
     logged = home / "error.log"
     pytest.fail(f"{command(port)[0]} does not start: {said}{logged.read_text() if logged.exists() else ''}")

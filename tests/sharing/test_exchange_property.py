@@ -19,10 +19,12 @@ from workflows import register, start_thread
 
 from uwf_git.engine.status import WAITING
 from uwf_git.engine.step import kill, step
+from uwf_git.errors import HeadMoved
 from uwf_git.git.program import Git
 from uwf_git.git.repository import Oid
-from uwf_git.sharing.pull import pull
+from uwf_git.sharing.pull import gather, pull
 from uwf_git.sharing.push import plan, push
+from uwf_git.sharing.step import share_all
 from uwf_git.store.history import Head
 from uwf_git.store.index import Overlay
 from uwf_git.store.location import Location, init
@@ -93,6 +95,23 @@ class Exchange(RuleBasedStateMachine):
         instance = self.stores[who]
         pulled = pull(instance, Git(instance.store.repository.path), instance.remotes.get("origin"))
         assert pulled.refused == ()
+
+    @rule(who=WHO, which=WHICH)
+    def gathers(self, who: int, which: int) -> None:
+        thread = self.one_of(who, which, active=True)
+        if thread is not None:
+            instance = self.stores[who]
+            remote = instance.remotes.get("origin")
+            pulled = gather(instance, Git(instance.store.repository.path), remote, [thread])
+            assert pulled.refused == ()
+
+    @rule(who=WHO, which=st.lists(WHICH, max_size=3))
+    def shares(self, who: int, which: list[int]) -> None:
+        instance = self.stores[who]
+        threads = {thread for each in which if (thread := self.one_of(who, each, active=False))}
+        remote = instance.remotes.get("origin")
+        told = share_all(instance, Git(instance.store.repository.path), remote, threads)
+        assert all(error is None or isinstance(error, HeadMoved) for error in told.values())
 
     @rule(who=WHO)
     def pushes(self, who: int) -> None:

@@ -4,6 +4,7 @@ and left in its tracking ref; everything else is taken over.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -127,15 +128,21 @@ class Adoption:
             )
         }
 
-    def run(self, here: Mapping[str, Oid] | None = None) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
-        """Settles every ref that is not where ours is; `here` are ours, where they were just read. Moves refs under
-        refs/uwf/ as `reconcile` says."""
+    def run(
+        self, here: Mapping[str, Oid] | None = None, whole: bool = True
+    ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...]]:
+        """Settles every ref that is not where ours is; `here` are ours, where they were just read, and without `whole`
+        only those that the other side has too. Moves refs under refs/uwf/ as `reconcile` says."""
         if here is None:
             here = self._repository.refs(without=layout.REMOTES)
         differing = {name: oid for name, oid in self._refs.items() if here.get(name) != oid}
         if not differing:
             return (), ()
-        self._instance.store.sync()  # what is here is compared by what the index knows of it
+        # What is here is compared by what the index knows of it.
+        if whole:
+            self._instance.store.sync()
+        else:
+            self._know(here)
         self._waiting, self._of = set(differing), len(differing)
         found = list(self._settle(differing, self._threads_of(differing, here)))
         if self._waiting:  # refs that needed no verification
@@ -157,6 +164,13 @@ class Adoption:
                 "3HJ78K8E", "leaves {ref} where it is: {reason}", ref=no.ref, reason=no.reason, later=no.later
             )
         return adopted, refused
+
+    def _know(self, here: Mapping[str, Oid]) -> None:
+        """Takes in the active threads among these refs; a damaged one stops nothing."""
+        for name, oid in here.items():
+            if name.startswith(layout.THREADS):
+                with contextlib.suppress(StoreDamaged):
+                    self._instance.store.take_in(oid)
 
     @property
     def steps(self) -> int:
@@ -184,8 +198,8 @@ class Adoption:
 
     def _here(self, threads: Sequence[ThreadId]) -> set[ThreadId]:
         """Those of these threads that are here in any form."""
-        if not threads:
-            return set()
+        if len(threads) <= tracking.FEW:
+            return {thread for thread in threads if self._instance.threads.exists(thread)}
         prefixes = (layout.THREADS, layout.ARCHIVE)
         names = {name for prefix in prefixes for name in self._repository.ref_names(prefix)}
         folded = self._instance.store.folded_threads()

@@ -24,7 +24,10 @@ from uwf_git.values.ids import ThreadId
 if TYPE_CHECKING:
     from uwf_git.sharing.adopt import Adopted, Refused
     from uwf_git.sharing.proposals import Taken
-    from uwf_git.sharing.tracking import Listed
+    from uwf_git.sharing.tracking import Fetched, Listed
+
+# A thread that has one of these refs is there; without, it is at most in a fold.
+_WHOLE = (layout.THREADS, layout.ARCHIVE)
 
 
 class Pulled(NamedTuple):
@@ -59,31 +62,61 @@ def pull(
     instance: Instance,
     git: Git,
     remote: Remote,
-    thread: ThreadId | None = None,
     on_verified: Callable[[int, int], None] | None = None,
 ) -> Pulled:
-    """Fetches and takes over what a remote has; of one thread only, where that is given. Moves
-    `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says. Raises RemoteFailed, Busy while another
-    process exchanges with the same remote."""
+    """Fetches and takes over what a remote has. Moves `refs/uwf/remotes/<remote>/…`, then refs as `reconcile` says.
+    Raises RemoteFailed, Busy while another process exchanges with the same remote."""
     with instance.locks.exchange(remote.name):
-        fetched = tracking.fetch(git, instance.store.repository, remote, thread, _get_ready)
-        if thread is not None and fetched.gone:
-            # It ended, was folded or deleted there: only the whole list tells which.
-            thread = None
-            fetched = tracking.fetch(git, instance.store.repository, remote, meanwhile=_get_ready)
-        # What was fetched is what counts: the remote may have moved on since it was asked.
-        tracked = fetched.tracked or tracking.tracked_refs(instance.store.repository, remote.name)
-        adopted, refused, steps = _adopt(instance, remote.name, tracked, fetched.listed.refs, on_verified)
-        resumed = tracking.resumed_there(instance, remote, fetched.listed.refs, fetched.gone)
-        changed = [_resumed(name) for name in resumed]
-        gone = tracking.note(instance, remote, fetched.listed.refs, fetched.gone)
-        changed += [_deleted(name) for name in gone]
-        merged = _merged(instance, remote, fetched.listed) if thread is None else ()
-        if thread is None:
-            _remember(instance, remote, None if fetched.gone else tracked)
+        fetched = tracking.fetch(git, instance.store.repository, remote, meanwhile=_get_ready)
+        return _take_over(instance, remote, fetched, True, on_verified)
+
+
+def gather(
+    instance: Instance,
+    git: Git,
+    remote: Remote,
+    threads: Collection[ThreadId],
+    on_verified: Callable[[int, int], None] | None = None,
+) -> Pulled:
+    """Fetches and takes over some threads, in one exchange that costs what they do, not what the remote has besides.
+    Where one of them is neither here nor there, or isn't there any more, the remote's list and folds tell where it is.
+    Moves and raises what `pull` does, for these threads."""
+    repository = instance.store.repository
+    with instance.locks.exchange(remote.name):
+        fetched = tracking.fetch(git, repository, remote, threads, meanwhile=_get_ready)
+        there = {layout.thread_of(name) for name in fetched.listed.refs if name.startswith(_WHOLE)}
+        gone = {layout.thread_of(name) for name in fetched.gone}
+        if any(each in gone or not instance.threads.exists(each) for each in set(threads) - there):
+            fetched = tracking.fetch(git, repository, remote, threads, folds=True, meanwhile=_get_ready)
+        return _take_over(instance, remote, fetched, False, on_verified)
+
+
+def _take_over(
+    instance: Instance,
+    remote: Remote,
+    fetched: Fetched,
+    whole: bool,
+    on_verified: Callable[[int, int], None] | None,
+) -> Pulled:
+    """Takes over what was fetched; `whole`: that is all that the remote has."""
+    repository, listed = instance.store.repository, fetched.listed
+    # What was fetched is what counts: the remote may have moved on since it was asked.
+    tracked = fetched.tracked
+    if tracked is None and whole:
+        tracked = tracking.tracked_refs(repository, remote.name)
+    elif tracked is None:
+        tracked = tracking.tracked_among(repository, remote.name, listed.refs)
+    adopted, refused, steps = _adopt(instance, remote.name, tracked, listed.refs, whole, on_verified)
+    resumed = tracking.resumed_there(instance, remote, listed.refs, fetched.gone)
+    changed = [_resumed(name) for name in resumed]
+    gone = tracking.note(instance, remote, listed.refs, fetched.gone)
+    changed += [_deleted(name) for name in gone]
+    merged = _merged(instance, remote, listed) if whole else ()
+    if whole:
+        _remember(instance, remote, None if fetched.gone else tracked)
     # A name outside of what is shared may be of a later version; within, it is somebody's mischief.
-    strange = [name for name in fetched.listed.strange if not name.startswith(layout.SHARED)]
-    misnamed = [name for name in fetched.listed.strange if name.startswith(layout.SHARED)]
+    strange = [name for name in listed.strange if not name.startswith(layout.SHARED)]
+    misnamed = [name for name in listed.strange if name.startswith(layout.SHARED)]
     refused += tuple(map(_misnamed, misnamed))
     return Pulled(remote.name, (*adopted, *changed), refused, tuple(strange), merged, steps)
 
@@ -123,10 +156,11 @@ def _adopt(
     remote: str,
     tracked: Mapping[str, Oid],
     listed: Collection[str] | None = None,
+    whole: bool = True,
     on_verified: Callable[[int, int], None] | None = None,
 ) -> tuple[tuple[Adopted, ...], tuple[Refused, ...], int]:
-    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names. What came of it, and how
-    many steps are new."""
+    """Takes over the tracking refs of a remote; with `listed`, only of refs of these names; without `whole`, these are
+    some of what it has. What came of it, and how many steps are new."""
     refs = {
         name: oid
         for name, oid in tracked.items()
@@ -136,13 +170,17 @@ def _adopt(
             else layout.is_shared_ref(name)
         )
     }
-    here = instance.store.repository.refs(without=layout.REMOTES)
+    repository = instance.store.repository
+    if whole:
+        here = repository.refs(without=layout.REMOTES)
+    else:
+        here = {name: oid for name in refs if (oid := repository.ref(name)) is not None}
     if refs.items() <= here.items():
         return (), (), 0
     from uwf_git.sharing.adopt import Adoption
 
     adoption = Adoption(instance, refs, on_verified=on_verified, remote=remote)
-    adopted, refused = adoption.run(here)
+    adopted, refused = adoption.run(here, whole)
     return adopted, refused, adoption.steps
 
 
@@ -204,9 +242,14 @@ def _state(instance: Instance, remote: str, tracked: Mapping[str, Oid] | None = 
     return digest.hexdigest()
 
 
-def raise_if_refused(pulled: Pulled) -> None:
-    """Raises StoreDamaged where something invalid was left out."""
+def raise_if_refused(pulled: Pulled, thread: ThreadId | None = None) -> None:
+    """Raises StoreDamaged where something invalid was left out; of one thread's refs and those that are of no thread,
+    where it is given."""
     invalid = sorted((each for each in pulled.refused if not each.later), key=lambda each: each.is_unchecked)
+    if thread is not None:
+        others = {each.ref for each in invalid if each.ref.startswith(layout.OF_THREADS)}
+        others -= layout.refs_of_threads([thread]).keys()
+        invalid = [each for each in invalid if each.ref not in others]
     if invalid:
         first = invalid[0]
         more = f" (and {len(invalid) - 1} more)" if len(invalid) > 1 else ""

@@ -147,7 +147,7 @@ def refs_of(instance: Instance, threads: Iterable[ThreadId]) -> set[str]:
     links = [link for fork in forks if (link := parted_from(instance.store, fork))]
     while more := {link.thread for link in links if link.origin in wanted} - wanted:
         wanted |= more  # a fork may have forks of its own
-    return {prefix + thread for prefix in layout.OF_THREADS for thread in wanted}
+    return {*layout.refs_of_threads(wanted)}
 
 
 def refs_of_workflow(instance: Instance, name: str) -> set[str]:

@@ -1,22 +1,22 @@
 """A step of a thread that is shared: fetched before, pushed after. Who loses the race for it keeps what was
-done, as a thread of its own.
+done, as a thread of its own. The steps of several threads go out together.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from uwf_git import log
 from uwf_git.engine.step import Outcome, step
-from uwf_git.errors import Busy, HeadMoved, RemoteFailed, UwfError
+from uwf_git.errors import Busy, HeadMoved, Invalid, RemoteFailed, StoreDamaged, UwfError
 from uwf_git.git.objects import parse_tag
 from uwf_git.git.program import Git
 from uwf_git.git.repository import COMMIT, Oid
 from uwf_git.sharing import tracking
-from uwf_git.sharing.pull import Pulled, pull, raise_if_refused
+from uwf_git.sharing.pull import Pulled, gather, raise_if_refused
 from uwf_git.sharing.push import plan_anew, push, refs_of, refusal
 from uwf_git.sharing.transfer import Rejected
 from uwf_git.store import layout
@@ -39,38 +39,93 @@ def shared_step(
     """A step between a pull and a push of its thread. Moves what those move. Raises HeadMoved where
     somebody else's step got there first, naming the thread that keeps ours, and where the thread was deleted there:
     before the step, or with the step kept here; else as step, pull and push do."""
-    raise_if_refused(pull(instance, git, remote, thread))
-    if tracking.marked(instance, remote, [layout.THREADS + thread]):
-        again = f"uwf push {remote.name} {thread} brings it back"
-        raise HeadMoved(
-            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it goes on here"
-        )
+    if problem := problem_with(instance, remote, thread, gather(instance, git, remote, [thread])):
+        raise problem
     try:
         outcome = step(instance, thread, agent, cwd, on_stderr)
     except UwfError:
         # A failed attempt travels too; that it couldn't must not hide why it failed.
-        with contextlib.suppress(UwfError):
-            _push(instance, git, remote, thread)
+        _push(instance, git, remote, [thread])
         raise
-    share(instance, git, remote, thread)
+    if problem := share_all(instance, git, remote, [thread])[thread]:
+        raise problem
     return outcome
 
 
-def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> None:
-    """Pushes a thread's refs. Where the race for it is lost, ours becomes a thread of its own, which is
-    pushed too; where the thread was deleted there, it isn't pushed. Raises HeadMoved then, RemoteFailed."""
-    mine = instance.threads.head(thread).commit
-    rejected = _push(instance, git, remote, thread)
+def problem_with(instance: Instance, remote: Remote, thread: ThreadId, pulled: Pulled) -> UwfError | None:
+    """What keeps a thread that was gathered from being stepped with a remote: StoreDamaged where what is there is
+    invalid, HeadMoved where it was deleted there; None where nothing does."""
     if tracking.marked(instance, remote, [layout.THREADS + thread]):
-        raise HeadMoved(
-            f"thread {thread} was deleted on {remote.name} meanwhile; the step made here is kept",
-            f"uwf push {remote.name} {thread} brings the thread back there",
+        again = f"uwf push {remote.name} {thread} brings it back"
+        return HeadMoved(
+            f"thread {thread} was deleted on {remote.name}", f"{again}; without --remote it goes on here"
         )
-    if not any(each.lost for each in rejected):
-        if refused := [each for each in rejected if not each.deletion]:
-            error = refusal(remote, refused)
-            raise RemoteFailed(f"the step is made and kept here, but {error.message}", error.hint)
-        return
+    try:
+        raise_if_refused(pulled, thread)
+    except StoreDamaged as error:
+        return error
+    return None
+
+
+def share_all(
+    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]
+) -> dict[ThreadId, UwfError | None]:
+    """Pushes the refs of threads, failed attempts included, in one exchange. Where the race for one is lost, ours
+    becomes a thread of its own, which is pushed too; one that was deleted there isn't pushed. What keeps one thread
+    from getting there leaves the others alone. Returns for each thread what went wrong: HeadMoved for those two, with
+    the thread that keeps ours, RemoteFailed, Busy, Invalid for a file that is too large, StoreDamaged; None where all
+    of it is there. Moves what `push` moves, and for lost races what `gather` does."""
+    found: dict[ThreadId, UwfError | None] = {}
+    mine: dict[ThreadId, Oid] = {}
+    for thread in threads:
+        try:
+            mine[thread] = instance.threads.head(thread).commit
+        except UwfError as error:
+            found[thread] = error
+    lost: list[ThreadId] = []
+    for thread, came in _push(instance, git, remote, mine).items():
+        if isinstance(came, UwfError):
+            found[thread] = came
+        elif tracking.marked(instance, remote, [layout.THREADS + thread]):
+            found[thread] = HeadMoved(
+                f"thread {thread} was deleted on {remote.name} meanwhile; the step made here is kept",
+                f"uwf push {remote.name} {thread} brings the thread back there",
+            )
+        elif any(each.lost for each in came):
+            lost.append(thread)
+            _tell_of_loss(remote, thread, came)
+        elif refused := [each for each in came if not each.deletion]:
+            said = refusal(remote, refused)
+            found[thread] = RemoteFailed(f"the step is made and kept here, but {said.message}", said.hint)
+        else:
+            found[thread] = None
+    if lost:
+        found |= _settle(instance, git, remote, {thread: mine[thread] for thread in lost})
+    return {thread: found[thread] for thread in threads}
+
+
+def _settle(
+    instance: Instance, git: Git, remote: Remote, lost: Mapping[ThreadId, Oid]
+) -> dict[ThreadId, UwfError | None]:
+    """What becomes of threads whose races were lost; `lost` are their heads as they were to be pushed."""
+    try:
+        pulled = gather(instance, git, remote, lost)
+    except UwfError as error:
+        return dict.fromkeys(lost, error)
+    found: dict[ThreadId, UwfError | None] = {}
+    for thread in lost:
+        try:
+            raise_if_refused(pulled, thread)
+        except StoreDamaged as error:
+            found[thread] = error
+    _push(instance, git, remote, lost.keys() - found.keys())
+    for thread in lost.keys() - found.keys():
+        is_there = _is_there(instance, remote, thread, lost[thread])  # by another push from here
+        found[thread] = None if is_there else HeadMoved(*_lost(instance, remote, thread, pulled))
+    return found
+
+
+def _tell_of_loss(remote: Remote, thread: ThreadId, rejected: Iterable[Rejected]) -> None:
     log.warning(
         "E1CC2C9F",
         "the race for {thread} on {remote} is lost",
@@ -78,12 +133,6 @@ def share(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> Non
         remote=remote.name,
         rejected=[f"{each.ref}: {each.reason}" for each in rejected],
     )
-    pulled = pull(instance, git, remote, thread)
-    raise_if_refused(pulled)
-    _push(instance, git, remote, thread)
-    if _is_there(instance, remote, thread, mine):  # by another push from here
-        return
-    raise HeadMoved(*_lost(instance, remote, thread, pulled))
 
 
 def moved_by(instance: Instance, remote: Remote, ref: str) -> str:
@@ -117,7 +166,7 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     is_thread = rejected.ref.startswith((layout.THREADS, layout.ARCHIVE, layout.PAUSED))
     # Where this can't be, it stays unknown who it was.
     with contextlib.suppress(RemoteFailed, Busy), instance.locks.exchange(remote.name):
-        tracking.fetch(git, instance.store.repository, remote, thread if is_thread else None)
+        tracking.fetch(git, instance.store.repository, remote, [thread] if is_thread else None)
     name = rejected.ref
     if is_thread and instance.store.repository.ref(layout.tracking(remote.name, layout.ARCHIVE + thread)):
         name = layout.ARCHIVE + thread
@@ -131,12 +180,34 @@ def explain_loss(instance: Instance, git: Git, remote: Remote, rejected: Rejecte
     )
 
 
-def _push(instance: Instance, git: Git, remote: Remote, thread: ThreadId) -> list[Rejected]:
-    with instance.locks.exchange(remote.name):
-        what = plan_anew(instance, git, remote, refs_of(instance, [thread]))
-        rejected = push(instance, git, remote, what).rejected
+def _push(
+    instance: Instance, git: Git, remote: Remote, threads: Collection[ThreadId]
+) -> dict[ThreadId, list[Rejected] | UwfError]:
+    """Pushes threads in one exchange: what the remote did not take of each, or what kept it from being pushed at all.
+    What can't be read here, or is too large, is found by halves, so that the rest gets there."""
+    if not threads:
+        return {}
+    try:
+        with instance.locks.exchange(remote.name):
+            what = plan_anew(instance, git, remote, refs_of(instance, threads))
+            rejected = push(instance, git, remote, what).rejected
+    except (Invalid, StoreDamaged) as error:
+        if len(threads) == 1:
+            return dict.fromkeys(threads, error)
+        every, middle = list(threads), len(threads) // 2
+        return {
+            **_push(instance, git, remote, every[:middle]),
+            **_push(instance, git, remote, every[middle:]),
+        }
+    except UwfError as error:
+        return dict.fromkeys(threads, error)
     # A pause from elsewhere that got there first is no lost step: either keeps the thread from being stepped.
-    return [each for each in rejected if not each.ref.startswith(layout.PAUSED)]
+    rejected = tuple(each for each in rejected if not each.ref.startswith(layout.PAUSED))
+    found: dict[ThreadId, list[Rejected] | UwfError] = {}
+    for thread in threads:
+        own = refs_of(instance, [thread]) if rejected else ()
+        found[thread] = [each for each in rejected if each.ref in own]
+    return found
 
 
 def _is_there(instance: Instance, remote: Remote, thread: ThreadId, commit: Oid) -> bool:

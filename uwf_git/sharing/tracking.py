@@ -2,6 +2,7 @@
 
 A remote is asked for its list first. The list is bounded and checked by name, so a million refs or a name with
 control characters never gets as far as a fetch, and of thousands of known threads only those that moved are fetched.
+Of a few threads it is asked for what begins with their ids, which git has the server list alone.
 
     refs/uwf/remotes/<remote>/threads/<ULID>           where the remote's ref was last seen
     refs/uwf/remotes/<remote>/branches/workflows/<W>   the same of a workflow's published branch; crews/ likewise
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import RemoteFailed, UwfError
+from uwf_git.errors import HeadMoved, NotFound, RemoteFailed, UwfError
 from uwf_git.git.lockfiles import is_git_at_work
 from uwf_git.git.program import Git, OverBounds
 from uwf_git.git.repository import Oid, Repository
@@ -37,8 +38,13 @@ if TYPE_CHECKING:
 # Above this many, wildcards cost git less than looking each name up.
 MANY = 300
 TRIES = 3
+# Of so many threads one table of git's, of which the last 64 kB are kept, has room for all refs. Of more, everything
+# is listed.
+FEW = 40
 # A large file goes to the disk as it comes.
 _STREAMED = ("-c", "core.bigFileThreshold=16m")
+# A table with whole object ids.
+_TABLE = ("-c", "core.abbrev=40", "-c", "fetch.output=full")
 _BY_GIT = re.compile(r"tmp_(?:pack|idx|rev)_[A-Za-z0-9]{6}")  # those of uwf have longer names
 _OID = re.compile(r"[0-9a-f]{40}")
 _OTHER_OID = re.compile(r"[0-9a-f]{64}")
@@ -46,6 +52,12 @@ _OTHER_OID = re.compile(r"[0-9a-f]{64}")
 _ROWS_OF_THREADS = re.compile(
     rf"(?:[0-9a-f]{{40}}\t(?:{'|'.join(layout.OF_THREADS)})[0-7][{ALPHABET}]{{25}}(?:\^{{}})?\n)++", re.ASCII
 )
+# A row of the table in which a fetch tells what it does: a flag, what came of the ref, the remote's name for it and
+# ours. Of a ref that has moved it tells where from and where to, of a new one nothing but its name.
+_TOLD = re.compile(
+    r"^ ([ +*=!t-]) (?:\[[^\]]*\]|[0-9a-f]{40}\.{2,3}([0-9a-f]{40})) +(\S+) +-> \S+(?: .*)?$", re.MULTILINE
+)
+_HEAD = re.compile(r"^From ", re.MULTILINE)
 
 
 class Listed(NamedTuple):
@@ -60,7 +72,8 @@ class Listed(NamedTuple):
 
 class Fetched(NamedTuple):
     """What a remote lists, and the tracking refs of what it no longer has, by the remote's names: where each was last
-    seen. `tracked` are all of its tracking refs where nothing had to be fetched; None where something was."""
+    seen. `tracked` are all of its tracking refs, or those of the threads that were asked for; None where they have to
+    be read again, since something was fetched."""
 
     listed: Listed
     gone: Mapping[str, Oid]
@@ -74,17 +87,14 @@ def list_refs(
     git: Git,
     repository: Repository,
     remote: Remote,
-    thread: ThreadId | None = None,
     branches: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Listed:
-    """What a remote has under refs/uwf/ and of published workflows and crews; of one thread only, where that is
-    given. `branches`: whether it has any is looked for too. `meanwhile` is called while the remote is being asked.
-    Raises RemoteFailed, also for more refs than `uwf.maxRefs` allows."""
+    """What a remote has under refs/uwf/ and of published workflows and crews. `branches`: whether it has any is looked
+    for too. `meanwhile` is called while the remote is being asked. Raises RemoteFailed, also for more refs than
+    `uwf.maxRefs` allows."""
     published = [f"{branches}*" for branches in layout.VERSION_BRANCHES]
-    patterns = [f"refs/uwf/*/{thread}"] if thread else ["refs/uwf/*", *published]
-    if branches:
-        patterns[1:] = ["HEAD", "refs/heads/*"]
+    patterns = ["refs/uwf/*", *(["HEAD", "refs/heads/*"] if branches else published)]
     found: set[str] = set()
     at_most = repository.config.max_refs
     too_many = RemoteFailed(
@@ -192,37 +202,30 @@ def tracked_refs(repository: Repository, remote: str) -> dict[str, Oid]:
     }
 
 
+def tracked_among(repository: Repository, remote: str, names: Iterable[str]) -> dict[str, Oid]:
+    """Where those of these refs of a remote that were ever seen were last seen."""
+    found = {name: repository.ref(layout.tracking(remote, name)) for name in names}
+    return {name: oid for name, oid in found.items() if oid is not None}
+
+
 def fetch(
     git: Git,
     repository: Repository,
     remote: Remote,
-    thread: ThreadId | None = None,
+    threads: Collection[ThreadId] | None = None,
+    folds: bool = False,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Fetched:
-    """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of one thread only, where that
-    is given. The tracking refs of what the remote no longer has stay. `meanwhile` is called while something is on its
-    way. Raises RemoteFailed."""
+    """Moves `refs/uwf/remotes/<remote>/…` to where the remote's refs are; of these threads only, where such are
+    given, and then with `folds` of the folds too, in which they may be. The tracking refs of what the remote no longer
+    has stay. `meanwhile` is called while something is on its way. Raises RemoteFailed."""
     for last_try in [False] * (TRIES - 1) + [True]:
-        known: dict[str, Oid] = {}
-        listed = list_refs(
-            git,
-            repository,
-            remote,
-            thread,
-            meanwhile=lambda: known.update(tracked_refs(repository, remote.name)),  # noqa: B023 -- called at once
-        )
-        wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
-        log.info(
-            "4XSKK6GJ",
-            "fetches {wanted} refs of {remote}",
-            remote=remote.name,
-            wanted=len(wanted),
-            first=wanted[:10],
-        )
         try:
-            if wanted:
-                bring_tracked(git, repository, remote, wanted, meanwhile)
-            break
+            if threads is not None and len(threads) <= FEW and not folds:
+                found = _fetch_few(git, repository, remote, threads, meanwhile)
+                if found is not None:
+                    return found
+            return _fetch_listed(git, repository, remote, threads, folds, meanwhile)
         except RemoteFailed as error:
             # A ref that was listed may be gone by now, and another fetch may have moved one that is tracked.
             if last_try or not any(
@@ -234,10 +237,103 @@ def fetch(
                 "refs of {remote} have moved since they were listed: lists once more",
                 remote=remote.name,
             )
+    raise AssertionError("the last try returns or raises")
+
+
+def _fetch_listed(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    threads: Collection[ThreadId] | None,
+    folds: bool,
+    meanwhile: Callable[[], object],
+) -> Fetched:
+    """Lists all that a remote has, then fetches what has moved of that."""
+    known: dict[str, Oid] = {}
+    listed = list_refs(
+        git,
+        repository,
+        remote,
+        meanwhile=lambda: known.update(tracked_refs(repository, remote.name)),
+    )
+    if threads is not None:
+        meant = {*layout.refs_of_threads(threads)}
+        if folds:
+            meant |= {name for name in (*listed.refs, *known) if name.startswith(layout.FOLDED)}
+        listed = Listed({name: oid for name, oid in listed.refs.items() if name in meant}, ())
+        known = {name: oid for name, oid in known.items() if name in meant}
+    wanted = [name for name, oid in listed.refs.items() if known.get(name) != oid]
+    log.info(
+        "4XSKK6GJ",
+        "fetches {wanted} refs of {remote}",
+        remote=remote.name,
+        wanted=len(wanted),
+        first=wanted[:10],
+    )
+    # Of many names a pattern is made that brings whatever fits it: of some threads they are asked for in parts.
+    size = max(len(wanted), 1) if threads is None else MANY
+    for start in range(0, len(wanted), size):
+        bring_tracked(git, repository, remote, wanted[start : start + size], meanwhile)
     gone = {name: oid for name, oid in known.items() if name not in listed.refs}
-    if thread is not None:
-        gone = {name: oid for name, oid in gone.items() if name.endswith(f"/{thread}")}
     return Fetched(listed, gone, None if wanted else known)
+
+
+def _fetch_few(
+    git: Git,
+    repository: Repository,
+    remote: Remote,
+    threads: Collection[ThreadId],
+    meanwhile: Callable[[], object],
+) -> Fetched | None:
+    """Brings a few threads without listing all that a remote has, as `ls-remote` does whatever it is asked for. A fetch
+    asks for what begins as its patterns do, and takes it for no mistake where nothing does.
+
+    The fetch is a dry run. That brings the objects and moves no ref, so what the remote lists besides, with names that
+    begin with the same ids, gets none. What has moved is moved here then; a new ref, of which git tells only the name,
+    is fetched by that. None where the remote lists more names than a table of git's has room for."""
+    meant = layout.refs_of_threads(threads)
+    known = tracked_among(repository, remote.name, meant)
+    specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
+    told = bring(git, repository, remote.name, specs, meanwhile, dry=True)
+    rows = _TOLD.findall(told)
+    if rows and not _HEAD.search(told):
+        return None  # the first of them are lost
+    refs: dict[str, Oid] = {}
+    new: list[str] = []
+    for flag, target, name in rows:
+        if name not in meant:
+            continue
+        oid = known.get(name) if flag == "=" else Oid(hex=target) if target else None
+        if oid is None or not _is_tracked(repository, remote, name, known.get(name), oid):
+            new.append(name)
+        else:
+            refs[name] = oid
+    log.info(
+        "SN5AWXC1",
+        "{remote} has {refs} refs of {threads} threads",
+        remote=remote.name,
+        refs=len(rows),
+        threads=len(threads),
+        new=new[:10],
+    )
+    if new:
+        bring_tracked(git, repository, remote, new)
+        refs |= tracked_among(repository, remote.name, new)
+    gone = {name: oid for name, oid in known.items() if name not in refs}
+    strange = tuple(name for _, _, name in rows if name not in meant)
+    return Fetched(Listed(refs, strange), gone, refs)
+
+
+def _is_tracked(repository: Repository, remote: Remote, name: str, known: Oid | None, oid: Oid) -> bool:
+    """Moves a tracking ref from where it was. Returns whether it is there, which it isn't where another fetch has moved
+    it, or the object is not here."""
+    if oid == known:
+        return True
+    try:
+        repository.put_ref(layout.tracking(remote.name, name), known, oid)
+    except (HeadMoved, NotFound):
+        return False
+    return True
 
 
 def bring_tracked(
@@ -269,14 +365,19 @@ def bring(
     source: str,
     refspecs: Iterable[str],
     meanwhile: Callable[[], object] = lambda: None,
-) -> None:
-    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref.
-    `meanwhile` is called while git does. Raises RemoteFailed, also for more than `uwf.maxFetch` allows."""
-    progress = ["--progress"] if git.shows_progress else ["--quiet"]
+    dry: bool = False,
+) -> str:
+    """Fetches from a remote, or a file, by refspecs; one without a destination brings objects and moves no ref, and
+    `dry` moves none at all. `meanwhile` is called while git is at work. Returns what git says, of a dry run a table of
+    the refs. Raises RemoteFailed, also for more than `uwf.maxFetch` allows."""
+    said = ["--dry-run", "--verbose"] if dry else [] if git.shows_progress else ["--quiet"]
+    progress = ["--progress"] if git.shows_progress else []
     with _arriving(git, repository):
-        git.run(
+        done = git.run(
             *_STREAMED,
+            *(_TABLE if dry else ()),
             "fetch",
+            *said,
             *progress,
             "--no-tags",
             "--no-write-fetch-head",
@@ -290,6 +391,7 @@ def bring(
             bounded=True,
             meanwhile=meanwhile,
         )
+    return done.err
 
 
 def unpack(git: Git, repository: Repository, bundle: Path, tips: Iterable[Oid]) -> None:

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_git.git.objects import Person
@@ -125,6 +125,11 @@ def is_shared_ref(name: str) -> bool:
 def is_thread_ref(name: str) -> bool:
     """Whether a ref belongs to one thread: the last part of its name is the thread's id."""
     return name.startswith(OF_THREADS)
+
+
+def refs_of_threads(threads: Iterable[ThreadId]) -> dict[str, ThreadId]:
+    """Every ref that threads may have, with the thread that it would be of."""
+    return {prefix + thread: thread for thread in threads for prefix in OF_THREADS}
 
 
 def namespace_of(ref: str) -> str:

@@ -395,12 +395,12 @@ def stepper(
         from uwf_git.engine.step import step
 
         return partial(step, instance), find_thread(invocation, thread)
-    from uwf_git.sharing.pull import pull, raise_if_refused
+    from uwf_git.sharing.pull import gather, raise_if_refused
     from uwf_git.sharing.step import shared_step
 
     git, there = exchange.git_for(instance), instance.remotes.get(remote)
     if len(thread.strip()) == 26 and not instance.threads.exists(parse_thread_id(thread)):
-        raise_if_refused(pull(instance, git, there, parse_thread_id(thread)))
+        raise_if_refused(gather(instance, git, there, [parse_thread_id(thread)]))
     return partial(shared_step, instance, git, there), find_thread(invocation, thread)
 
 

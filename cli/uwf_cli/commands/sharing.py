@@ -3,6 +3,7 @@ remote or in a file; and `uwf remote`, which says where the remotes are."""
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,15 @@ from uwf_cli.invocation import Invocation
 from uwf_git.errors import NotFound, RemoteFailed, Usage
 from uwf_git.store import layout
 from uwf_git.store.remotes import Remote, named, without_password
+from uwf_git.store.threads import NEWEST
 from uwf_git.text import counted
+from uwf_git.values.ids import ALPHABET, ThreadId, complete, parse_thread_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from uwf_git.git.program import Git
+    from uwf_git.sharing.pull import Pulled
     from uwf_git.store.opened import Instance
 
 _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each ref.")
@@ -86,8 +93,10 @@ def push(
         raise refusal(remote, refused)
 
 
-def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote, list[str]]:
-    """Words begin with a remote's name, or are all ids of threads."""
+def _remote_and_ids(
+    instance: Instance, words: tuple[str, ...], may_be_unknown: bool = False
+) -> tuple[Remote, list[str]]:
+    """Words begin with a remote's name, or are all ids of threads, which `may_be_unknown` here."""
     remotes = instance.remotes.all()
     if words and words[0] in {remote.name for remote in remotes}:
         return named(words[0], remotes), list(words[1:])
@@ -95,7 +104,8 @@ def _remote_and_ids(instance: Instance, words: tuple[str, ...]) -> tuple[Remote,
         try:
             instance.threads.find(words[0])
         except NotFound:
-            return named(words[0], remotes), list(words[1:])
+            if not (may_be_unknown and _may_be_id(words[0])):
+                return named(words[0], remotes), list(words[1:])
     return named(None, remotes), list(words)
 
 
@@ -119,19 +129,64 @@ def _meant(
 
 
 @command(
-    "uwf pull",
+    "uwf pull                                all that origin has",
     "uwf pull backup",
+    "uwf pull origin 01JK7M 01JK9Q           two threads, whatever else is there",
 )
-@click.argument("name", metavar="[REMOTE]", required=False, shell_complete=complete_remote)
+@click.argument("words", metavar="[REMOTE] [ID]…", nargs=-1, shell_complete=complete_remote)
 @_VERBOSE
-def pull(invocation: Invocation, name: str | None, verbose: bool) -> None:
-    """Bring here what a remote has: fetched, verified, then taken over.
+def pull(invocation: Invocation, words: tuple[str, ...], verbose: bool) -> None:
+    """Bring here what a remote has, or some of its threads: fetched, verified, then taken over.
 
     Nothing is lost where both sides went on: the remote's keeps the thread's id, and yours becomes a thread
     of its own. Exit 7 where something was invalid and left out, 8 where the remote can't be reached.
     """
     instance = invocation.instance
-    _pull(invocation, instance, instance.remotes.get(name), verbose)
+    remote, ids = _remote_and_ids(instance, words, may_be_unknown=True)
+    if not ids:
+        _pull(invocation, remote, verbose)
+        return
+    from uwf_git.sharing.pull import gather
+
+    threads = _named_there(instance, exchange.git_for(instance), remote, ids)
+    _pull(invocation, remote, verbose, partial(gather, threads=threads))
+    for thread in threads:
+        if not instance.threads.exists(thread):
+            if instance.store.repository.ref(layout.REMOVED + thread) is None:
+                raise NotFound(f"no thread {thread} on {remote.name}", "uwf pull brings all that is there")
+            instance.threads.find(thread)
+
+
+def _named_there(instance: Instance, git: Git, remote: Remote, ids: list[str]) -> list[ThreadId]:
+    """The threads that are meant by their ids. A part of an id that fits none here is one of the remote's, which is
+    asked for all it has then. Raises NotFound, Usage, RemoteFailed."""
+    found: dict[ThreadId, None] = {}
+    there: set[ThreadId] = set()
+    for each in ids:
+        if len(each) == 26:
+            found[parse_thread_id(each)] = None
+            continue
+        try:
+            found[instance.threads.find(each)] = None
+        except NotFound:
+            if each.startswith(NEWEST):
+                raise
+            if not there:
+                from uwf_git.sharing.tracking import list_refs
+
+                refs = list_refs(git, instance.store.repository, remote).refs
+                there = {layout.thread_of(name) for name in refs if name.startswith(layout.OF_THREADS)}
+            try:
+                found[ThreadId(complete(each, there, "thread", ends=True))] = None
+            except NotFound:
+                hint = "give the whole id of one that is folded there"
+                raise NotFound(f"no thread {each}, neither here nor on {remote.name}", hint) from None
+    return list(found)
+
+
+def _may_be_id(text: str) -> bool:
+    """Whether a word may be a thread's id or the beginning of one: no remote is called like one."""
+    return re.fullmatch(rf"[0-7][{ALPHABET}]{{3,25}}", text.upper()) is not None
 
 
 @command(
@@ -150,21 +205,25 @@ def clone(invocation: Invocation, url: str, verbose: bool) -> None:
     known = {remote.name for remote in instance.remotes.all()}
     remote = instance.remotes.add("origin", url)
     try:
-        _pull(invocation, instance, remote, verbose)
+        _pull(invocation, remote, verbose)
     except RemoteFailed:
         if remote.name not in known and not instance.store.repository.ref_names(layout.REMOTES):
             instance.remotes.remove(remote.name)
         raise
 
 
-def _pull(invocation: Invocation, instance: Instance, remote: Remote, verbose: bool) -> None:
-    from uwf_git.sharing.pull import pull as do
+def _pull(
+    invocation: Invocation, remote: Remote, verbose: bool, some: Callable[..., Pulled] | None = None
+) -> None:
+    """Pulls all that a remote has, or what `some` pulls, and tells what came of it."""
+    from uwf_git.sharing.pull import pull as everything
     from uwf_git.sharing.pull import raise_if_incomplete
 
-    meter = exchange.Meter()
+    instance, meter = invocation.instance, exchange.Meter()
     try:
         tell = partial(meter.step, "verifying") if meter.shown else None
-        found = do(instance, exchange.git_for(instance, meter), remote, on_verified=tell)
+        git = exchange.git_for(instance, meter)
+        found = (some or everything)(instance, git, remote, on_verified=tell)
     finally:
         meter.clear()
     invocation.emit(found.to_json(), partial(pulled, verbose=verbose))

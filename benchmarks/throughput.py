@@ -1,0 +1,100 @@
+"""How many steps a second go to a remote, as its refs become more: what a worker of a fleet pulls and pushes, one
+thread at a time or twenty together, by path and by ssh on loopback. A worker keeps its store open, so no process is
+started but git's; it has its own threads alone, whatever else the remote has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from exchange import Shared, packed
+from measure import fastest, timed
+from rows import Point, Row, Size, compared, cost
+
+from uwf_git.git.program import Git
+from uwf_git.sharing.pull import gather
+from uwf_git.sharing.step import share_all
+from uwf_git.values.ids import ThreadId, new_thread_id
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tests" / "doubles"))
+import git_servers
+
+TOGETHER = 20
+
+
+def of_a_worker(folder: Path, size: Size) -> Iterator[Row | Point]:
+    """Steps that are fetched before and pushed after."""
+    for transport in ("path", "ssh"):
+        with (
+            git_servers.serve(transport) as server,
+            _configured(folder / f"{transport}.gitconfig", server.config),
+        ):
+            first: float | None = None
+            for count in size.refs:
+                worker = _Worker(folder / transport / str(count), server, count)
+                alone, together = fastest(size.few_turns, timed(worker.one), timed(worker.several))
+                yield Point("throughput", f"by {transport}, one at a time", count, 1 / alone)
+                yield Point("throughput", f"by {transport}, {TOGETHER} together", count, TOGETHER / together)
+                yield cost(
+                    f"{TOGETHER} steps to a remote of {count:,} refs, by {transport}, each",
+                    together / TOGETHER,
+                    0.1,
+                )
+                first = first or together
+            what = f"{TOGETHER} steps to a remote of {size.refs[-1]:,} refs, by {transport} / of {size.refs[0]:,}"
+            yield compared(what, together, first, 5)
+
+
+@contextlib.contextmanager
+def _configured(path: Path, config: str) -> Iterator[None]:
+    """What the user's git is told meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"[uwf]\n\tlanding = false\n{config}")
+    before = os.environ.get("GIT_CONFIG_GLOBAL")
+    os.environ["GIT_CONFIG_GLOBAL"] = str(path)
+    try:
+        yield
+    finally:
+        os.environ.pop("GIT_CONFIG_GLOBAL")
+        if before is not None:
+            os.environ["GIT_CONFIG_GLOBAL"] = before
+
+
+class _Worker:
+    """A store with some threads, on whose remote there are so many besides."""
+
+    def __init__(self, folder: Path, server: git_servers.Server, count: int) -> None:
+        bare = git_servers.bare(server.folder / f"{count}.git")
+        shared = Shared(folder, TOGETHER, 1, bare, server.url(bare))
+        self._lab, self._threads = shared.lab, shared.ids
+        self._instance = shared.lab.instance
+        self._remote = self._instance.remotes.get("origin")
+        self._git = Git(shared.lab.git_dir, bounds=self._instance.store.repository.config.bounds)
+        self._share(self._threads)
+        tip = str(self._instance.store.repository.ref(f"refs/uwf/threads/{self._threads[0]}"))
+        packed(bare, {f"refs/uwf/threads/{new_thread_id()}": tip for _ in range(count - TOGETHER)})
+
+    def one(self) -> None:
+        """A step of one thread."""
+        self._step(self._threads[:1])
+
+    def several(self) -> None:
+        """A step of each."""
+        self._step(self._threads)
+
+    def _step(self, threads: list[ThreadId]) -> None:
+        gather(self._instance, self._git, self._remote, threads)
+        for each in threads:
+            self._lab.grow(each, 1)
+        self._share(threads)
+
+    def _share(self, threads: list[ThreadId]) -> None:
+        failed = [
+            each for each in share_all(self._instance, self._git, self._remote, threads).values() if each
+        ]
+        if failed:
+            raise failed[0]
