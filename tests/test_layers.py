@@ -49,6 +49,7 @@ SLOW = (
     "tree_sitter",
     "ssl",
     "pygit2.remotes",
+    "temporalio",
 )
 """Libraries that cost more than a few milliseconds. A function that needs one imports it; of pygit2 only parts are."""
 

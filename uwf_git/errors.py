@@ -6,9 +6,13 @@ one line on stderr in one place; the library only raises them.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
 
 _E = TypeVar("_E", bound="AgentFailed")
+
+# What libgit2 and SQLite raise where the system refuses them something, by name: they may not be loaded.
+_OF_THE_MACHINE = ("_pygit2.GitError", "sqlite3.OperationalError", "sqlite3.DatabaseError")
 
 
 class UwfError(Exception):
@@ -218,3 +222,30 @@ class ValidationFailed(Invalid):
     """A workflow that has to be whole before an item of a menu is carried out isn't."""
 
     code = "ValidationFailed"
+
+
+class Failure(NamedTuple):
+    """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
+    package."""
+
+    code: str
+    status: int
+    message: str
+    hint: str = ""
+    findings: Sequence[Any] = ()
+
+
+def failure_of(error: Exception) -> Failure:
+    """An error in the words that people are told it in; also one of Python's own, of the system's or of a library's."""
+    if isinstance(error, UwfError):
+        findings = getattr(error, "findings", ())
+        return Failure(error.code, error.exit_status, error.message, error.hint, findings)
+    kind = type(error)
+    if kind.__module__ == "sqlite3" and "locked" in str(error):
+        return Failure("busy", 4, "the store's index is locked by another process", "repeat")
+    if f"{kind.__module__}.{kind.__name__}" in _OF_THE_MACHINE:
+        return Failure("failure", 1, str(error), "check the disk, its permissions and free space, and repeat")
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure("failure", 1, f"{where}{error.strerror or error}")
+    return Failure("internal", 1, f"internal error: {kind.__name__}: {error}", "UWF_DEBUG=1 shows where")

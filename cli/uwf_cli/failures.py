@@ -7,27 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
+from uwf_git.errors import Failure, failure_of
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-
-
-# What libgit2 and SQLite raise where the system refuses them something, by name: they may not be loaded.
-_OF_THE_MACHINE = ("_pygit2.GitError", "sqlite3.OperationalError", "sqlite3.DatabaseError")
-
-
-class Failure(NamedTuple):
-    """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
-    package."""
-
-    code: str
-    status: int
-    message: str
-    hint: str = ""
-    findings: Sequence[Any] = ()
 
 
 class Failures:
@@ -113,11 +99,6 @@ def _log(error: Exception, failure: Failure) -> None:
 
 def describe(error: Exception) -> Failure:
     """An error in the words that people are told it in."""
-    from uwf_git.errors import UwfError
-
-    if isinstance(error, UwfError):
-        findings = getattr(error, "findings", ())
-        return Failure(error.code, error.exit_status, error.message, error.hint, findings)
     import click
 
     from uwf_git.text import closest
@@ -134,32 +115,33 @@ def describe(error: Exception) -> Failure:
         return Failure("interrupted", 130, "interrupted")
     if isinstance(error, click.ClickException):
         return Failure("failure", 1, error.format_message())
-    if type(error).__module__ == "sqlite3" and "locked" in str(error):
-        return Failure("busy", 4, "the store's index is locked by another process", "repeat")
-    if f"{type(error).__module__}.{type(error).__name__}" in _OF_THE_MACHINE:
-        return Failure("failure", 1, str(error), "check the disk, its permissions and free space, and repeat")
-    if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return Failure("failure", 1, f"{where}{error.strerror or error}")
-    message = f"internal error: {type(error).__name__}: {error}"
-    return Failure("internal", 1, message, "UWF_DEBUG=1 shows where")
+    return failure_of(error)
 
 
-def tell(invocation: Invocation, failure: Failure, arguments: Sequence[str] = ()) -> None:
-    """Says on one line of standard error what went wrong; as JSON where results are JSON."""
+def tell(
+    invocation: Invocation,
+    failure: Failure,
+    arguments: Sequence[str] = (),
+    thread: str | None = None,
+    label: str = "",
+) -> None:
+    """Says on one line of standard error what went wrong; as JSON where results are JSON. Where several threads go on
+    at once, with the one that it is about, for which `label` stands before the text."""
     from uwf_cli import output, terminal
 
     if _format(invocation, arguments) == "json":
         found: dict[str, Any] = {"code": failure.code, "message": failure.message, "hint": failure.hint}
         if failure.findings:
             found["findings"] = [finding._asdict() for finding in failure.findings]
+        if thread is not None:
+            found["thread"] = thread
         text = output.as_json({"error": found}, compact=True)
     else:
         hint = f" — {_one_line(failure.hint)}" if failure.hint else ""
         lines = [f"uwf: {_one_line(failure.message)}{hint}"]
         if len(failure.findings) > 1:  # one alone is in the message
             lines += [_finding(each) for each in failure.findings]
-        text = terminal.escape("\n".join(lines))
+        text = label + terminal.escape("\n".join(lines))
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

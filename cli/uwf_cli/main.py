@@ -114,8 +114,9 @@ def _guarded(do: Callable[[Invocation, list[str]], int], invocation: Invocation,
 
 
 def _interrupted(invocation: Invocation, message: str, status: int, arguments: list[str]) -> int:
-    from uwf_cli.failures import Failure, tell
+    from uwf_cli.failures import tell
     from uwf_git import log
+    from uwf_git.errors import Failure
 
     log.warning("0E1G7YJ1", "is {how}", how=message, going_on=invocation.going_on)
     tell(invocation, Failure("interrupted", status, message, invocation.going_on), arguments)

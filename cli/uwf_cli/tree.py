@@ -191,6 +191,25 @@ trace = Group(
     help="Threads as traces, for the tools that show those.",
 )
 
+fleet = Group(
+    "fleet",
+    {
+        "run": Place("fleet.running:run", "Step threads by workers of this machine."),
+        "worker": Place("fleet.running:worker", "Make steps for a fleet."),
+        "start": Place("fleet.queue:start", "Put threads into the queue of a fleet."),
+        "status": Place("fleet.queue:status", "List the threads in the queue of a fleet."),
+        "pause": Place("fleet.queue:pause", "Begin no more steps of threads in the queue."),
+        "resume": Place("fleet.queue:resume", "Make steps again of threads in the queue."),
+        "cancel": Place("fleet.queue:cancel", "Take threads out of the queue."),
+        "sync": Place("fleet.queue:sync", "Bring the queue up to date with the refs."),
+    },
+    examples=(
+        "uwf fleet run --all --workers 4",
+        "uwf fleet worker --address temporal.example:7233",
+    ),
+    help="Many threads at once, on one machine or many.",
+)
+
 uwf = Group(
     "uwf",
     {
@@ -199,6 +218,7 @@ uwf = Group(
         "crew": crew,
         "run": Place("thread:start_and_run", "Start a thread of a workflow and run it."),
         "thread": thread,
+        "fleet": fleet,
         "chat": Place("crews.session:chat", "Talk with a model, or with a persona of a crew."),
         "ps": Place("running:ps", "List what runs on this machine."),
         "watch": Place("watching.watch:watch", "Print what happens, a line an event."),

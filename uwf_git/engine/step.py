@@ -13,7 +13,7 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.crews.conversation import in_conversation
@@ -103,6 +103,38 @@ class Outcome(NamedTuple):
     def done(self) -> bool:
         """Whether the thread has ended."""
         return self.position.head.archive is not None
+
+    def as_json(self) -> dict[str, Any]:
+        """Where the thread stands, and whose the step was; `role` is null where there was nothing left to do."""
+        last = self.position.history.steps[-1] if self.role is not None else None
+        value: dict[str, Any] = {
+            "workflow": self.workflow,
+            "thread": self.thread,
+            "head": self.head,
+            "done": self.done,
+            "status": self.status,
+            "role": self.role,
+            "agent": last.agent if last else None,
+            **(persona_value(last.persona) if last else {}),
+        }
+        if self.outlook.problem is not None:
+            value["problem"] = self.outlook.problem
+        if (archive := self.position.head.archive) and archive.reason:
+            value["reason"] = archive.reason
+        return value
+
+    def told(self) -> dict[str, Any]:
+        """What people are told besides: the step's number, in short what it says, and who is next."""
+        from uwf_git.store.pages import verdict
+
+        steps, following = self.position.history.steps, self.outlook
+        return {
+            "number": len(steps),
+            "verdict": verdict(steps[-1].output) if steps else "",
+            "next": following.next,
+            "question": following.question or "",
+            "options": list(following.options),
+        }
 
 
 def step(

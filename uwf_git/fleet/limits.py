@@ -27,13 +27,11 @@ from uwf_git.config.settings import Config, Rates
 from uwf_git.engine.performer import provider_of
 from uwf_git.engine.status import outlook
 from uwf_git.errors import Throttled, UwfError
+from uwf_git.fleet.asked import QUEUE as QUEUE
 from uwf_git.git.durable import share
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 from uwf_git.store.private import read_private, write_private
-
-QUEUE = "uwf"
-"""The task queue of steps that ask no provider, and before the name of one, those that ask that."""
 
 PATIENCE = 2.0
 """Seconds for which an agent of a fleet waits itself where a provider wants to be asked later: then its step ends, so

@@ -244,40 +244,15 @@ def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, A
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
     from uwf_git.engine.budget import UNTOLD_HINT
-    from uwf_git.store.pages import verdict
-    from uwf_git.values.kinds import persona_value
 
-    following = outcome.outlook
-    steps = outcome.position.history.steps
-    value: dict[str, Any] = {
-        "workflow": outcome.workflow,
-        "thread": outcome.thread,
-        "head": outcome.head,
-        "done": outcome.done,
-        "status": outcome.status,
-        "role": outcome.role,
-        "agent": steps[-1].agent if outcome.role is not None else None,
-        **(persona_value(steps[-1].persona) if outcome.role is not None else {}),
-    }
-    if following.problem is not None:
-        value["problem"] = following.problem
-    if (archive := outcome.position.head.archive) and archive.reason:
-        value["reason"] = archive.reason
+    value = outcome.as_json()
     if redactions := told(outcome.redactions):
         invocation.warn(redactions)
     if outcome.unpriced and outcome.role is not None and outcome.standing is None:
         invocation.warn(
             f"maxCost doesn't cover {outcome.unpriced:,} tokens, whose price nobody knows — {UNTOLD_HINT}"
         )
-    shown = {
-        **value,
-        "number": len(steps),
-        "verdict": verdict(steps[-1].output) if steps else "",
-        "next": following.next,
-        "question": following.question or "",
-        "options": following.options,
-    }
-    return value, shown
+    return value, {**value, **outcome.told()}
 
 
 def outcome_line(value: dict[str, Any]) -> str:

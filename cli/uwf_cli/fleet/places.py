@@ -1,0 +1,85 @@
+"""Which fleet a command is about, and what several of them are given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from uwf_git.errors import NotFound
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+    from uwf_git.fleet.asked import Begin
+    from uwf_git.fleet.place import Place
+    from uwf_git.values.ids import ThreadId
+
+_PORT = 7233
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+ADDRESS = click.option("--address", metavar="HOST:PORT", help="A Temporal server that is there.")
+NAMESPACE = click.option(
+    "--namespace", metavar="N", help="The namespace of the fleet there; default if left out."
+)
+HEARTBEAT = click.option(
+    "--heartbeat",
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A worker without a sign of life for so long has lost its step.",
+)
+TRIES = click.option(
+    "--tries",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Give a thread up whose step has failed so often.",
+)
+
+
+def place(function: _F) -> _F:
+    """Gives a command the options that name a server."""
+    wrapped: Any = ADDRESS(NAMESPACE(function))
+    return wrapped  # type: ignore[no-any-return]
+
+
+def pace(function: _F) -> _F:
+    """Gives a command the options that threads are put into the queue with."""
+    wrapped: Any = HEARTBEAT(TRIES(function))
+    return wrapped  # type: ignore[no-any-return]
+
+
+def named(address: str | None, namespace: str | None) -> Place | None:
+    """The server that was named; None where none was."""
+    from uwf_git.fleet.place import NAMESPACE, Place
+
+    if address is None:
+        return None
+    host = address if ":" in address else f"{address}:{_PORT}"
+    return Place(host, namespace or os.environ.get("TEMPORAL_NAMESPACE") or NAMESPACE)
+
+
+def found(invocation: Invocation, address: str | None, namespace: str | None) -> Place:
+    """The server that was named, else that of the fleet which is up for this store, else the one that Temporal's own
+    variables name. Raises NotFound."""
+    from uwf_git.fleet.place import find
+
+    place = named(address, namespace) or find(invocation.instance.store.repository.private)
+    place = place or named(os.environ.get("TEMPORAL_ADDRESS"), namespace)
+    if place is None:
+        raise NotFound(
+            "no fleet is up for this store", "uwf fleet run --all starts one; or name a server with --address"
+        )
+    return place if namespace is None else place._replace(namespace=namespace)
+
+
+def begins(invocation: Invocation, threads: list[ThreadId], heartbeat: float, tries: int) -> list[Begin]:
+    """Threads as they are put into the queue."""
+    from uwf_git.fleet.asked import Begin
+
+    heads = invocation.instance.threads
+    return [Begin(each, heads.head(each).node, heartbeat=heartbeat, tries=tries) for each in threads]

@@ -1,0 +1,232 @@
+"""What a fleet has to do: `uwf fleet` start, status, pause, resume, cancel and sync."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.completers import complete_thread
+from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.failures import Failures
+from uwf_cli.fleet.places import begins, found, pace, place
+from uwf_cli.invocation import Invocation
+from uwf_cli.output import ago, iso
+from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
+from uwf_git.errors import NotFound, Usage
+from uwf_git.text import counted
+from uwf_git.values.ids import is_thread_id
+
+if TYPE_CHECKING:
+    from uwf_git.fleet.client import Queue
+    from uwf_git.fleet.place import Place
+
+_T = TypeVar("_T")
+
+
+@command(
+    "uwf fleet start --all",
+    "uwf fleet start 01JK7M @ --address temporal.example:7233",
+)
+@threads
+@pace
+@place
+def start(
+    invocation: Invocation,
+    chosen: Chosen,
+    heartbeat: float,
+    tries: int,
+    address: str | None,
+    namespace: str | None,
+) -> None:
+    """Put threads into the queue of a fleet, whose workers step them to their ends.
+
+    Filters select idle threads, and with --status failed those.
+    """
+    failures = Failures(invocation)
+    among = chosen.filters.statuses or ("idle",)
+    wanted = chosen_threads(invocation, chosen, failures, among)
+    begun = begins(invocation, wanted if chosen.ids else wanted[::-1], heartbeat, tries)
+    started = _ask(found(invocation, address, namespace), lambda queue: queue.start(begun))
+    values = [{"thread": thread, "started": new} for thread, new in started.items()]
+    _emit(invocation, chosen.ids, values, _started_text)
+    if not wanted and not chosen.ids:
+        invocation.note("no such threads are idle; uwf thread list shows what they are")
+    failures.end()
+
+
+def _started_text(value: Any) -> str:
+    return f"{value['thread']} is in the queue" + ("" if value["started"] else " already")
+
+
+@command(
+    "uwf fleet status",
+    "uwf fleet status --all",
+)
+@click.option("--all", "ended", is_flag=True, help="Also threads that the queue has no more.")
+@place
+def status(invocation: Invocation, ended: bool, address: str | None, namespace: str | None) -> None:
+    """List the threads in the queue of a fleet, oldest first: their state, what they wait for, who is at them."""
+    rows = _ask(found(invocation, address, namespace), lambda queue: queue.rows(ended))
+    values = [{**row._asdict(), "since": None if row.since is None else iso(row.since)} for row in rows]
+    shown = [
+        {**value, "ago": ago(row.since) if row.since else ""} for value, row in zip(values, rows, strict=True)
+    ]
+    short = short_ids(invocation.instance)
+    invocation.emit(values, lambda listed: _table(listed, short), shown)
+
+
+def _table(values: Any, short: Callable[[str], str]) -> str:
+    if not values:
+        return "the queue is empty"
+    rows = [
+        (short(each["thread"]), each["state"], each["ago"], each["worker"], each["why"]) for each in values
+    ]
+    return terminal.table(rows)
+
+
+def _of_queue(function: Any) -> Any:
+    """Gives a command ids of threads in the queue, or all of them."""
+    ids = click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_thread)
+    return ids(click.option("--all", "every", is_flag=True, help="All that the queue has.")(place(function)))
+
+
+@command("uwf fleet pause --all", "uwf fleet pause 01JK7M")
+@_of_queue
+def pause(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
+) -> None:
+    """Begin no more steps of threads, for this fleet alone; uwf thread pause keeps everybody from it.
+
+    Steps in progress come to their end.
+    """
+    _signal(invocation, ids, every, found(invocation, address, namespace), "hold", "paused")
+
+
+@command("uwf fleet resume --all", "uwf fleet resume 01JK7M")
+@_of_queue
+def resume(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
+) -> None:
+    """Make steps again of threads that were paused for this fleet."""
+    _signal(invocation, ids, every, found(invocation, address, namespace), "let", "resumed")
+
+
+@command("uwf fleet cancel --all", "uwf fleet cancel 01JK7M")
+@_of_queue
+def cancel(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, address: str | None, namespace: str | None
+) -> None:
+    """Take threads out of the queue. They stay as they are, and can be put in again.
+
+    A step in progress is broken off, and what its agent said is kept.
+    """
+    _signal(invocation, ids, every, found(invocation, address, namespace), "", "cancelled")
+
+
+def _signal(
+    invocation: Invocation, ids: tuple[str, ...], every: bool, at: Place, name: str, done: str
+) -> None:
+    """Tells the queue something of threads, and prints of each whether it had that."""
+    if every == bool(ids):
+        raise Usage("which threads?", "give ids, or --all for all that the queue has")
+    named = [_id(invocation, each) for each in ids]
+
+    async def tell(queue: Queue) -> dict[str, bool]:
+        chosen = named or list(await queue.states())
+        return await (queue.signal(chosen, name) if name else queue.cancel(chosen))
+
+    told = _ask(at, tell)
+    failures = Failures(invocation)
+    for thread, had in told.items():
+        if not had and ids:
+            failures.add(
+                NotFound(f"thread {thread} is not in the queue", f"uwf fleet start {thread} puts it in")
+            )
+    values = [{"thread": thread, done: True} for thread, had in told.items() if had]
+    _emit(invocation, ids, values, lambda value: f"{done} {value['thread']}")
+    failures.end()
+
+
+def _id(invocation: Invocation, text: str) -> str:
+    """The thread that is meant; one of another machine by its whole id."""
+    return text.upper() if is_thread_id(text.upper()) else find_thread(invocation, text)
+
+
+@command(
+    "uwf fleet sync               tells the fleet of answers that came by a pull",
+    "uwf fleet sync --all         and puts in all that is idle",
+)
+@threads
+@pace
+@place
+def sync(
+    invocation: Invocation,
+    chosen: Chosen,
+    heartbeat: float,
+    tries: int,
+    address: str | None,
+    namespace: str | None,
+) -> None:
+    """Bring the queue of a fleet up to date with the refs here.
+
+    Threads that were answered, resumed or ended since go on, or leave it. Threads that are chosen, and idle, are put in
+    where they are missing: of a server that has lost all, the queue is made again so.
+    """
+    from uwf_git.fleet import asked
+    from uwf_git.fleet.news import outdated
+
+    failures = Failures(invocation)
+    instance, wanted = invocation.instance, []
+    if chosen.ids or chosen.filters != Filters():
+        wanted = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    else:
+        adopt_news(invocation)
+    begun = begins(invocation, wanted[::-1], heartbeat, tries)
+
+    async def bring(queue: Queue) -> dict[str, list[str]]:
+        states = await queue.states()
+        told = outdated(instance, states)
+        await queue.signal(told, asked.LOOK)
+        started = await queue.start(each for each in begun if each.thread not in states)
+        return {"told": told, "started": [thread for thread, new in started.items() if new]}
+
+    value = _ask(found(invocation, address, namespace), bring)
+    invocation.emit(value, _synced_text)
+    failures.end()
+
+
+def _synced_text(value: Any) -> str:
+    told, started = len(value["told"]), len(value["started"])
+    return f"{counted(told, 'thread')} told of news, {counted(started, 'thread')} put in"
+
+
+def _ask(at: Place, do: Callable[[Queue], Awaitable[_T]]) -> _T:
+    """What comes of asking a server."""
+    from uwf_git.fleet.client import Queue, connect, require
+    from uwf_git.fleet.worker import silence
+
+    require()
+    silence()
+
+    async def ask() -> _T:
+        return await do(Queue(await connect(at)))
+
+    return asyncio.run(ask())
+
+
+def _emit(
+    invocation: Invocation, ids: Sequence[str], values: list[dict[str, Any]], text: Callable[[Any], str]
+) -> None:
+    """Prints one object where one id was given, and a list of them otherwise."""
+    if len(ids) == 1 and values:
+        invocation.emit(values[0], text)
+    elif invocation.format != "text":
+        invocation.emit(values)
+    else:
+        for value in values:
+            invocation.emit(value, text)

@@ -1,0 +1,199 @@
+"""Workers: `uwf fleet run` and `uwf fleet worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.commands.running import AGENT, CWD, folder, outcome_line, repeated
+from uwf_cli.failures import Failures, tell
+from uwf_cli.fleet.places import begins, named, pace, place
+from uwf_cli.invocation import Invocation
+from uwf_cli.selection import Chosen, chosen_threads, short_ids, threads
+from uwf_git.errors import Failure, Waiting
+from uwf_git.text import counted
+
+if TYPE_CHECKING:
+    from uwf_git.fleet.client import Row
+    from uwf_git.fleet.exits import Fault
+    from uwf_git.fleet.place import Place
+
+JOBS = click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="So many steps at once by each worker.",
+)
+
+
+@command(
+    "uwf fleet run --all --workers 4",
+    "uwf fleet run --workflow triage --workers 2 -j 4",
+    "uwf fleet run --all --address temporal.example:7233 --namespace triage",
+)
+@threads
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="So many workers.",
+)
+@JOBS
+@pace
+@AGENT
+@CWD
+@place
+@click.option("--stay", is_flag=True, help="Also wait for the threads that wait for somebody.")
+def run(
+    invocation: Invocation,
+    chosen: Chosen,
+    workers: int,
+    jobs: int,
+    heartbeat: float,
+    tries: int,
+    agent: str | None,
+    cwd: Path | None,
+    address: str | None,
+    namespace: str | None,
+    stay: bool,
+) -> None:
+    """Step threads to their ends by workers of this machine, and go on past what fails. Prints one line a step.
+
+    It starts a Temporal server of its own on this machine, unless one is named, and ends when each thread has ended,
+    waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
+    """
+    from uwf_git.fleet import client
+    from uwf_git.fleet.hand import Orders
+    from uwf_git.fleet.run import Fleet, up
+    from uwf_git.fleet.worker import Duty
+
+    client.require()
+    where = folder(cwd)
+    failures = Failures(invocation)
+    found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
+    if not found:
+        if not chosen.ids:
+            invocation.note("no such threads are idle; uwf thread list shows what they are")
+        failures.end()
+        return
+    wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries)
+    again = " ".join(chosen.ids) or "--all"
+    invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, None)} goes on"
+    told = Told(invocation)
+    with up(invocation.instance, named(address, namespace)) as (at, server):
+        duty = Duty(at, jobs, Orders(agent, str(where) if where else None))
+        rows = asyncio.run(Fleet(invocation.instance, server, duty, workers, told).run(wanted, stay))
+        faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
+    failures.note(
+        _status(invocation, [rows[begin.thread] for begin in wanted if begin.thread in rows], faults)
+    )
+    failures.end()
+
+
+async def _faults(at: Place, threads: Collection[str]) -> Mapping[str, Fault | None]:
+    from uwf_git.fleet.client import Queue, connect
+
+    if not threads:
+        return {}
+    queue = Queue(await connect(at))
+    return {thread: await queue.fault(thread) for thread in threads}
+
+
+def _status(invocation: Invocation, rows: list[Row], faults: Mapping[str, Fault | None]) -> int:
+    """The exit status of what has become of threads, of which that of waiting counts least; says it in a line."""
+    gave_up = [row for row in rows if row.state in ("gave up", "cancelled")]
+    waits = [row for row in rows if row.open]
+    done = len(rows) - len(gave_up) - len(waits)
+    parts = [f"{done} done", f"{len(waits)} waiting", f"{len(gave_up)} failed"]
+    told = ", ".join(part for part in parts if not part.startswith("0 "))
+    invocation.note(f"{counted(len(rows), 'thread')}: {told}")
+    worst = max((fault.status if (fault := faults.get(row.thread)) else 1 for row in gave_up), default=0)
+    return worst or (Waiting.exit_status if waits else 0)
+
+
+class Told:
+    """Prints what happens, a line a step; errors of steps go to standard error, with their thread."""
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self._short = short_ids(invocation.instance)
+
+    def __call__(self, value: Mapping[str, Any]) -> None:
+        """Prints one of the things that a worker says."""
+        invocation = self._invocation
+        if "step" in value:
+            step = value["step"]
+            label, shown = self._label(step["thread"]), {**step, **value["told"]}
+            invocation.emit(step, lambda found: f"{label}  {outcome_line(found)}", shown, compact=True)
+        elif "fault" in value:
+            fault, thread = value["fault"], value["thread"]
+            if fault["code"] != "head_moved" and fault["status"] != Waiting.exit_status:
+                failure = Failure(fault["code"], fault["status"], fault["message"], fault["hint"])
+                tell(invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
+        elif "warning" in value:
+            invocation.warn(value["warning"])
+        elif "restarted" in value:
+            invocation.note(f"the {value['restarted']} has ended, and is started again")
+
+    def _label(self, thread: str) -> str:
+        return terminal.style(self._short(thread), "cyan")
+
+
+@command(
+    "uwf fleet worker --address temporal.example:7233",
+    "uwf fleet worker --address temporal.example:7233 --namespace triage -j 8",
+)
+@JOBS
+@AGENT
+@CWD
+@place
+def worker(
+    invocation: Invocation,
+    jobs: int,
+    agent: str | None,
+    cwd: Path | None,
+    address: str | None,
+    namespace: str | None,
+) -> None:
+    """Make steps for a fleet, until Ctrl-C. Prints one line a step.
+
+    Which threads, is said by uwf fleet start, on any machine. What is in progress at the end is broken off; another
+    worker goes on with it.
+    """
+    from uwf_cli.fleet.places import found
+    from uwf_git.fleet import client
+    from uwf_git.fleet.hand import Orders
+    from uwf_git.fleet.place import announce, kept
+    from uwf_git.fleet.worker import Duty, work
+
+    client.require()
+    where, told = folder(cwd), Told(invocation)
+    instance = invocation.instance
+    at = found(invocation, address, namespace)
+    duty = Duty(at, jobs, Orders(agent, str(where) if where else None))
+
+    async def until_ended() -> None:
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, over.set)
+        await work(instance.location, duty, told, over)
+
+    if at.own:
+        asyncio.run(until_ended())
+        return
+    with kept(instance.store.repository.private, alone=False) as private:
+        announce(private, at)
+        asyncio.run(until_ended())

@@ -1,0 +1,155 @@
+"""A fleet on one machine, with Temporal's own server: every thread comes to its end exactly once, whoever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_samples import ASKS, PAIR, scripted, write
+from commands import begin, wait_for, wait_until_gone
+from complete import examine
+from conftest import Uwf
+from fleets import FIVE, HAND, PATIENT, SERVER, STEPS, WORKER, kill, processes, some, steps_told, until
+
+
+def start(uwf: Uwf, many: int) -> list[str]:
+    """So many threads of five steps."""
+    uwf("workflow", "put", write("five.yaml", FIVE))
+    return [str(uwf("thread", "start", "five", "-p", f"Say {each}").json["thread"]) for each in range(many)]
+
+
+@pytest.fixture
+def patient(script: Callable[[str, str], Path], tmp_path: Path) -> list[str]:
+    """The options of an agent that waits until `tmp_path` has a file `go`."""
+    return ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+
+
+def store(root: Path) -> Path:
+    return root / "store.git"
+
+
+def test_threads_are_stepped_to_their_ends_each_step_told_once(uwf: Uwf, root: Path) -> None:
+    threads = start(uwf, 3)
+    done = uwf("fleet", "run", "--all", "--workers", "2", timeout=100)
+    told = steps_told(done.out)
+    assert sorted(each["thread"] for each in told) == sorted(threads * STEPS)
+    assert {each["thread"] for each in told if each["status"] == "completed"} == set(threads)
+    assert examine(store(root), STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+    assert not list((store(root) / "uwf" / "fleet").glob("temporal.db*"))
+
+
+def test_a_thread_that_fails_is_tried_so_often_and_stops_no_other(
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+) -> None:
+    bad, good = start(uwf, 2)
+    (tmp_path / bad).touch()
+    (tmp_path / "go").touch()
+    done = uwf("fleet", "run", "--all", "--tries", "2", *patient, check=6, timeout=100)
+    errors = [json.loads(line)["error"] for line in done.err.splitlines()]
+    assert [(each["thread"], each["code"]) for each in errors] == [(bad, "agent_failed")] * 2
+    assert len(uwf("thread", "attempts", bad).json) == 2
+    assert {each["thread"] for each in steps_told(done.out)} == {good}
+    assert examine(store(root)).steps == {good: STEPS}
+
+
+def test_an_answer_lets_a_waiting_thread_go_on(uwf: Uwf, root: Path) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    thread = str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
+    replies = ASKS + "- {role: writer, output: {text: red}}\n- {role: critic, output: {approved: true}}\n"
+    running = begin("fleet", "run", thread, "--stay", "--agent", scripted(replies))
+    until(lambda: uwf("thread", "show", thread).json["status"] == "waiting", "question")
+    until(lambda: [each["state"] for each in uwf("fleet", "status").json] == ["waiting"], "waiting thread")
+    uwf("thread", "answer", thread, "-m", "red")
+    out, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (0, "")
+    assert [each["status"] for each in steps_told(out)] == ["waiting", "idle", "completed"]
+
+
+def test_without_stay_a_question_ends_the_run_with_its_status(uwf: Uwf) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    thread = str(uwf("thread", "start", "pair", "-p", "Do it").json["thread"])
+    done = uwf("fleet", "run", thread, "--agent", scripted(ASKS), "--format", "text", check=5, timeout=100)
+    assert "1 thread: 1 waiting" in done.err
+
+
+def test_the_step_of_a_killed_worker_is_made_by_another(
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+) -> None:
+    (thread,) = start(uwf, 1)
+    running = begin("fleet", "run", thread, "--workers", "2", "--heartbeat", "2", *patient)
+    first = wait_for(tmp_path / "began").split()[0]
+    (hand,) = processes(HAND, root)
+    kill(parent(hand))
+    wait_until_gone(first)
+    until(lambda: len((tmp_path / "began").read_text().split()) == 2, "second try")
+    (tmp_path / "go").touch()
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert examine(store(root)).wrong == {}
+    assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("kind", [HAND, SERVER])
+def test_whatever_is_killed_is_started_again_and_no_step_lost_or_doubled(
+    uwf: Uwf, root: Path, kind: str
+) -> None:
+    start(uwf, 4)
+    running = begin("fleet", "run", "--all", "--workers", "2", "--heartbeat", "2")
+    assert running.stdout is not None
+    told = [json.loads(running.stdout.readline()) for _ in range(3)]
+    kill(some(kind, root)[0])
+    out, err = running.communicate(timeout=100)
+    assert running.returncode == 0, err
+    assert len(told) + len(steps_told(out)) <= 4 * STEPS
+    assert examine(store(root), STEPS).wrong == {}
+
+
+def test_nothing_outlives_a_killed_fleet(uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]) -> None:
+    (thread,) = start(uwf, 1)
+    running = begin("fleet", "run", thread, *patient)
+    agent = wait_for(tmp_path / "began").split()[0]
+    known = [*processes(SERVER, root), *processes(WORKER, root), *processes(HAND, root), int(agent)]
+    assert len(known) == 4
+    running.kill()
+    running.communicate()
+    for pid in known:
+        wait_until_gone(pid)
+    assert uwf("thread", "show", thread).json["status"] in ("idle", "failed")
+    (tmp_path / "go").touch()
+    assert uwf("fleet", "run", thread, "--agent", "uwf-rehearse", timeout=100).code == 0
+
+
+def test_ctrl_c_ends_all_and_keeps_what_the_agents_did(
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+) -> None:
+    (thread,) = start(uwf, 1)
+    running = begin("fleet", "run", thread, *patient, start_new_session=True)
+    wait_for(tmp_path / "began")
+    os.kill(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "goes on" in json.loads(err.splitlines()[-1])["error"]["hint"]
+    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+    assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
+
+
+def test_a_second_fleet_for_a_store_is_refused_while_one_is_up(
+    uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]
+) -> None:
+    first, second = start(uwf, 2)
+    running = begin("fleet", "run", first, *patient)
+    wait_for(tmp_path / "began")
+    refused = uwf("fleet", "run", second, check=4)
+    assert refused.error["code"] == "busy" and "uwf fleet start" in refused.error["hint"]
+    (tmp_path / "go").touch()
+    running.communicate(timeout=60)
+    assert running.returncode == 0

@@ -1,0 +1,71 @@
+"""The one activity there is: a step of a thread, on the machine of the worker that has got it.
+
+It may be asked twice for the same step, by a server that has lost sight of a worker, and of two workers at once. So it
+looks where the thread is first, and the step counts when its ref has moved by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from uwf_git.fleet import asked
+from uwf_git.fleet.exits import Fault, parse_fault
+from uwf_git.fleet.hands import Hands
+
+_SIGNS = 4  # of life within the time after which a step is given to another
+_AT_MOST = 10.0
+
+
+class Steps:
+    """Makes steps by the hands of a worker."""
+
+    def __init__(self, hands: Hands) -> None:
+        self._hands = hands
+        self.ending = False
+        """Whether the worker is about to end: a step that is cancelled then is for another one."""
+
+    @activity.defn(name=asked.STEP)
+    async def step(self, thread: str, head: str) -> dict[str, Any]:
+        """Where a thread stands after the step that comes after `head`, made here, or by somebody else before. Raises
+        ApplicationError with the fault, and where the thread stands if that is known."""
+        async with _alive():
+            try:
+                answer = await self._hands.do({"thread": thread, "head": head})
+            except asyncio.CancelledError:
+                if self.ending:
+                    raise ApplicationError("the worker was ended", type="ended") from None
+                raise
+        if "fault" not in answer:
+            return dict(answer["stand"])
+        raise _failure(parse_fault(answer["fault"]), answer.get("stand"))
+
+
+def _failure(fault: Fault, stand: Mapping[str, Any] | None) -> ApplicationError:
+    """What Temporal is told; when it is tried again is for the workflow to say."""
+    details = [fault.as_json(), *([dict(stand)] if stand else [])]
+    return ApplicationError(fault.message, *details, type=fault.code, non_retryable=True)
+
+
+@contextlib.asynccontextmanager
+async def _alive() -> AsyncIterator[None]:
+    """Gives signs of life as often as the server wants them."""
+    within = activity.info().heartbeat_timeout or timedelta(seconds=asked.HEARTBEAT)
+    between = min(within.total_seconds() / _SIGNS, _AT_MOST)
+
+    async def signs() -> None:
+        while True:
+            activity.heartbeat()
+            await asyncio.sleep(between)
+
+    task = asyncio.ensure_future(signs())
+    try:
+        yield
+    finally:
+        task.cancel()

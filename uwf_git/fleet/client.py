@@ -1,0 +1,261 @@
+"""The queue as it is seen from outside: threads are put into it, looked at, held, and taken out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from uwf_git.errors import RemoteFailed, UwfError
+from uwf_git.fleet import asked
+from uwf_git.fleet.asked import Begin
+from uwf_git.fleet.exits import Fault, parse_fault
+from uwf_git.fleet.place import Place
+from uwf_git.fleet.server import INSTALL
+
+if TYPE_CHECKING:
+    from temporalio.client import Client, WorkflowExecution
+
+_AT_ONCE = 32  # calls that are under way
+_WAIT = timedelta(seconds=20)
+_OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
+_ALL = f"WorkflowType = '{asked.WORKFLOW}'"
+
+QUEUED, RUNNING = "queued", "running"
+STATES = (
+    RUNNING,
+    QUEUED,
+    "delayed",
+    "failed",
+    "waiting",
+    "paused",
+    "held",
+    "gave up",
+    "cancelled",
+    "completed",
+    "killed",
+)
+
+_T = TypeVar("_T")
+
+
+def require() -> None:
+    """Raises UwfError where the package temporalio isn't installed, with what installs it."""
+    from importlib.util import find_spec
+
+    if find_spec("temporalio") is None:
+        raise UwfError("uwf fleet needs the package temporalio", INSTALL)
+
+
+class Row(NamedTuple):
+    """A thread in the queue. `state` is one of STATES: "delayed" is said of a step that is tried later, "failed" of one
+    that is tried again, "waiting", "paused" and "held" of a thread that goes on when somebody lets it, and the rest of
+    one that the queue has no more. `why` says what it waits for, or what its last step failed at; `worker` who is at
+    it, for the how manieth time, and `since` when, in Unix seconds."""
+
+    thread: str
+    state: str
+    why: str = ""
+    head: str = ""
+    worker: str = ""
+    tries: int = 0
+    since: float | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the queue still has it."""
+        return self.state not in ("gave up", "cancelled", "completed", "killed")
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is going to happen by itself."""
+        return not self.open or self.state in ("waiting", "paused", "held")
+
+
+async def connect(place: Place) -> Client:
+    """A connection to a server. How a server that isn't our own is spoken to, with TLS or an API key, is read from
+    Temporal's environment variables and its configuration file. Raises RemoteFailed."""
+    from temporalio.client import Client
+    from temporalio.envconfig import ClientConfig
+    from temporalio.service import RPCError
+
+    given: dict[str, Any] = {}
+    try:
+        if not place.own:
+            given = dict(ClientConfig.load_client_connect_config())
+        given |= {"target_host": place.address, "namespace": place.namespace}
+        return await asyncio.wait_for(Client.connect(**given), _WAIT.total_seconds())
+    except (RPCError, RuntimeError, ValueError, OSError) as error:
+        said = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise RemoteFailed(
+            f"no Temporal server answers at {place.address}: {said}",
+            "uwf fleet run starts one; else see that --address and its namespace are right",
+        ) from None
+
+
+class Queue:
+    """The threads that a server has in a namespace."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def start(self, begins: Iterable[Begin]) -> dict[str, bool]:
+        """Puts threads into the queue; of each whether it wasn't there already. Raises RemoteFailed."""
+        from temporalio.common import WorkflowIDConflictPolicy
+        from temporalio.exceptions import WorkflowAlreadyStartedError
+
+        async def put(begin: Begin) -> bool:
+            try:
+                await self.client.start_workflow(
+                    asked.WORKFLOW,
+                    begin.as_json(),
+                    id=begin.thread,
+                    task_queue=asked.QUEUE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    rpc_timeout=_WAIT,
+                )
+            except WorkflowAlreadyStartedError:
+                return False
+            return True
+
+        return await self._each({begin.thread: begin for begin in begins}, put)
+
+    async def signal(self, threads: Collection[str], name: str) -> dict[str, bool]:
+        """Tells threads something: to look, hold or let; of each whether the queue has it."""
+
+        async def tell(thread: str) -> bool:
+            return await _unless_gone(self.client.get_workflow_handle(thread).signal(name, rpc_timeout=_WAIT))
+
+        return await self._each({thread: thread for thread in threads}, tell)
+
+    async def cancel(self, threads: Collection[str]) -> dict[str, bool]:
+        """Takes threads out of the queue. A step in progress is broken off, and what its agent said is kept. Of each
+        thread whether the queue had it."""
+
+        async def drop(thread: str) -> bool:
+            return await _unless_gone(self.client.get_workflow_handle(thread).cancel(rpc_timeout=_WAIT))
+
+        return await self._each({thread: thread for thread in threads}, drop)
+
+    async def states(self) -> dict[str, str]:
+        """The threads that are in the queue, each with its state where it rests, else "". One call for a thousand, and
+        what was put in a moment ago may be missing."""
+        with _told():
+            found = {}
+            async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
+                found[each.id] = str((await each.memo()).get("state") or "")
+            return found
+
+    async def row(self, thread: str) -> Row | None:
+        """What the queue knows of a thread, also of one that it has no more; None where it never had it."""
+        from temporalio.service import RPCError, RPCStatusCode
+
+        with _told():
+            try:
+                return await self._row(
+                    await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+                )
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return None
+                raise
+
+    async def fault(self, thread: str) -> Fault | None:
+        """Why the queue gave a thread up."""
+        from temporalio.client import WorkflowFailureError
+        from temporalio.exceptions import ApplicationError
+
+        with _told():
+            try:
+                await self.client.get_workflow_handle(thread).result(follow_runs=False)
+            except WorkflowFailureError as error:
+                cause = error.cause
+                if isinstance(cause, ApplicationError) and cause.details:
+                    return parse_fault(cause.details[0])
+        return None
+
+    async def rows(self, ended: bool = False) -> list[Row]:
+        """What the queue has, oldest first; with `ended` also what it knows of threads that it has no more. A call for
+        each thread of which a step may be going on."""
+        with _told():
+            listed = [
+                each async for each in self.client.list_workflows(_ALL if ended else _OPEN, rpc_timeout=_WAIT)
+            ]
+        newest: dict[str, WorkflowExecution] = {}
+        for each in sorted(listed, key=lambda each: each.start_time):
+            newest[each.id] = each
+        found = await self._each(newest, self._row)
+        return list(found.values())
+
+    async def _row(self, listed: WorkflowExecution) -> Row:
+        from temporalio.client import WorkflowExecutionStatus
+
+        memo = await listed.memo()
+        state, why = str(memo.get("state") or ""), str(memo.get("why") or "")
+        status = listed.status
+        if status == WorkflowExecutionStatus.COMPLETED:
+            result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
+            return Row(listed.id, str(result["status"]), head=str(result["head"]))
+        if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
+            return Row(listed.id, "cancelled")
+        if status != WorkflowExecutionStatus.RUNNING or state:
+            return Row(listed.id, state or "gave up", why)
+        return await self._at_work(listed.id)
+
+    async def _at_work(self, thread: str) -> Row:
+        """A thread of which a step is made, or waits for a worker."""
+        described = await self.client.get_workflow_handle(thread).describe(rpc_timeout=_WAIT)
+        pending = described.raw_description.pending_activities
+        if not pending:
+            return Row(thread, QUEUED)
+        step = pending[0]
+        started = step.state == 2  # PENDING_ACTIVITY_STATE_STARTED
+        return Row(
+            thread,
+            RUNNING if started else QUEUED,
+            step.last_failure.message if step.HasField("last_failure") else "",
+            step.activity_id.partition("@")[2],
+            step.last_worker_identity if started else "",
+            step.attempt,
+            step.last_started_time.ToDatetime().timestamp() if started else None,
+        )
+
+    async def _each(self, given: Mapping[str, Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
+        """Does something to each, some at once."""
+        places = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(value: Any) -> _T:
+            async with places:
+                return await do(value)
+
+        with _told():
+            done = await asyncio.gather(*(one(value) for value in given.values()))
+        return dict(zip(given, done, strict=True))
+
+
+async def _unless_gone(call: Awaitable[object]) -> bool:
+    from temporalio.service import RPCError, RPCStatusCode
+
+    try:
+        await call
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+@contextlib.contextmanager
+def _told() -> Any:
+    """What a server refuses is told as a remote's failure."""
+    from temporalio.service import RPCError
+
+    try:
+        yield
+    except RPCError as error:
+        said = (error.message or error.status.name).partition("\n")[0]
+        raise RemoteFailed(
+            f"the Temporal server refuses: {said}", "see that it is up and the namespace is right"
+        ) from None

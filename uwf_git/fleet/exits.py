@@ -1,0 +1,73 @@
+"""What becomes of a step that failed: from the error, as every command ends with it, to what the fleet does next.
+
+A step is named by the thread's head, so it may be tried again anywhere at any time: where the head has moved on, it is
+done. Pure, for Temporal plays the workflow that asks here again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+DONE = "done"
+"""Somebody else did the step: the thread is looked at, and goes on from there."""
+WAIT = "wait"
+"""Nothing can be done before somebody does something: answers, resumes, raises a budget, trusts code."""
+LATER = "later"
+"""Nothing is wrong with the step, and the moment isn't right: tried again without a bound."""
+AGAIN = "again"
+"""The step failed: tried again so many times."""
+NEVER = "never"
+"""It would fail the same way the next time."""
+
+_BY_STATUS = {2: NEVER, 3: NEVER, 4: DONE, 5: WAIT, 6: AGAIN, 7: NEVER, 8: LATER, 130: LATER, 143: LATER}
+# What ends with a status that says less than the code. A machine whose disk is full is one of several.
+_BY_CODE = {
+    "busy": LATER,
+    "store_unwritable": AGAIN,
+    "signing_failed": AGAIN,
+    "failure": AGAIN,
+    "internal": AGAIN,
+}
+_FIRST = {LATER: 1.0, AGAIN: 1.0}  # seconds before the second try
+_GROWS = {LATER: 2.0, AGAIN: 4.0}
+_MOST = {LATER: 30.0, AGAIN: 300.0}
+
+LOST = "lost"
+"""The code of a step whose process, or worker, ended without a word."""
+
+
+class Fault(NamedTuple):
+    """Why a step wasn't made: an error as the command tells it. `after` are the seconds before which it makes no sense
+    to try again, where somebody said so."""
+
+    code: str
+    status: int
+    message: str
+    hint: str = ""
+    after: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it travels."""
+        return self._asdict()
+
+
+def parse_fault(value: Mapping[str, Any]) -> Fault:
+    """What `as_json` gave, also a later version's."""
+    return Fault(**{name: value[name] for name in Fault._fields if name in value})
+
+
+def lost(message: str, hint: str = "") -> Fault:
+    """A step that ended without a word."""
+    return Fault(LOST, 6, message, hint)
+
+
+def way_on(fault: Fault) -> str:
+    """DONE, WAIT, LATER, AGAIN or NEVER."""
+    return _BY_CODE.get(fault.code) or _BY_STATUS.get(fault.status, NEVER)
+
+
+def pause_before(way: str, tries: int, after: float | None = None) -> float:
+    """Seconds to wait before the next try, of LATER or AGAIN, after so many."""
+    grown = _FIRST[way] * _GROWS[way] ** min(max(tries, 1) - 1, 16)
+    return max(min(grown, _MOST[way]), after or 0.0)

@@ -1,0 +1,225 @@
+"""The process that makes the steps of a worker, one at a time, in its main thread: limits of time and memory and the
+current folder belong to a whole process. It keeps the store open, since the start of a `uwf` takes longer than a step.
+
+It is started as `python -P -m uwf_git.fleet.hand ORDERS`, reads a request a line and prints an answer a line. SIGINT
+breaks off the step in progress, whose agent's words are kept; when its input ends, whoever asked is gone: it breaks off
+and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from uwf_git import lifetime, log
+from uwf_git.errors import Waiting, failure_of
+from uwf_git.fleet.asked import Stand
+from uwf_git.fleet.exits import Fault
+from uwf_git.store.location import locate
+from uwf_git.store.opened import Instance, begin_log, wanted_log
+from uwf_git.values.ids import ThreadId
+
+LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
+_BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
+
+
+class Orders(NamedTuple):
+    """What a worker has its hands do: the agent that goes before the configuration, as `--agent` of `uwf thread step`
+    does; the folder where agents work."""
+
+    agent: str | None = None
+    cwd: str | None = None
+
+    def argument(self) -> str:
+        """As a hand is started with it."""
+        return json.dumps(self._asdict())
+
+
+class Hand:
+    """The store, opened again where the configuration has changed, and what is done with it."""
+
+    def __init__(self, orders: Orders, tell: Callable[[Mapping[str, Any]], None]) -> None:
+        self._orders = orders
+        self._tell = tell
+        self._location = locate(None, os.environ, Path.cwd())
+        self._seen: object = None
+        self._opened: Instance | None = None
+
+    @property
+    def instance(self) -> Instance:
+        """The store and the configuration as it is now."""
+        root = self._location.root
+        seen = [_signature(root / name) for name in ("config.yaml", ".env")]
+        if self._opened is None or seen != self._seen:
+            self._seen, self._opened = seen, Instance(self._location)
+            self._opened.warn = lambda text: self._tell({"warning": text})
+        return self._opened
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What has come of a request: `stand`, where a thread stands, or `fault`, and both where both are known."""
+        try:
+            stand = self._step(ThreadId(request["thread"]), request["head"])
+        except KeyboardInterrupt:
+            return {"fault": _BROKEN_OFF.as_json()}
+        except Exception as error:  # of a plug-in's code anything may come
+            return self._failed(ThreadId(request["thread"]), error)
+        return {"stand": stand.as_json()}
+
+    def _failed(self, thread: ThreadId, error: Exception) -> dict[str, Any]:
+        """The answer where a step wasn't made; the words of a question, which are for people, are no part of it."""
+        stand: dict[str, Any] | None = None
+        with contextlib.suppress(Exception):
+            stand = self._stand(thread).as_json()
+        if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
+            return {"stand": stand}
+        found = failure_of(error)
+        clean = self.instance.redactor.text
+        after = getattr(error, "retry_after", None)
+        fault = Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], after)
+        self._tell({"thread": thread, "fault": fault.as_json()})
+        return {"fault": fault.as_json(), "stand": stand}
+
+    def _step(self, thread: ThreadId, head: str) -> Stand:
+        from uwf_git.engine.step import step
+
+        instance = self.instance
+        found = instance.threads.head(thread)
+        if found.archive is not None or found.node != head:
+            log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=found.node)
+            return self._stand(thread)
+        cwd = self._orders.cwd
+        outcome = step(instance, thread, self._orders.agent, Path(cwd) if cwd else None)
+        self._tell({"step": outcome.as_json(), "told": outcome.told()})
+        why = outcome.standing.reason if outcome.standing else ""
+        following = outcome.outlook
+        return Stand(
+            thread,
+            outcome.head,
+            outcome.status,
+            outcome.done,
+            following.next,
+            problem=following.problem,
+            why=why or ("an answer" if outcome.status == "waiting" else ""),
+        )
+
+    def _stand(self, thread: ThreadId) -> Stand:
+        """Where a thread stands."""
+        return standing(self.instance, thread)
+
+
+def standing(instance: Instance, thread: ThreadId) -> Stand:
+    """Where a thread stands, whoever has brought it there. Raises what reading it raises."""
+    from uwf_git.engine.status import budget_reached, outlook, status_of
+
+    head = instance.threads.head(thread)
+    status = status_of(instance, head)
+    if head.archive is not None:
+        return Stand(thread, head.node, status, done=True)
+    following = outlook(instance, head)
+    why = ""
+    if status == "waiting":
+        why = "an answer" if head.row.asks else budget_reached(instance, head)
+    return Stand(thread, head.node, status, False, following.next, problem=following.problem, why=why)
+
+
+def _signature(path: Path) -> tuple[int, ...] | None:
+    """What tells a file from the same one after a change."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class _Ended(KeyboardInterrupt):
+    """SIGTERM: what is being done is broken off, and nothing else is begun."""
+
+
+class _Desk:
+    """Requests as they come, and answers; signals break off what is being done, and nothing else."""
+
+    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        self._source, self._sink = source, sink
+        self._requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._over = self._busy = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._heard)
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        """Prints a line. That nobody reads any more is noticed by the input's end."""
+        with contextlib.suppress(OSError):
+            self._sink.write(json.dumps(value).encode() + b"\n")
+            self._sink.flush()
+
+    def serve(self, answer: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        """Answers until the input ends, SIGTERM comes, or this process has grown large."""
+        threading.Thread(target=self._read, daemon=True).start()
+        while not self._over and (line := self._next()):
+            request = json.loads(line)
+            value: Mapping[str, Any] = {"fault": _BROKEN_OFF.as_json()}
+            try:
+                self._busy = True
+                value = answer(request)
+            except KeyboardInterrupt:
+                pass
+            finally:
+                self._busy = False
+            self._over = self._over or memory() > LARGEST
+            self.write({"answer": value, "last": self._over})
+
+    def _next(self) -> bytes:
+        try:
+            return self._requests.get()
+        except KeyboardInterrupt:
+            return b""
+
+    def _read(self) -> None:
+        for line in self._source:
+            self._requests.put(line)
+        self._requests.put(b"")
+        if self._busy:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _heard(self, number: int, _frame: object) -> None:
+        if number == signal.SIGTERM:
+            self._over = True
+            raise _Ended
+        if self._busy:
+            raise KeyboardInterrupt
+
+
+def memory() -> int:
+    """The bytes of memory that this process has in use; 0 where the kernel doesn't tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def main() -> None:
+    """A hand, until nobody asks it any more."""
+    lifetime.begin()
+    # Agents in this process may print; whoever asked reads answers alone.
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    desk = _Desk(sys.stdin.buffer, sink)
+    hand = Hand(Orders(**json.loads(sys.argv[1])), desk.write)
+    location = locate(None, os.environ, Path.cwd())
+    if level := wanted_log(os.environ):
+        begin_log(location, level)
+    with contextlib.suppress(KeyboardInterrupt):
+        desk.serve(hand.answer)
+    lifetime.end(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Where the fleet of this store is, if one is up: a file of the private folder, `fleet/place.json`, which counts for as
+long as somebody holds a lock on it. So `uwf thread answer` knows whom to tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git.errors import Busy
+from uwf_git.git.durable import make_folders, share
+from uwf_git.git.repository import StoreUnwritable
+from uwf_git.store.private import read_private, write_private
+
+NAMESPACE = "default"
+_FILE, _LOCK = "place.json", "place.lock"
+_PROBED = 0.2  # seconds
+
+
+class Place(NamedTuple):
+    """A server, as `host:port`, and the namespace of the fleet there. `own` is the one that a fleet of this machine has
+    started: it speaks plainly. How others are spoken to is for Temporal's variables, such as TEMPORAL_API_KEY."""
+
+    address: str
+    namespace: str = NAMESPACE
+    own: bool = False
+
+
+def folder_of(private: Path) -> Path:
+    """The folder of the fleet in a store's private folder."""
+    return private / "fleet"
+
+
+def find(private: Path) -> Place | None:
+    """The fleet that is up here."""
+    folder = folder_of(private)
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return Place(**json.loads(read_private(folder / _FILE)))
+    finally:
+        os.close(descriptor)
+    return None
+
+
+@contextlib.contextmanager
+def kept(private: Path, alone: bool) -> Iterator[Path]:
+    """This process is of a fleet for the block; yields the fleet's folder. Raises Busy where one is up already and
+    this is to be `alone`, or that is."""
+    folder = folder_of(private)
+    try:
+        make_folders(folder)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        share(folder / _LOCK)
+    except OSError as error:
+        raise StoreUnwritable(f"can't write {folder}: {error}", "check the folder") from None
+    try:
+        _take(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH, private)
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int, how: int, private: Path) -> None:
+    deadline = time.monotonic() + _PROBED
+    while True:
+        try:
+            return fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except OSError:  # who looks for a fleet has it for an instant
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(0.005)
+    found = find(private)
+    where = f" at {found.address}" if found else ""
+    raise Busy(f"a fleet is up for this store{where}", "uwf fleet start ID adds threads to it")
+
+
+def announce(folder: Path, place: Place) -> None:
+    """Says where the fleet is, as long as its folder is `kept`."""
+    write_private(folder / _FILE, json.dumps(place._asdict()).encode())

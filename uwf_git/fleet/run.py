@@ -1,0 +1,198 @@
+"""A fleet of one machine: workers as children, with a server of its own unless there is one, until nothing is left to
+do. Workers and the server are started again when they end, whoever has ended them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from uwf_git import log
+from uwf_git.errors import RemoteFailed, UwfError
+from uwf_git.fleet import asked, place
+from uwf_git.fleet.asked import Begin
+from uwf_git.fleet.client import Queue, Row, connect
+from uwf_git.fleet.hands import Tell
+from uwf_git.fleet.news import outdated
+from uwf_git.fleet.place import Place
+from uwf_git.fleet.server import Server
+from uwf_git.fleet.worker import Duty, silence
+from uwf_git.processes.child import Pipes, lines, spawn
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from uwf_git.store.opened import Instance
+
+_TICK = 0.2  # seconds between two looks at the children
+_QUIET = 0.5  # seconds without a word of any worker, after which the queue is asked whether all is done
+_ASKED = 5.0  # seconds after which it is asked in any case
+_NEWS = 2.0  # seconds between two looks for answers that nobody has told the queue of
+_PATIENCE = 30.0  # seconds for a worker to break off its steps
+_AGAIN = 1.0  # seconds before a worker that ended at once is started again
+_DEATHS = 5  # of a worker that ends before it has begun to work, one after the other
+
+
+class _Worker:
+    """A child that works, or has ended."""
+
+    def __init__(self, env: Mapping[str, str], duty: Duty, tell: Tell) -> None:
+        argv = [sys.executable, "-P", "-m", "uwf_git.fleet.worker", duty.argument()]
+        self.process: subprocess.Popen[bytes] = spawn(argv, cwd=None, env=env)
+        self.begun = time.monotonic()
+        self.works = False
+        self.error: UwfError | None = None
+        self._tell = tell
+        self._pipes = Pipes(self.process, keep=4096)
+
+    async def listen(self) -> None:
+        """Passes on what it says, until it ends."""
+        await self._pipes.connect()
+        async for line in lines(self._pipes.read):
+            value = json.loads(line)
+            if "error" in value:
+                self.error = RemoteFailed(value["error"]["message"], value["error"]["hint"])
+                continue
+            self.works = self.works or "worker" in value
+            self._tell(value)
+
+    async def close(self) -> None:
+        """Lets it break off what it does, and end."""
+        self._pipes.close_input()
+        if await self._pipes.exit_status(_PATIENCE, 0.0) is None:
+            self.process.kill()
+            self.process.wait()
+        await self._pipes.close()
+
+
+class Fleet:
+    """Workers for a place, and the threads that are to be stepped there. `tell` is told of each step and failure as
+    it happens, as the hands say it."""
+
+    def __init__(
+        self, instance: Instance, server: Server | None, duty: Duty, workers: int, tell: Tell
+    ) -> None:
+        self._instance = instance
+        self._server = server
+        self._duty = duty
+        self._many = workers
+        self._tell = tell
+        self._heard = time.monotonic()
+        self._env = {**os.environ, **instance.location.environment()}
+        self._workers: dict[_Worker, asyncio.Task[None]] = {}
+        self._deaths = 0
+        self._resting: dict[str, str] = {}  # by thread: what it rests for
+
+    async def run(self, begins: Iterable[Begin], stays: bool = False) -> dict[str, Row]:
+        """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. What has
+        become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
+        silence()
+        wanted = {begin.thread: begin for begin in begins}
+        queue = Queue(await connect(self._duty.place))
+        try:
+            for _ in range(self._many):
+                self._begin_worker()
+            await queue.start(wanted.values())
+            return await self._watch(queue, wanted, stays)
+        finally:
+            await self._end_workers()
+
+    async def _watch(self, queue: Queue, wanted: Mapping[str, Begin], stays: bool) -> dict[str, Row]:
+        done: dict[str, Row] = {}
+        asked_at = news_at = time.monotonic()
+        while True:
+            await asyncio.sleep(_TICK)
+            await self._mend()
+            now = time.monotonic()
+            if now - news_at >= _NEWS:
+                news_at = now
+                with contextlib.suppress(UwfError):  # it is on its way up again
+                    await self._pass_on_news(queue)
+            if now - asked_at < _ASKED and (now - self._heard < _QUIET or now - asked_at < _QUIET):
+                continue
+            asked_at = now
+            try:
+                open_, done = await self._look(queue, wanted, done)
+            except UwfError as error:
+                log.warning("Z9M5P6KC", "the queue can't be asked: {error}", error=error.message)
+                if self._server is None:
+                    raise
+                continue
+            if all(row.resting and not (stays and row.open) for row in open_.values()):
+                return {**done, **open_}
+
+    async def _look(
+        self, queue: Queue, wanted: Mapping[str, Begin], done: Mapping[str, Row]
+    ) -> tuple[dict[str, Row], dict[str, Row]]:
+        """What the queue has, and of the wanted threads those it has no more. A thread that it has lost is put in
+        anew."""
+        states = await queue.states()
+        open_ = {thread: Row(thread, state or "queued") for thread, state in states.items()}
+        known = dict(done)
+        for thread in wanted.keys() - open_.keys() - known.keys():
+            row = await queue.row(thread)
+            if row is None:
+                await queue.start([wanted[thread]])
+                row = Row(thread, "queued")
+            (open_ if row.open else known)[thread] = row
+        self._resting = {row.thread: row.state for row in open_.values() if row.resting}
+        return open_, known
+
+    async def _pass_on_news(self, queue: Queue) -> None:
+        """Tells the queue of waiting threads which somebody has answered or resumed, as the refs say."""
+        if told := outdated(self._instance, self._resting):
+            await queue.signal(told, asked.LOOK)
+            self._resting = {thread: state for thread, state in self._resting.items() if thread not in told}
+
+    def _begin_worker(self) -> None:
+        worker = _Worker(self._env, self._duty, self._hear)
+        self._workers[worker] = asyncio.ensure_future(worker.listen())
+
+    def _hear(self, value: Mapping[str, Any]) -> None:
+        self._heard = time.monotonic()
+        self._tell(value)
+
+    async def _mend(self) -> None:
+        """Starts again what has ended. Raises UwfError where that makes no sense."""
+        if self._server is not None and self._server.mend():
+            self._tell({"restarted": "server"})
+        for worker in list(self._workers):
+            if worker.process.poll() is None:
+                continue
+            if not worker.works and time.monotonic() - worker.begun < _AGAIN:
+                continue
+            log.warning("W0Q4ZT7J", "a worker has ended with {status}", status=worker.process.returncode)
+            listening = self._workers.pop(worker)
+            await worker.close()
+            await listening
+            self._deaths = 0 if worker.works else self._deaths + 1
+            if self._deaths >= _DEATHS:
+                raise worker.error or UwfError(
+                    "the workers of the fleet end as soon as they begin", "see: uwf doctor"
+                )
+            self._begin_worker()
+            self._tell({"restarted": "worker"})
+
+    async def _end_workers(self) -> None:
+        await asyncio.gather(*(worker.close() for worker in self._workers))
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+
+
+@contextlib.contextmanager
+def up(instance: Instance, given: Place | None) -> Iterator[tuple[Place, Server | None]]:
+    """The place of a fleet, from the block's beginning to its end: the one that is given, else a server of its own.
+    Raises Busy where another fleet is up for this store, and UwfError where no server can be started."""
+    private = instance.store.repository.private
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(place.kept(private, alone=given is None))
+        server = None if given is not None else stack.enter_context(Server(folder))
+        at = given if server is None else Place(server.address, own=True)
+        assert at is not None
+        place.announce(folder, at)
+        yield at, server

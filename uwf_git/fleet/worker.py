@@ -1,0 +1,159 @@
+"""A worker: it asks a server for steps, and has its hands make them.
+
+Those of `uwf fleet run` are started as `python -P -m uwf_git.fleet.worker DUTY` and print a line of JSON for all that
+happens; when their input ends, the fleet is gone, and they end too. `uwf fleet worker` is one in its own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from uwf_git import __version__, log
+from uwf_git.errors import RemoteFailed, UwfError, failure_of
+from uwf_git.fleet import asked
+from uwf_git.fleet.client import connect
+from uwf_git.fleet.hand import Orders
+from uwf_git.fleet.hands import Hands, Tell
+from uwf_git.fleet.place import Place
+from uwf_git.store.location import Location, locate
+from uwf_git.store.opened import begin_log, wanted_log
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+    from temporalio.worker import Worker
+
+_CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
+_POLLS = 2  # calls that wait for steps, and for workflows to go on with
+_STICKS = timedelta(seconds=3)  # after which a workflow goes on elsewhere, whose worker is gone
+
+
+class Duty(NamedTuple):
+    """What a worker does: for the fleet of which place, how many steps at once, with what orders for its hands."""
+
+    place: Place
+    jobs: int = 1
+    orders: Orders = Orders()
+
+    def argument(self) -> str:
+        """As a worker is started with it."""
+        return json.dumps({"place": self.place._asdict(), "jobs": self.jobs, "orders": self.orders._asdict()})
+
+
+def parse_duty(text: str) -> Duty:
+    """What `argument` gave."""
+    value = json.loads(text)
+    return Duty(Place(**value["place"]), value["jobs"], Orders(**value["orders"]))
+
+
+async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) -> None:
+    """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
+    worker goes on with it. Raises RemoteFailed where the server doesn't take this worker."""
+    silence()
+    client = await connect(duty.place)
+    hands = Hands(location, duty.orders, duty.jobs, tell)
+    from uwf_git.fleet.activity import Steps
+
+    steps = Steps(hands)
+    workers = [_worker(client, duty, steps)]
+    running = [asyncio.ensure_future(each.run()) for each in workers]
+    ending = asyncio.ensure_future(over.wait())
+    tell({"worker": os.getpid()})
+    try:
+        await asyncio.wait([*running, ending], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        steps.ending = True
+        ending.cancel()
+        await asyncio.gather(*(each.shutdown() for each in workers))
+        ended = await asyncio.gather(*running, return_exceptions=True)
+        await hands.close()
+    for error in ended:
+        if isinstance(error, Exception):
+            raise RemoteFailed(
+                f"the Temporal server at {duty.place.address} doesn't take this worker: {error}",
+                "see that its namespace is right",
+            ) from None
+
+
+def _worker(client: Client, duty: Duty, steps: Any) -> Worker:
+    from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
+
+    from uwf_git.fleet.workflow import ThreadInFleet
+
+    return Worker(
+        client,
+        task_queue=asked.QUEUE,
+        workflows=[ThreadInFleet],
+        activities=[steps.step],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        build_id=f"uwf-{__version__}",
+        max_cached_workflows=_CACHED,
+        max_concurrent_activities=duty.jobs,
+        workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLS),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, duty.jobs)),
+        sticky_queue_schedule_to_start_timeout=_STICKS,
+    )
+
+
+def silence() -> None:
+    """Nothing but results and errors is told: what fails is told once, in a line, and Temporal's page has the rest."""
+    from temporalio.runtime import Runtime, TelemetryConfig
+
+    if os.environ.get("UWF_DEBUG") == "1":
+        return
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    with contextlib.suppress(RuntimeError):  # there is one already
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=True)
+
+
+def main() -> None:
+    """A worker of `uwf fleet run`, until that is gone."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    status = 0
+
+    def tell(value: Mapping[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            sink.write(json.dumps(value).encode() + b"\n")
+            sink.flush()
+
+    location = locate(None, os.environ, Path.cwd())
+    if level := wanted_log(os.environ):
+        begin_log(location, level)
+    try:
+        asyncio.run(_until_gone(location, parse_duty(sys.argv[1]), tell))
+    except (UwfError, OSError) as error:
+        failure = failure_of(error)
+        tell({"error": {"code": failure.code, "message": failure.message, "hint": failure.hint}})
+        status = failure.status
+    sys.exit(status)
+
+
+async def _until_gone(location: Location, duty: Duty, tell: Tell) -> None:
+    over, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+
+    def listen() -> None:
+        while os.read(0, 4096):
+            pass
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(over.set)
+
+    threading.Thread(target=listen, daemon=True).start()
+    log.debug("0GYX8K6P", "begins to work for the fleet at {address}", address=duty.place.address)
+    await work(location, duty, tell, over)
+
+
+if __name__ == "__main__":
+    main()

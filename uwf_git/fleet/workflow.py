@@ -1,0 +1,158 @@
+"""The workflow of a thread, as Temporal plays it: a step after the other, until the thread ends or can't go on.
+
+It decides nothing about the thread, which is for the engine, and knows nothing that isn't in git: it may be lost at any
+time, and be made again from the refs. Temporal plays it again from its events, so that nothing here may ask for the
+time, the network or the store.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import TimeoutError as TimedOut
+
+from uwf_git.fleet import asked
+from uwf_git.fleet.asked import Begin, Stand
+from uwf_git.fleet.exits import (
+    AGAIN,
+    DONE,
+    LATER,
+    WAIT,
+    Fault,
+    lost,
+    parse_fault,
+    pause_before,
+    way_on,
+)
+
+_LONGEST = timedelta(days=30)  # of a step: its agent has a time limit of its own, its worker the heartbeat
+_DEATHS = 10  # workers that may die over a step before that counts as its failure
+_RETRY = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200),
+    maximum_interval=timedelta(seconds=5),
+    maximum_attempts=_DEATHS,
+)
+
+
+@workflow.defn(name=asked.WORKFLOW, sandboxed=False)
+class ThreadInFleet:
+    """One thread on its way. Its id is the thread's; it ends as the thread does, and fails where a step can't be
+    made."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+        self._held = False
+        self._says: dict[str, Any] = {}
+
+    @workflow.signal(name=asked.LOOK)
+    def look(self) -> None:
+        """Something may have changed: who waits looks at the thread again."""
+        self._looks += 1
+
+    @workflow.signal(name=asked.HOLD)
+    def hold(self) -> None:
+        """No step is begun from now on."""
+        self._held = True
+
+    @workflow.signal(name=asked.LET)
+    def let(self) -> None:
+        """Steps are made again."""
+        self._held = False
+
+    @workflow.run
+    async def run(self, value: dict[str, Any]) -> dict[str, Any]:
+        """Makes steps to the thread's end; what that is. Fails with the fault that kept it from going on."""
+        at = asked.parse_begin(value)
+        self._held = self._held or at.held
+        failures = delays = 0
+        while True:
+            if self._held:
+                self._say("held")
+                await workflow.wait_condition(lambda: not self._held)
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(at._replace(held=self._held).as_json())
+            self._say("")
+            looks = self._looks
+            stand, fault = await self._step(at)
+            if stand is not None and stand.head != at.head:
+                failures = delays = 0
+                at = at._replace(head=stand.head)
+            if stand is not None:
+                at = at._replace(queue=stand.queue)
+                if stand.done:
+                    return {"thread": at.thread, "head": at.head, "status": stand.status}
+            if fault is None:
+                assert stand is not None
+                if stand.problem is not None:
+                    self._fail(Fault("no_transition", 1, stand.problem))
+                if stand.status in ("waiting", "paused"):
+                    await self._wait(stand.status, stand.why, looks)
+                continue
+            way = way_on(fault)
+            if way == WAIT:
+                await self._wait("waiting", fault.message, looks)
+            elif way in (DONE, LATER):
+                if way == LATER or stand is None:
+                    delays += 1
+                    await self._rest("delayed", fault, pause_before(LATER, delays, fault.after), looks)
+            elif way == AGAIN and failures + 1 < at.tries:
+                failures += 1
+                await self._rest("failed", fault, pause_before(AGAIN, failures, fault.after), looks)
+            else:
+                self._fail(fault)
+
+    async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
+        """Where the thread stands after a step, as far as is known, and why there was none."""
+        try:
+            value: dict[str, Any] = await workflow.execute_activity(
+                asked.STEP,
+                args=[at.thread, at.head],
+                activity_id=asked.activity_id(at.thread, at.head),
+                task_queue=at.queue,
+                result_type=dict,
+                start_to_close_timeout=_LONGEST,
+                heartbeat_timeout=timedelta(seconds=at.heartbeat),
+                retry_policy=_RETRY,
+                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            )
+        except ActivityError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.details:
+                stand = asked.parse_stand(cause.details[1]) if len(cause.details) > 1 else None
+                return stand, parse_fault(cause.details[0])
+            if isinstance(cause, ApplicationError):
+                return None, Fault("internal", 1, cause.message)
+            if isinstance(cause, TimedOut):
+                return None, lost(f"{_DEATHS} workers ended without a word while they made the step")
+            raise  # it was cancelled
+        return asked.parse_stand(value), None
+
+    async def _wait(self, state: str, why: str, looks: int) -> None:
+        """Sleeps until somebody says that it is worth another look."""
+        self._say(state, why)
+        await workflow.wait_condition(lambda: self._looks != looks)
+
+    async def _rest(self, state: str, fault: Fault, seconds: float, looks: int) -> None:
+        """Sleeps for so long, or until somebody says that it is worth another look."""
+        self._say(state, fault.message)
+        try:
+            await workflow.wait_condition(
+                lambda: self._looks != looks, timeout=timedelta(seconds=seconds), timeout_summary=fault.code
+            )
+        except TimeoutError:
+            return
+
+    def _say(self, state: str, why: str = "") -> None:
+        """What `uwf fleet status` shows of a thread for which no step is being made."""
+        says = {"state": state, "why": why[:500]} if state else {}
+        if says != self._says:
+            self._says = says
+            workflow.upsert_memo({"state": state or None, "why": why[:500] or None})
+
+    def _fail(self, fault: Fault) -> None:
+        self._say("gave up", fault.message)
+        raise ApplicationError(fault.message, fault.as_json(), type=fault.code, non_retryable=True)
