@@ -87,12 +87,12 @@ def _laid_out(examples: Sequence[str]) -> list[str]:
     return ["  ".join((part[0].ljust(size), *part[1:])).rstrip() for part in parts]
 
 
-def command(*examples: str) -> Callable[[Callable[..., None]], click.Command]:
+def command(*examples: str, cls: type[Command] = Command) -> Callable[[Callable[..., None]], click.Command]:
     """Makes a function a command with examples. The function is called with the Invocation and the parameters that
     its other decorators declare; its docstring is the help, and a Group gives it its name."""
 
     def made(function: Callable[..., None]) -> click.Command:
-        return click.command(cls=Command, examples=examples)(click.pass_obj(function))
+        return click.command(cls=cls, examples=examples)(click.pass_obj(function))
 
     return made
 

@@ -66,7 +66,7 @@ def failed(invocation: Invocation, error: Exception, arguments: Sequence[str] = 
     if log.is_on():
         _log(error, failure)
     tell(invocation, failure, arguments)
-    return failure.status
+    return invocation.exit_status(failure.code, failure.status)
 
 
 def _without_secrets(invocation: Invocation, failure: Failure) -> Failure:

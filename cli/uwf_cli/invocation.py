@@ -29,13 +29,15 @@ def itself(form: str | None, *arguments: str) -> list[str]:
 
 class Invocation:
     """What the options say. `format_option` and `root_option` are None where they were not given. `going_on` says what
-    goes on with the work after Ctrl-C, for a command that does any."""
+    goes on with the work after Ctrl-C, for a command that does any; `exit_status` makes the exit status of an error's
+    code and status, for one whose caller has statuses of its own."""
 
     def __init__(self) -> None:
         self.format_option: str | None = None
         self.root_option: str | None = None
         self.debug_option = False
         self.going_on = ""
+        self.exit_status: Callable[[str, int], int] = lambda _code, status: status
         self._after: list[Callable[[], None]] = []
 
     # Where

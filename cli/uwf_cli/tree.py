@@ -184,6 +184,33 @@ remote = Group(
     help="Where threads are shared with others.",
 )
 
+eval_baseline = Group(
+    "baseline",
+    {
+        "set": Place(
+            "evaluation.baselines:set_", "Accept the scores of a run as what others are held against."
+        ),
+        "show": Place("evaluation.baselines:show", "Show a suite's baseline."),
+        "list": Place("evaluation.baselines:list_", "List the baselines."),
+        "history": Place("evaluation.baselines:history", "List a suite's baselines, newest first."),
+        "propose": Place("evaluation.baselines:propose", "Propose a baseline without setting it."),
+        "accept": Place("evaluation.baselines:accept", "Set a baseline that was proposed."),
+        "rm": Place("evaluation.baselines:rm", "Forget a suite's baseline."),
+    },
+    examples=("uwf eval baseline set issues", "uwf eval baseline show issues"),
+    help="What is accepted as good of a suite.",
+)
+
+eval_ = Group(
+    "eval",
+    {
+        "compare": Place("evaluation.comparing:compare", "Compare two runs of a suite case by case."),
+        "baseline": eval_baseline,
+    },
+    examples=("uwf eval compare solve-issue~1 solve-issue",),
+    help="Suites of cases that workflows and agents are judged by.",
+)
+
 trace = Group(
     "trace",
     {"export": Place("spending:export", "Write a thread as an OpenTelemetry trace.")},
@@ -242,6 +269,7 @@ uwf = Group(
         "web": Place("web.command:web", "Show threads on pages of this machine."),
         "mcp": Place("mcp:mcp", "Serve workflows and threads to an MCP client."),
         "stats": Place("spending:stats", "Sum up tokens, money and time."),
+        "eval": eval_,
         "trace": trace,
         "doctor": Place("store:doctor", "Check programs, configuration and store; repair the store."),
         "debug": Place("store:debug", "Show what was logged, or where a line of the log comes from."),

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import judged_suites
 import pytest
+from judged_suites import Scores
 from workflows import opened, register
 
 from uwf_git.engine.status import outlook_of
@@ -153,6 +155,10 @@ QUERY = Said(
 )
 
 
+_BEFORE: Scores = {"csv-quoting": (1, 1, 0.75), "time-zones": (0.5, 0.25, 0.5), "empty-list": (1, 1, 1)}
+_AFTER: Scores = {"csv-quoting": (0.5, 0.75, 0.5), "time-zones": (1, 1, 0.75), "empty-list": (1, 1, 1)}
+
+
 @pytest.fixture(scope="session")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[LivedIn]]:
     """Where the store that the first test fills is kept for the others, and what is in it."""
@@ -222,6 +228,9 @@ def fill(instance: Instance) -> LivedIn:
     with _ago(2.8):
         attempt = _fail(instance, failed)
     idle = start(1.2, "Write the export's manual page.", PLAN, CHANGE)
+    for hours, agent, scores in ((20, "claude-code", _BEFORE), (2, "codex", _AFTER)):
+        with _ago(hours):
+            judged_suites.run(instance, "solve-issue", version.hash, scores, agent, cost=0.21)
     waiting = start(0.6, "Dates in the export have no time zone.", QUERY)
     return LivedIn(completed, parted, waiting, failed, idle, over, killed, attempt)
 

@@ -12,8 +12,13 @@ import pytest
 from bundle_files import DEBATE
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from conftest import EXAMPLES, Uwf
+from judged_suites import case_of
+from lived_in import LivedIn
 from playwright.sync_api import Page, expect
 from site_serving import Serve, entered, keep_picture
+from workflows import opened
+
+from uwf_git.evaluation.suite import Added, Suites
 
 
 @pytest.fixture
@@ -184,3 +189,35 @@ def test_a_search_that_takes_too_long_is_ended_with_its_git(
         found = client.get("/search?q=anything")
         assert found.status_code == 400 and "the search took more than 5 seconds" in found.text
         assert not Path("/proc", Path("slow/searching").read_text().strip()).exists()
+
+
+def test_a_suite_shows_case_by_case_what_changed(
+    serve: Serve, browser_page: Page, uwf: Uwf, lived_in: LivedIn
+) -> None:
+    uwf("eval", "baseline", "set", "solve-issue", "claude-code")
+    serving = serve()
+    browser_page.goto(serving.launch)
+    browser_page.get_by_role("link", name="Suites").click()
+    expect(browser_page.get_by_text("3 cases · 2 runs")).to_be_visible()
+    browser_page.get_by_role("link", name="solve-issue").click()
+    expect(browser_page.locator(".outcome")).to_contain_text("1 better, 1 worse, 1 the same")
+    rows = browser_page.locator("table.numbers tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.first).to_contain_text("csv-quoting")
+    expect(rows.first).to_contain_text("worse")
+    expect(browser_page.get_by_role("img")).to_have_count(1)
+    expect(browser_page.get_by_text("50% is done").first).to_be_visible()
+    keep_picture(browser_page, "suite")
+    newest = uwf("eval", "compare", "baseline", "codex").json["b"]["run"]
+    browser_page.get_by_label("This run").select_option(newest)
+    browser_page.get_by_label("with").select_option("baseline")
+    browser_page.get_by_role("button", name="Compare").click()
+    expect(rows.first).to_contain_text("time-zones")
+    assert "a=" in browser_page.url and "b=baseline" in browser_page.url
+
+
+def test_a_suite_that_was_never_run_and_one_that_is_not_there_say_so(client: httpx.Client, uwf: Uwf) -> None:
+    Suites(opened().store).add("empty", Added(cases=[case_of("csv")]))
+    assert "It was not run yet" in client.get("/eval/empty").text
+    assert client.get("/eval/emtpy").status_code == 404
+    assert client.get("/eval/empty?b=4KNM2PXR3B1QW").status_code == 404

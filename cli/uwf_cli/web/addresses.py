@@ -70,6 +70,11 @@ def workflow(name: str) -> str:
     return f"/workflow/{quote(name)}"
 
 
+def suite(name: str) -> str:
+    """The page of a suite."""
+    return f"/eval/{quote(name, safe='')}"
+
+
 def crew(name: str) -> str:
     """The page of a crew."""
     return f"/crew/{quote(name, safe='')}"

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from starlette.routing import compile_path
 
 from uwf_cli.page import style
-from uwf_cli.web import render, stats, workflow
+from uwf_cli.web import figures, render, workflow
 from uwf_cli.web.addresses import Asked, Page
 from uwf_cli.web.site import PAGES, Maker, Site, failed
 from uwf_git.engine.lineage import parents
@@ -156,7 +156,10 @@ class _Pages:
         self._chosen = None if thread is None else _with_children(instance, thread)
         self._base = [("thread", each) for each in sorted(self._chosen or ())]
         self._known = {**site.known(), "live": False, "write": False, "run": False, "tag": ""}
-        self._crews = thread is None and workflow.has_crews(instance)
+        self._shown = {
+            "crews_known": thread is None and workflow.has_crews(instance),
+            "suites_known": thread is None and figures.has_suites(instance),
+        }
         self._names: dict[str, str] = {}
         self._left: list[tuple[str, Maker, Asked]] = []
         self._written: dict[str, int] = {}
@@ -193,7 +196,7 @@ class _Pages:
             relative = posixpath.relpath(file, posixpath.dirname(name) or ".") if file else ""
             return relative + (f"#{place}" if place or not file else "")
 
-        page = page._replace(values={"crews_known": self._crews, **page.values})
+        page = page._replace(values={**self._shown, **page.values})
         try:
             document = render.html(page, link, self._known)
         except Exception as error:
@@ -231,7 +234,7 @@ class _Pages:
 
     def _fixed(self, path: str) -> list[tuple[str, str]]:
         bound = self._base if path in _LISTS or path.startswith("/workflow/") else []
-        return [*bound, *([("since", stats.EVER)] if path == "/stats" else [])]
+        return [*bound, *([("since", figures.EVER)] if path == "/stats" else [])]
 
 
 def _with_children(instance: Instance, thread: ThreadId) -> frozenset[ThreadId]:

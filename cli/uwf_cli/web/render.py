@@ -63,6 +63,7 @@ def _environment(live: bool) -> Environment:
         "node": lambda name: {START: "start", END: "end"}.get(name, name),
         "person": name_of,
         "role": role_name,
+        "score": lambda average: "–" if average is None else f"{average['score']:.2f}",
         "short": shortened,
         "when": _when if live else _exactly,
     }

@@ -27,9 +27,9 @@ from uwf_cli.web import (
     addresses,
     comparison,
     events,
+    figures,
     render,
     search,
-    stats,
     step,
     thread,
     threads,
@@ -55,7 +55,9 @@ PAGES: tuple[tuple[str, Maker], ...] = (
     ("/workflow/{name:path}", workflow.page),
     ("/crews", workflow.crews),
     ("/crew/{name}", workflow.crew),
-    ("/stats", stats.page),
+    ("/stats", figures.spending),
+    ("/evals", figures.evals),
+    ("/eval/{name}", figures.suite),
 )
 """The addresses that show something, and what makes their pages."""
 
@@ -198,7 +200,11 @@ def made(site: Site, maker: Maker, asked: Asked) -> Page:
     try:
         with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
             page = maker(instance, asked)
-            return page._replace(values={"crews_known": workflow.has_crews(instance), **page.values})
+            known = {
+                "crews_known": workflow.has_crews(instance),
+                "suites_known": figures.has_suites(instance),
+            }
+            return page._replace(values={**known, **page.values})
     except Exception as error:
         return failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
 

@@ -1,0 +1,91 @@
+"""`uwf eval compare`: two sides of a suite beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import command
+from uwf_cli.commands.review import write_whole
+from uwf_cli.evaluation.compared import comparison_text, comparison_value, pairs_of
+from uwf_cli.evaluation.sides import find_side, find_suite, narrowing
+from uwf_cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from uwf_git.evaluation.comparison import Comparison
+    from uwf_git.evaluation.sides import Side
+    from uwf_git.evaluation.suite import Suite
+
+
+@command(
+    "uwf eval compare solve-issue~1 solve-issue         two versions",
+    "uwf eval compare claude-code codex --suite issues  two agents",
+    "uwf eval compare baseline solve-issue --plot scores.svg",
+)
+@click.argument("a")
+@click.argument("b")
+@click.option("--suite", metavar="SUITE", help="The suite, where there are several.")
+@narrowing
+@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Write a chart too, as SVG.")
+def compare(
+    invocation: Invocation,
+    a: str,
+    b: str,
+    suite: str | None,
+    workflow: str | None,
+    agent: str | None,
+    plot: Path | None,
+) -> None:
+    """Compare two runs of a suite case by case: what B does better and worse than A, then averages.
+
+    A and B are versions of a workflow, agents, labels or hashes of runs, or "baseline". Nothing is run. Of several runs
+    that fit, the newest counts.
+    """
+    from uwf_git.evaluation.comparison import compare as do
+
+    found = find_suite(invocation, suite, (a, b))
+    one, other = (find_side(invocation, found, text, workflow, agent) for text in (a, b))
+    value = compared_value(found, one, other, do(one.scored, other.scored))
+    if plot is not None:
+        from uwf_cli.plot import pair_chart
+
+        title, note = f"{one.said} → {other.said}", f"{found.name}: the score of each case, ○ before, ● after"
+        write_whole(plot, pair_chart(title, note, pairs_of(value)).encode("utf-8", "replace"), force=True)
+    invocation.emit(value, compared_text)
+
+
+def compared_value(suite: Suite, a: Side, b: Side, found: Comparison) -> dict[str, Any]:
+    """The form that is printed."""
+    return {"suite": suite.name, "a": side_value(a), "b": side_value(b), **comparison_value(found)}
+
+
+def side_value(side: Side) -> dict[str, Any]:
+    """The form that is printed of what is compared."""
+    return {
+        "said": side.said,
+        "run": side.run,
+        "workflow": side.workflow,
+        "agent": side.agent,
+        "unknown": dict(sorted(side.unknown.items())),
+    }
+
+
+def compared_text(value: Mapping[str, Any]) -> str:
+    return f"{_sides(value)}\n{comparison_text(value)}{_unknown(value)}"
+
+
+def _sides(value: Mapping[str, Any]) -> str:
+    rows = [(name, f"{value[name]['said']}  {terminal.style(value[name]['run'], 'dim')}") for name in "ab"]
+    return terminal.fields([("suite", terminal.style(value["suite"], "bold")), *rows])
+
+
+def _unknown(value: Mapping[str, Any]) -> str:
+    return "".join(
+        f"{terminal.style('no score', 'yellow')}  {name}: {case}: {why}\n"
+        for name in "ab"
+        for case, why in value[name]["unknown"].items()
+    )

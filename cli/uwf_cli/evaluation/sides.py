@@ -1,0 +1,115 @@
+"""What is compared, by the words of a command: a run, a version of a workflow, an agent, or the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from uwf_git.errors import NotFound, Usage
+from uwf_git.evaluation import sides
+from uwf_git.text import nearest
+
+if TYPE_CHECKING:
+    from uwf_cli.invocation import Invocation
+    from uwf_git.evaluation.sides import Side
+    from uwf_git.evaluation.suite import Suite
+    from uwf_git.store.opened import Instance
+    from uwf_git.values.ids import Hash
+
+BASELINE = "baseline"
+"""The word for what was accepted as good; with ~1 after it the baseline before."""
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def narrowing(function: _F) -> _F:
+    """Adds the options that choose among the runs that a word fits: they are given as `workflow` and `agent`."""
+    options = (
+        click.option("--workflow", metavar="WORKFLOW", help="Only of runs of this version of a workflow."),
+        click.option("--agent", metavar="AGENT", help="Only of runs of this agent, or with this label."),
+    )
+    for option in options:
+        function = option(function)
+    return function
+
+
+def find_side(
+    invocation: Invocation, suite: Suite, text: str, workflow: str | None = None, agent: str | None = None
+) -> Side:
+    """The side that a word means: the baseline, a run by its hash, the newest run of a version of a workflow or of an
+    agent, of runs that came to their end before others. `workflow` and `agent` are those that it must have besides.
+    Raises NotFound, Usage."""
+    store = invocation.instance.store
+    if text.partition("~")[0] == BASELINE:
+        from uwf_git.store.versions import Baselines
+
+        baselines = Baselines(store)
+        version = baselines.named(suite.name + text.removeprefix(BASELINE))
+        return sides.side_of_baseline(suite, baselines.baseline(version.hash))
+    names = names_of(invocation.instance, suite)
+    if (run := sides.by_hash(suite, text)) is not None:
+        return sides.side_of(suite, run, names)
+    version_ = _version(invocation, text)
+    if version_ is not None:
+        found = sides.matching(suite, version_, agent)
+    else:
+        found = sides.matching(suite, _version(invocation, workflow) if workflow else None, text)
+    if not found:
+        raise _no_run(suite, text, version_ is not None, workflow, agent)
+    return sides.side_of(suite, found[0], names)
+
+
+def _version(invocation: Invocation, text: str) -> Hash | None:
+    """The Workflow node that a text means; None where it means none."""
+    from uwf_cli.resolve import find_workflow
+
+    try:
+        return find_workflow(invocation, text).hash
+    except NotFound:
+        return None
+
+
+def _no_run(suite: Suite, text: str, is_workflow: bool, workflow: str | None, agent: str | None) -> NotFound:
+    chosen = {"--workflow": text if is_workflow else workflow, "--agent": agent if is_workflow else text}
+    options = "".join(f" {option} {value}" for option, value in chosen.items() if value)
+    again = f"uwf eval run {suite.name}{options}"
+    if is_workflow:
+        return NotFound(f"suite {suite.name!r} was not run with{options}", again)
+    known = [*sides.agents_of(suite.runs), *([BASELINE] if text != BASELINE else [])]
+    hint = nearest(text, known) or f"see: uwf eval show {suite.name}"
+    return NotFound(f"suite {suite.name!r} has no run of {text!r}", hint)
+
+
+def names_of(instance: Instance, suite: Suite) -> dict[Hash, str]:
+    """What the workflows are called that a suite was run with."""
+    versions = {trial.key.workflow for trial in suite.trials.values()}
+    return {version: str(instance.store.get(version).payload["name"]) for version in versions}
+
+
+def find_suite(invocation: Invocation, name: str | None, words: Sequence[str]) -> Suite:
+    """The suite of that name; without one the only one there is, or the only one in which all of some words mean
+    something. Raises NotFound, Usage."""
+    from uwf_git.evaluation.suite import Suites
+
+    suites = Suites(invocation.instance.store)
+    if name is not None:
+        return suites.read(name)
+    names = suites.names()
+    if len(names) == 1:
+        return suites.read(names[0])
+    if not names:
+        raise NotFound("there is no suite", "uwf eval add THREAD --to SUITE")
+    found = [suite for suite in map(suites.read, names) if _has(invocation, suite, words)]
+    if len(found) != 1:
+        which = ", ".join(suite.name for suite in found) or ", ".join(names)
+        raise Usage(f"{' and '.join(words)} may be of several suites: {which}", "name one: --suite SUITE")
+    return found[0]
+
+
+def _has(invocation: Invocation, suite: Suite, words: Sequence[str]) -> bool:
+    try:
+        return all(find_side(invocation, suite, word) for word in words)
+    except NotFound:
+        return False

@@ -1,0 +1,101 @@
+"""Runs of a suite beside each other, and what of them is accepted as good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Uwf
+from judged_suites import run, version
+
+from uwf_git.store.opened import Instance
+
+BEFORE = {"csv": [1, 1], "slug": [0.5, 0.75], "median": [0.25, 0.25]}
+AFTER = {"csv": [0, 0], "slug": [1, 1], "median": [0.25, 0.25]}
+
+
+@pytest.fixture
+def runs(instance: Instance) -> tuple[str, str]:
+    """Two runs of the suite `issues`, with two versions of the workflow `pair`."""
+    first = run(instance, "issues", version(instance, "Writes."), BEFORE, cost=0.5)
+    second = run(instance, "issues", version(instance, "Writes well."), AFTER, cost=0.25)
+    return first, second
+
+
+def test_a_comparison_names_what_got_worse_before_it_averages(uwf: Uwf, runs: tuple[str, str]) -> None:
+    found = uwf("eval", "compare", "pair~1", "pair").json
+    assert (found["suite"], found["a"]["run"], found["b"]["run"]) == ("issues", *runs)
+    assert [(each["case"], each["outcome"]) for each in found["cases"]] == [
+        ("csv", "loss"),
+        ("slug", "win"),
+        ("median", "tie"),
+    ]
+    assert (found["wins"], found["losses"], found["ties"], found["chance"]) == (1, 1, 1, 1.0)
+    slug = found["cases"][1]
+    assert (slug["a"]["least"], slug["a"]["most"], slug["a"]["runs"]) == (0.5, 0.75, 2)
+    assert (found["average"]["a"]["cost"], found["average"]["b"]["cost"]) == (0.5, 0.25)
+    assert found["score"]["low"] < found["score"]["mean"] < found["score"]["high"]
+    assert uwf("eval", "compare", "pair~1", "pair").json == found
+    text = uwf("eval", "compare", runs[0][:6], runs[1], "--format", "text").out
+    assert text.index("csv") < text.index("slug") < text.index("1 better, 1 worse") < text.index("$0.5000")
+    assert "0.62 (0.50–0.75)" in text
+
+
+def test_what_a_word_of_a_comparison_means_is_said_where_it_means_nothing(
+    uwf: Uwf, instance: Instance, runs: tuple[str, str]
+) -> None:
+    other = run(instance, "issues", version(instance, "Writes well."), {"csv": [1]}, agent="careful")
+    found = uwf("eval", "compare", "pair", "careful", "--workflow", "pair").json
+    assert found["b"]["run"] == other == found["a"]["run"]  # the newest of that version
+    assert uwf("eval", "compare", "pair", "carefull", check=3).error["hint"] == 'did you mean "careful"?'
+    never = version(instance, "Never.")
+    missing = uwf("eval", "compare", never, "pair~1", check=3).error
+    assert missing["hint"] == f"uwf eval run issues --workflow {never}"
+    assert "baseline" in uwf("eval", "compare", "baseline", "pair~1", check=3).error["message"]
+    first = version(instance, "Writes.")
+    run(instance, "others", first, BEFORE)
+    several = uwf("eval", "compare", first, "pair", check=2).error
+    assert "issues, others" in several["message"] and "--suite" in several["hint"]
+    uwf("eval", "compare", first, "pair", "--suite", "others")
+
+
+def test_cases_that_only_one_side_has_and_agents_that_failed_count_for_nothing(
+    uwf: Uwf, instance: Instance
+) -> None:
+    first = version(instance, "Writes.")
+    run(instance, "issues", first, {"both": [1], "gone": [1], "broken": [1]}, agent="one")
+    run(instance, "issues", first, {"both": [1], "new": [1], "broken": [None]}, agent="other")
+    found = uwf("eval", "compare", "one", "other").json
+    assert [each["case"] for each in found["cases"]] == ["both"]
+    assert (found["onlyA"], found["onlyB"]) == (["broken", "gone"], ["new"])
+    assert found["b"]["unknown"] == {"broken": "it broke"}
+    assert "broken: it broke" in uwf("eval", "compare", "one", "other", "--format", "text").out
+
+
+def test_a_plot_has_a_row_for_each_case(uwf: Uwf, runs: tuple[str, str]) -> None:
+    uwf("eval", "compare", "pair~1", "pair", "--plot", "scores.svg")
+    drawn = Path("scores.svg").read_text(encoding="utf-8")
+    assert drawn.count('class="before"') == drawn.count('class="after"') == 3
+    assert "0.62 → 1.00" in drawn and drawn.count('class="spread"') == 6
+
+
+def test_a_baseline_is_set_once_and_keeps_its_history(uwf: Uwf, runs: tuple[str, str]) -> None:
+    first = uwf("eval", "baseline", "set", "issues", "pair~1").json
+    assert (first["run"], first["changed"]) == (runs[0], True)
+    assert first["score"] == pytest.approx((1 + 0.625 + 0.25) / 3, abs=1e-6)
+    assert uwf("eval", "baseline", "set", "issues", runs[0]).json["changed"] is False
+    assert uwf("eval", "baseline", "set", "issues").json["run"] == runs[1]
+    past = uwf("eval", "baseline", "history", "issues").json
+    assert [each["run"] for each in past] == [runs[1], runs[0]]
+    assert [each["current"] for each in past] == [True, False]
+    assert uwf("eval", "baseline", "show", "issues~1").json["cases"] == first["cases"]
+    (listed,) = uwf("eval", "baseline", "list").json
+    assert (listed["suite"], listed["run"]) == ("issues", runs[1])
+    assert uwf("eval", "compare", "baseline~1", "baseline").json["losses"] == 1
+    uwf("eval", "baseline", "rm", "issues")
+    uwf("eval", "baseline", "show", "issues", check=3)
+
+
+def test_a_run_with_a_case_that_nobody_can_judge_makes_no_baseline(uwf: Uwf, instance: Instance) -> None:
+    run(instance, "issues", version(instance, "Writes."), {"a": [1], "b": [1, None]})
+    assert "b has no score" in uwf("eval", "baseline", "set", "issues", check=2).error["message"]
