@@ -211,6 +211,28 @@ def test_10_a_killed_thread_does_not_come_back_to_life_and_their_steps_are_kept(
     pair.agree()
 
 
+def test_10_their_steps_are_kept_once_though_the_thread_that_had_the_first_of_them_was_removed(
+    pair: Pair,
+) -> None:
+    pair.ada("thread", "kill", pair.thread)
+    steps = [pair.works(pair.bob, "by bob, the first")]
+    pair.bob("push")
+    (first,) = pair.ada("pull").json["adopted"]
+    own = pair.works(pair.ada, "by ada on it", thread=first["fork"]["thread"])
+    steps += [pair.works(pair.bob, "by bob, the second")]
+    pair.bob("push")
+    (second,) = pair.ada("pull").json["adopted"]
+    assert second["fork"]["thread"] != first["fork"]["thread"]
+    pair.ada("thread", "rm", first["fork"]["thread"], "--yes")
+    assert "fork" not in pair.ada("pull").json["adopted"][0]
+    steps += [pair.works(pair.bob, "by bob, the third")]
+    pair.bob("push")
+    assert pair.ada("pull").json["adopted"][0]["fork"]["thread"] == second["fork"]["thread"]
+    assert [row["step"] for row in pair.ada("thread", "steps", second["fork"]["thread"]).json][1:] == steps
+    pair.ada("thread", "restore", first["fork"]["thread"])
+    assert pair.head(pair.ada, first["fork"]["thread"]) == own
+
+
 def test_11_of_two_ends_the_one_that_was_there_first_counts(pair: Pair) -> None:
     pair.ada("thread", "kill", pair.thread, "--reason", "by ada")
     pair.bob("thread", "kill", pair.thread, "--reason", "by bob")

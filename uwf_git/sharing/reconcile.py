@@ -42,7 +42,7 @@ from uwf_git.store.history import Head, Relation, relate
 from uwf_git.store.index import ArchiveRow, CommitRow
 from uwf_git.store.opened import Instance
 from uwf_git.store.taking_in import Store
-from uwf_git.values.ids import Hash, ThreadId, fork_id
+from uwf_git.values.ids import ThreadId, fork_id
 
 
 class Case(enum.Enum):
@@ -215,10 +215,19 @@ class Reconciler:
         return self._keep_theirs(Case.ENDED_HERE_BEHIND, thread, relation, ended)
 
     def _is_kept(self, thread: ThreadId, relation: Relation) -> bool:
-        """Whether the thread that their steps would become has them all."""
-        there = self._known(fork_id(thread, relation.theirs[0].node))
+        """Whether the threads that their steps would become have them all."""
+        there = self._keeper(thread, relation.theirs)
         found = relate(self._store, there.commit, Oid(raw=relation.theirs[-1].oid)) if there else None
-        return found is not None and not found.theirs
+        if there is None or found is None or not found.theirs:
+            return found is not None
+        return bool(found.ours or there.archive) and self._is_kept(there.thread, found)
+
+    def _keeper(self, thread: ThreadId, rows: tuple[CommitRow, ...]) -> Head | None:
+        """The thread that steps of this one, kept by themselves, are in: its id follows from the first of them. Where
+        that was removed here, it is one that parted from it at a later step."""
+        fork = fork_id(thread, rows[0].node)
+        ids = [fork, *(fork_id(fork, row.node) for row in rows[1:])]
+        return next((there for each in ids if (there := self._known(each))), None)
 
     # What moves refs
 
@@ -238,14 +247,12 @@ class Reconciler:
         self, case: Case, thread: ThreadId, relation: Relation, ended: ArchiveRow | None = None
     ) -> Settled:
         """Their side as a thread of its own, with its end."""
-        tip, first = Oid(raw=relation.theirs[-1].oid), relation.theirs[0].node
-        fork = self._keep(thread, tip, relation.base, first, ended)
+        fork = self._keep(thread, relation.base, relation.theirs, ended)
         return Settled(case, fork, len(relation.theirs))
 
     def _keep_ours(self, mine: Head, relation: Relation) -> ThreadId:
         """Our side as a thread of its own, with its failed attempts, its end, its pause and its folder."""
-        first = relation.ours[0].node
-        fork = self._keep(mine.thread, mine.commit, relation.our_base, first, mine.archive)
+        fork = self._keep(mine.thread, relation.our_base, relation.ours, mine.archive)
         tip = self._repository.ref(layout.ATTEMPTS + mine.thread)
         if tip is not None and self._repository.ref(layout.ATTEMPTS + fork) is None:
             self._repository.create_ref(layout.ATTEMPTS + fork, tip)
@@ -257,24 +264,25 @@ class Reconciler:
         return fork
 
     def _keep(
-        self, thread: ThreadId, head: Oid, base: Oid, first: Hash, ended: ArchiveRow | None = None
+        self, thread: ThreadId, base: Oid, rows: tuple[CommitRow, ...], ended: ArchiveRow | None = None
     ) -> ThreadId:
-        """Keeps the steps after `base`, from `first` to `head`, under the id that follows from `first`. A thread of
-        that id that is there already moves on; where it has steps of its own, or has ended, what it hasn't becomes
-        a thread in turn. Returns the thread that leads to `head`."""
-        fork = fork_id(thread, first)
-        there = self._known(fork)
+        """Keeps the steps after `base` under the id that follows from the first. A thread of that id that is there
+        already moves on; where it has steps of its own, or has ended, what it hasn't becomes a thread in turn. Returns
+        the thread that leads to the last."""
+        fork, head = fork_id(thread, rows[0].node), Oid(raw=rows[-1].oid)
+        there = self._keeper(thread, rows)
         if there is None:
             self._threads.part(thread, fork, base, head)
             there = self._threads.head(fork)
         else:
+            fork = there.thread
             relation = relate(self._store, there.commit, head)
             if relation is None:
                 raise Foreign(f"thread {fork} is not the other side of {thread}", "it was made by hand")
             if not relation.theirs:
                 return fork
             if relation.ours or there.archive:
-                return self._keep(fork, head, relation.base, relation.theirs[0].node, ended)
+                return self._keep(fork, relation.base, relation.theirs, ended)
             with self._instance.locks.hold(fork):
                 self._move(there, head)
             there = self._threads.head(fork)
