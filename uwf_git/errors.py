@@ -226,20 +226,22 @@ class ValidationFailed(Invalid):
 
 class Failure(NamedTuple):
     """An error as it is told. `code` and `status` are published and stable; `findings` are those of a workflow or a
-    package."""
+    package, `throttled` who wants to be asked later."""
 
     code: str
     status: int
     message: str
     hint: str = ""
     findings: Sequence[Any] = ()
+    throttled: Throttled | None = None
 
 
 def failure_of(error: Exception) -> Failure:
     """An error in the words that people are told it in; also one of Python's own, of the system's or of a library's."""
     if isinstance(error, UwfError):
         findings = getattr(error, "findings", ())
-        return Failure(error.code, error.exit_status, error.message, error.hint, findings)
+        throttled = getattr(error, "throttled", None)
+        return Failure(error.code, error.exit_status, error.message, error.hint, findings, throttled)
     kind = type(error)
     if kind.__module__ == "sqlite3" and "locked" in str(error):
         return Failure("busy", 4, "the store's index is locked by another process", "repeat")

@@ -133,6 +133,8 @@ def tell(
         found: dict[str, Any] = {"code": failure.code, "message": failure.message, "hint": failure.hint}
         if failure.findings:
             found["findings"] = [finding._asdict() for finding in failure.findings]
+        if failure.throttled:
+            found["throttled"] = failure.throttled._asdict()
         if thread is not None:
             found["thread"] = thread
         text = output.as_json({"error": found}, compact=True)

@@ -57,7 +57,7 @@ def test_a_step_goes_to_the_queue_of_the_provider_that_its_agent_asks(
 ) -> None:
     config(PROVIDERS)
     head = instance.threads.head(start_thread(instance, PAIR))
-    assert next_queue(instance, head, agent) == queue
+    assert next_queue(instance, head, "writer", agent) == queue
     assert queue in queues(instance.config)
 
 

@@ -40,7 +40,7 @@ def work(instance: Instance, spaces: Workspaces, thread: ThreadId, command: str)
     folder = spaces.prepare(instance.threads.head(thread))
     agent = shlex.join(["uwf-exec", "sh", "-c", f'({command}) >&2; echo \'{{"text": "done"}}\''])
     done = step(instance, thread, agent, folder)
-    spaces.keep(done.position.head, done.role or "")
+    spaces.keep(done.position.head)
     return folder
 
 
@@ -107,7 +107,7 @@ def test_another_machine_goes_on_and_who_lost_the_race_keeps_what_it_left(
 
     def left(spaces: Workspaces, text: str) -> None:
         (spaces.prepare(head) / "made.txt").write_text(text)
-        spaces.keep(head, "writer")
+        spaces.keep(head)
 
     left(here, "first")
     assert (there.prepare(head) / "made.txt").read_text() == "first"
@@ -115,7 +115,7 @@ def test_another_machine_goes_on_and_who_lost_the_race_keeps_what_it_left(
     left(there, "second")
     mine.write_text("lost")
     with pytest.raises(RemoteFailed):
-        here.keep(head, "writer")
+        here.keep(head)
     assert (here.prepare(head) / "made.txt").read_text() == "second"
     (kept,) = at(project, "for-each-ref", "--format=%(refname)", "refs/heads/uwf/work/*-*").split()
     assert at(project, "show", f"{kept}:made.txt") == "lost"

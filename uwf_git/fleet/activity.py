@@ -15,19 +15,22 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from uwf_git.errors import Throttled
 from uwf_git.fleet import asked
 from uwf_git.fleet.exits import Fault, parse_fault
 from uwf_git.fleet.hands import Hands
+from uwf_git.fleet.limits import Gate, queue_of
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _AT_MOST = 10.0
 
 
 class Steps:
-    """Makes steps by the hands of a worker."""
+    """Makes steps by the hands of a worker, as the gate of their queue lets them in."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: Hands, gates: Mapping[str, Gate]) -> None:
         self._hands = hands
+        self._gates = gates
         self.ending = False
         """Whether the worker is about to end: a step that is cancelled then is for another one."""
 
@@ -35,16 +38,21 @@ class Steps:
     async def step(self, thread: str, head: str) -> dict[str, Any]:
         """Where a thread stands after the step that comes after `head`, made here, or by somebody else before. Raises
         ApplicationError with the fault, and where the thread stands if that is known."""
+        gate = self._gates[activity.info().task_queue]
         async with _alive():
             try:
-                answer = await self._hands.do({"thread": thread, "head": head})
+                async with gate.turn():
+                    answer = await self._hands.do({"thread": thread, "head": head})
             except asyncio.CancelledError:
                 if self.ending:
                     raise ApplicationError("the worker was ended", type="ended") from None
                 raise
         if "fault" not in answer:
             return dict(answer["stand"])
-        raise _failure(parse_fault(answer["fault"]), answer.get("stand"))
+        fault = parse_fault(answer["fault"])
+        if fault.by is not None:
+            self._gates.get(queue_of(fault.by), gate).back_off(Throttled(fault.by, fault.after))
+        raise _failure(fault, answer.get("stand"))
 
 
 def _failure(fault: Fault, stand: Mapping[str, Any] | None) -> ApplicationError:

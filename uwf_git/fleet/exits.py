@@ -38,13 +38,14 @@ LOST = "lost"
 
 
 class Fault(NamedTuple):
-    """Why a step wasn't made: an error as the command tells it. `after` are the seconds before which it makes no sense
-    to try again, where somebody said so."""
+    """Why a step wasn't made: an error as the command tells it. `by` is the provider that was asked too often, where
+    that is why, and `after` in how many seconds it wants to be asked again, if it said so."""
 
     code: str
     status: int
     message: str
     hint: str = ""
+    by: str | None = None
     after: float | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -64,6 +65,8 @@ def lost(message: str, hint: str = "") -> Fault:
 
 def way_on(fault: Fault) -> str:
     """DONE, WAIT, LATER, AGAIN or NEVER."""
+    if fault.by is not None:
+        return LATER
     return _BY_CODE.get(fault.code) or _BY_STATUS.get(fault.status, NEVER)
 
 

@@ -23,6 +23,9 @@ from uwf_git import lifetime, log
 from uwf_git.errors import Waiting, failure_of
 from uwf_git.fleet.asked import Stand
 from uwf_git.fleet.exits import Fault
+from uwf_git.fleet.limits import impatient, next_queue
+from uwf_git.fleet.workspace import Workspaces, parse_wanted
+from uwf_git.store.history import Head
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance, begin_log, wanted_log
 from uwf_git.values.ids import ThreadId
@@ -33,10 +36,12 @@ _BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
 
 class Orders(NamedTuple):
     """What a worker has its hands do: the agent that goes before the configuration, as `--agent` of `uwf thread step`
-    does; the folder where agents work."""
+    does; the folder where agents work, or the workspace that each thread has, and the remote of its project."""
 
     agent: str | None = None
     cwd: str | None = None
+    workspace: str | None = None
+    workspace_remote: str = ""
 
     def argument(self) -> str:
         """As a hand is started with it."""
@@ -51,6 +56,7 @@ class Hand:
         self._tell = tell
         self._location = locate(None, os.environ, Path.cwd())
         self._seen: object = None
+        self._spaces: Workspaces | None = None
         self._opened: Instance | None = None
 
     @property
@@ -61,6 +67,10 @@ class Hand:
         if self._opened is None or seen != self._seen:
             self._seen, self._opened = seen, Instance(self._location)
             self._opened.warn = lambda text: self._tell({"warning": text})
+            self._opened.config = impatient(self._opened.config)
+            if self._orders.workspace is not None:
+                wanted = parse_wanted(self._orders.workspace, self._orders.workspace_remote)
+                self._spaces = Workspaces(self._opened, wanted)
         return self._opened
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,8 +92,8 @@ class Hand:
             return {"stand": stand}
         found = failure_of(error)
         clean = self.instance.redactor.text
-        after = getattr(error, "retry_after", None)
-        fault = Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], after)
+        throttled = found.throttled or (None, None)
+        fault = Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
         self._tell({"thread": thread, "fault": fault.as_json()})
         return {"fault": fault.as_json(), "stand": stand}
 
@@ -94,10 +104,14 @@ class Hand:
         found = instance.threads.head(thread)
         if found.archive is not None or found.node != head:
             log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=found.node)
+            self._keep(found)
             return self._stand(thread)
-        cwd = self._orders.cwd
-        outcome = step(instance, thread, self._orders.agent, Path(cwd) if cwd else None)
+        cwd = Path(self._orders.cwd) if self._orders.cwd else None
+        if self._spaces is not None:
+            cwd = self._spaces.prepare(found)
+        outcome = step(instance, thread, self._orders.agent, cwd)
         self._tell({"step": outcome.as_json(), "told": outcome.told()})
+        self._keep(outcome.position.head)
         why = outcome.standing.reason if outcome.standing else ""
         following = outcome.outlook
         return Stand(
@@ -106,17 +120,26 @@ class Hand:
             outcome.status,
             outcome.done,
             following.next,
+            next_queue(instance, outcome.position.head, following.next, self._orders.agent),
             problem=following.problem,
             why=why or ("an answer" if outcome.status == "waiting" else ""),
         )
 
+    def _keep(self, head: Head) -> None:
+        """Keeps what a step has left in the thread's workspace, which is given up at the thread's end."""
+        if self._spaces is not None:
+            self._spaces.keep(head)
+            if head.archive is not None:
+                self._spaces.leave(head.thread)
+
     def _stand(self, thread: ThreadId) -> Stand:
         """Where a thread stands."""
-        return standing(self.instance, thread)
+        return standing(self.instance, thread, self._orders.agent)
 
 
-def standing(instance: Instance, thread: ThreadId) -> Stand:
-    """Where a thread stands, whoever has brought it there. Raises what reading it raises."""
+def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> Stand:
+    """Where a thread stands, whoever has brought it there. `agent` goes before the configuration. Raises what reading
+    it raises."""
     from uwf_git.engine.status import budget_reached, outlook, status_of
 
     head = instance.threads.head(thread)
@@ -127,7 +150,8 @@ def standing(instance: Instance, thread: ThreadId) -> Stand:
     why = ""
     if status == "waiting":
         why = "an answer" if head.row.asks else budget_reached(instance, head)
-    return Stand(thread, head.node, status, False, following.next, problem=following.problem, why=why)
+    queue = next_queue(instance, head, following.next, agent)
+    return Stand(thread, head.node, status, False, following.next, queue, following.problem, why)
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:

@@ -25,9 +25,9 @@ from urllib.parse import quote
 
 from uwf_git.config.settings import Config, Rates
 from uwf_git.engine.performer import provider_of
-from uwf_git.engine.status import outlook
-from uwf_git.errors import Throttled, UwfError
-from uwf_git.fleet.asked import QUEUE as QUEUE
+from uwf_git.errors import Throttled
+from uwf_git.fleet.asked import QUEUE
+from uwf_git.fleet.place import folder_of
 from uwf_git.git.durable import share
 from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
@@ -58,12 +58,9 @@ def queues(config: Config) -> dict[str, Rates]:
     return {QUEUE: Rates(), **{queue_of(name): each.limits for name, each in config.providers.items()}}
 
 
-def next_queue(instance: Instance, head: Head, agent: str | None = None) -> str:
-    """The task queue that the next step of a thread goes to. `agent` goes before the configuration."""
-    try:
-        role = outlook(instance, head).next
-    except UwfError:  # the step will say why it can't be read
-        return QUEUE
+def next_queue(instance: Instance, head: Head, role: str | None, agent: str | None = None) -> str:
+    """The task queue that the next step of a thread goes to, by the `role` that is next, None for none. `agent` goes
+    before the configuration."""
     return queue_of(provider_of(instance, head, role, agent)) if role is not None else QUEUE
 
 
@@ -81,7 +78,7 @@ class Gate:
     none, which always may."""
 
     def __init__(self, private: Path, name: str, rates: Rates = Rates()) -> None:  # noqa: B008
-        self._folder = private / "fleet" / "providers"
+        self._folder = folder_of(private) / "providers"
         self._name = quote(name, safe="")
         self._most = rates.concurrent_steps
         self._later = self._folder / f"{self._name}.later"

@@ -20,12 +20,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__, log
+from uwf_git.config.read import load_config
+from uwf_git.config.settings import Rates
 from uwf_git.errors import RemoteFailed, UwfError, failure_of
 from uwf_git.fleet import asked
 from uwf_git.fleet.client import connect
 from uwf_git.fleet.hand import Orders
 from uwf_git.fleet.hands import Hands, Tell
+from uwf_git.fleet.limits import Gate, provider_at, queues
 from uwf_git.fleet.place import Place
+from uwf_git.git.repository import PRIVATE
 from uwf_git.store.location import Location, locate
 from uwf_git.store.opened import begin_log, wanted_log
 
@@ -60,12 +64,16 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) 
     """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
     worker goes on with it. Raises RemoteFailed where the server doesn't take this worker."""
     silence()
+    served = queues(load_config(location.root))
     client = await connect(duty.place)
-    hands = Hands(location, duty.orders, duty.jobs, tell)
+    # Those of one provider don't wait for the slots of another.
+    hands = Hands(location, duty.orders, duty.jobs * len(served), tell)
     from uwf_git.fleet.activity import Steps
 
-    steps = Steps(hands)
-    workers = [_worker(client, duty, steps)]
+    private = location.git_dir / PRIVATE
+    gates = {queue: Gate(private, provider_at(queue), limits) for queue, limits in served.items()}
+    steps = Steps(hands, gates)
+    workers = [_worker(client, duty, steps, *each) for each in served.items()]
     running = [asyncio.ensure_future(each.run()) for each in workers]
     ending = asyncio.ensure_future(over.wait())
     tell({"worker": os.getpid()})
@@ -85,22 +93,25 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) 
             ) from None
 
 
-def _worker(client: Client, duty: Duty, steps: Any) -> Worker:
+def _worker(client: Client, duty: Duty, steps: Any, queue: str, limits: Rates) -> Worker:
+    """Serves a queue: steps, and in the one that all have the workflows."""
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
     from uwf_git.fleet.workflow import ThreadInFleet
 
+    at_once = min(duty.jobs, limits.concurrent_steps or duty.jobs)
     return Worker(
         client,
-        task_queue=asked.QUEUE,
-        workflows=[ThreadInFleet],
+        task_queue=queue,
+        workflows=[ThreadInFleet] if queue == asked.QUEUE else [],
         activities=[steps.step],
         workflow_runner=UnsandboxedWorkflowRunner(),
         build_id=f"uwf-{__version__}",
         max_cached_workflows=_CACHED,
-        max_concurrent_activities=duty.jobs,
+        max_concurrent_activities=at_once,
+        max_task_queue_activities_per_second=limits.steps_per_second,
         workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(_POLLS),
-        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, duty.jobs)),
+        activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, at_once)),
         sticky_queue_schedule_to_start_timeout=_STICKS,
     )
 

@@ -108,7 +108,7 @@ class Workspaces:
             _follow(tree, theirs, branch)
         return folder
 
-    def keep(self, head: Head, role: str) -> None:
+    def keep(self, head: Head) -> None:
         """Commits what the step that has led to a head has left in the workspace, on the thread's branch."""
         if self._wanted.kind == FOLDER:
             return
@@ -118,7 +118,9 @@ class Workspaces:
             return
         tree.run("add", "-A")
         user = self._instance.store.repository.config.user
-        message = f"{role}: step {head.row.number} of thread {head.thread}\n\n{TRAILER}: {head.node}\n"
+        message = (
+            f"{head.row.role}: step {head.row.number} of thread {head.thread}\n\n{TRAILER}: {head.node}\n"
+        )
         if tree.run("diff", "--cached", "--quiet", check=False).code != 0:
             tree.run(
                 *(

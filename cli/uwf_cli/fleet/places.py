@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from uwf_git.errors import NotFound
+from uwf_git.errors import NotFound, Usage, UwfError
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
     from uwf_git.fleet.asked import Begin
+    from uwf_git.fleet.hand import Orders
     from uwf_git.fleet.place import Place
     from uwf_git.values.ids import ThreadId
 
@@ -39,6 +42,33 @@ TRIES = click.option(
     metavar="N",
     help="Give a thread up whose step has failed so often.",
 )
+
+
+WORKSPACE = click.option(
+    "--workspace",
+    metavar="KIND:PLACE",
+    help="What each thread works in: worktree:PROJECT[@REVISION] or folder:DIR.",
+)
+WORKSPACE_REMOTE = click.option(
+    "--workspace-remote",
+    metavar="R",
+    default="",
+    help="The remote of PROJECT by which machines exchange the branches of threads.",
+)
+
+
+def orders(agent: str | None, cwd: Path | None, workspace: str | None, remote: str) -> Orders:
+    """What workers have their hands do. Raises Usage, NotFound for a workspace that there can't be."""
+    from uwf_git.fleet.hand import Orders
+    from uwf_git.fleet.workspace import parse_wanted
+
+    if workspace is None:
+        if remote:
+            raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
+        return Orders(agent, str(cwd) if cwd else None)
+    if cwd is not None:
+        raise Usage("--cwd and --workspace exclude each other", "give one of them")
+    return Orders(agent, None, parse_wanted(workspace, remote).text(), remote)
 
 
 def place(function: _F) -> _F:
@@ -77,9 +107,20 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
     return place if namespace is None else place._replace(namespace=namespace)
 
 
-def begins(invocation: Invocation, threads: list[ThreadId], heartbeat: float, tries: int) -> list[Begin]:
-    """Threads as they are put into the queue."""
-    from uwf_git.fleet.asked import Begin
+def begins(
+    invocation: Invocation, threads: list[ThreadId], heartbeat: float, tries: int, agent: str | None = None
+) -> list[Begin]:
+    """Threads as they are put into the queue. `agent` goes before the configuration."""
+    from uwf_git.engine.status import outlook
+    from uwf_git.fleet.asked import QUEUE, Begin
+    from uwf_git.fleet.limits import next_queue
 
-    heads = invocation.instance.threads
-    return [Begin(each, heads.head(each).node, heartbeat=heartbeat, tries=tries) for each in threads]
+    instance = invocation.instance
+
+    def begin(thread: ThreadId) -> Begin:
+        head, queue = instance.threads.head(thread), QUEUE
+        with suppress(UwfError):  # the step will say why it can't be read
+            queue = next_queue(instance, head, outlook(instance, head).next, agent)
+        return Begin(thread, head.node, queue, heartbeat, tries)
+
+    return list(map(begin, threads))

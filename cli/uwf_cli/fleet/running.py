@@ -14,10 +14,10 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, folder, outcome_line, repeated
 from uwf_cli.failures import Failures, tell
-from uwf_cli.fleet.places import begins, named, pace, place
+from uwf_cli.fleet.places import WORKSPACE, WORKSPACE_REMOTE, begins, named, orders, pace, place
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, chosen_threads, short_ids, threads
-from uwf_git.errors import Failure, Waiting
+from uwf_git.errors import Failure, Throttled, Waiting
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ JOBS = click.option(
 @pace
 @AGENT
 @CWD
+@WORKSPACE
+@WORKSPACE_REMOTE
 @place
 @click.option("--stay", is_flag=True, help="Also wait for the threads that wait for somebody.")
 def run(
@@ -65,6 +67,8 @@ def run(
     tries: int,
     agent: str | None,
     cwd: Path | None,
+    workspace: str | None,
+    workspace_remote: str,
     address: str | None,
     namespace: str | None,
     stay: bool,
@@ -75,12 +79,12 @@ def run(
     waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
     """
     from uwf_git.fleet import client
-    from uwf_git.fleet.hand import Orders
     from uwf_git.fleet.run import Fleet, up
     from uwf_git.fleet.worker import Duty
 
     client.require()
     where = folder(cwd)
+    given = orders(agent, where, workspace, workspace_remote)
     failures = Failures(invocation)
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if not found:
@@ -88,12 +92,12 @@ def run(
             invocation.note("no such threads are idle; uwf thread list shows what they are")
         failures.end()
         return
-    wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries)
+    wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries, agent)
     again = " ".join(chosen.ids) or "--all"
     invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, None)} goes on"
     told = Told(invocation)
     with up(invocation.instance, named(address, namespace)) as (at, server):
-        duty = Duty(at, jobs, Orders(agent, str(where) if where else None))
+        duty = Duty(at, jobs, given)
         rows = asyncio.run(Fleet(invocation.instance, server, duty, workers, told).run(wanted, stay))
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     failures.note(
@@ -140,7 +144,8 @@ class Told:
         elif "fault" in value:
             fault, thread = value["fault"], value["thread"]
             if fault["code"] != "head_moved" and fault["status"] != Waiting.exit_status:
-                failure = Failure(fault["code"], fault["status"], fault["message"], fault["hint"])
+                throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
+                failure = Failure(*(fault[name] for name in Failure._fields[:4]), throttled=throttled)
                 tell(invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
         elif "warning" in value:
             invocation.warn(value["warning"])
@@ -158,12 +163,16 @@ class Told:
 @JOBS
 @AGENT
 @CWD
+@WORKSPACE
+@WORKSPACE_REMOTE
 @place
 def worker(
     invocation: Invocation,
     jobs: int,
     agent: str | None,
     cwd: Path | None,
+    workspace: str | None,
+    workspace_remote: str,
     address: str | None,
     namespace: str | None,
 ) -> None:
@@ -174,15 +183,14 @@ def worker(
     """
     from uwf_cli.fleet.places import found
     from uwf_git.fleet import client
-    from uwf_git.fleet.hand import Orders
     from uwf_git.fleet.place import announce, kept
     from uwf_git.fleet.worker import Duty, work
 
     client.require()
-    where, told = folder(cwd), Told(invocation)
+    given, told = orders(agent, folder(cwd), workspace, workspace_remote), Told(invocation)
     instance = invocation.instance
     at = found(invocation, address, namespace)
-    duty = Duty(at, jobs, Orders(agent, str(where) if where else None))
+    duty = Duty(at, jobs, given)
 
     async def until_ended() -> None:
         over, loop = asyncio.Event(), asyncio.get_running_loop()
