@@ -35,14 +35,15 @@ class Steps:
         """Whether the worker is about to end: a step that is cancelled then is for another one."""
 
     @activity.defn(name=asked.STEP)
-    async def step(self, thread: str, head: str) -> dict[str, Any]:
-        """Where a thread stands after the step that comes after `head`, made here, or by somebody else before. Raises
-        ApplicationError with the fault, and where the thread stands if that is known."""
+    async def step(self, thread: str, head: str, counts: bool = False) -> dict[str, Any]:
+        """Where a thread stands after the step that comes after `head`, made here, or by somebody else before; with
+        `counts` also what it has used. Raises ApplicationError with the fault, and where the thread stands if that is
+        known."""
         gate = self._gates[activity.info().task_queue]
         async with _alive():
             try:
                 async with gate.turn():
-                    answer = await self._hands.do({"thread": thread, "head": head})
+                    answer = await self._hands.do({"thread": thread, "head": head, "counts": counts})
             except asyncio.CancelledError:
                 if self.ending:
                     raise ApplicationError("the worker was ended", type="ended") from None

@@ -21,7 +21,8 @@ TRIES = 3
 class Begin(NamedTuple):
     """How a thread is taken into the fleet: the head that was seen last, and the queue of the step that comes next.
     `heartbeat` are the seconds without a sign of life after which a step is given to another worker; `tries` is how
-    often one that fails is tried; `held`, it begins without a step."""
+    often one that fails is tried; `held`, it begins without a step. `used` is what the thread has used before, where
+    what it uses counts, see `uwf_git.fleet.admission`."""
 
     thread: str
     head: str
@@ -29,6 +30,7 @@ class Begin(NamedTuple):
     heartbeat: float = HEARTBEAT
     tries: int = TRIES
     held: bool = False
+    used: Mapping[str, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As it travels."""
@@ -38,7 +40,7 @@ class Begin(NamedTuple):
 class Stand(NamedTuple):
     """Where a thread stands: its head, its status, and if it goes on who is next and in which queue. `problem` says why
     the graph knows no way on, `why` what it waits for, but for the words of a question: what threads say stays in
-    git."""
+    git. `used` is what it has used altogether, where that counts."""
 
     thread: str
     head: str
@@ -48,6 +50,7 @@ class Stand(NamedTuple):
     queue: str = QUEUE
     problem: str | None = None
     why: str = ""
+    used: Mapping[str, float] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """As it travels."""

@@ -53,7 +53,8 @@ class Row(NamedTuple):
     """A thread in the queue. `state` is one of STATES: "delayed" is said of a step that is tried later, "failed" of one
     that is tried again, "waiting", "paused" and "held" of a thread that goes on when somebody lets it, and the rest of
     one that the queue has no more. `why` says what it waits for, or what its last step failed at; `worker` who is at
-    it, for the how manieth time, and `since` when, in Unix seconds."""
+    it, for the how manieth time, and `since` when, in Unix seconds; `used` what it has used since it was begun, where
+    that counts."""
 
     thread: str
     state: str
@@ -62,6 +63,7 @@ class Row(NamedTuple):
     worker: str = ""
     tries: int = 0
     since: float | None = None
+    used: Mapping[str, float] | None = None
 
     @property
     def open(self) -> bool:
@@ -139,13 +141,15 @@ class Queue:
 
         return await self._each({thread: thread for thread in threads}, drop)
 
-    async def states(self) -> dict[str, str]:
-        """The threads that are in the queue, each with its state where it rests, else "". One call for a thousand, and
-        what was put in a moment ago may be missing."""
+    async def glance(self) -> list[Row]:
+        """The threads that are in the queue, QUEUED also where somebody is at them. One call for a thousand, and what
+        was put in a moment ago may be missing."""
         with _told():
-            found = {}
+            found = []
             async for each in self.client.list_workflows(_OPEN, rpc_timeout=_WAIT):
-                found[each.id] = str((await each.memo()).get("state") or "")
+                memo = await each.memo()
+                state, why = memo.get("state") or QUEUED, memo.get("why") or ""
+                found.append(Row(each.id, str(state), str(why), used=memo.get("used")))
             return found
 
     async def row(self, thread: str) -> Row | None:
@@ -193,16 +197,16 @@ class Queue:
         from temporalio.client import WorkflowExecutionStatus
 
         memo = await listed.memo()
-        state, why = str(memo.get("state") or ""), str(memo.get("why") or "")
+        state, why, used = str(memo.get("state") or ""), str(memo.get("why") or ""), memo.get("used")
         status = listed.status
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
-            return Row(listed.id, str(result["status"]), head=str(result["head"]))
+            return Row(listed.id, str(result["status"]), head=str(result["head"]), used=used)
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
-            return Row(listed.id, "cancelled")
+            return Row(listed.id, "cancelled", used=used)
         if status != WorkflowExecutionStatus.RUNNING or state:
-            return Row(listed.id, state or "gave up", why)
-        return await self._at_work(listed.id)
+            return Row(listed.id, state or "gave up", why, used=used)
+        return (await self._at_work(listed.id))._replace(used=used)
 
     async def _at_work(self, thread: str) -> Row:
         """A thread of which a step is made, or waits for a worker."""

@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple
 
 from uwf_git import lifetime, log
 from uwf_git.errors import Waiting, failure_of
+from uwf_git.fleet.admission import used_by
 from uwf_git.fleet.asked import Stand
 from uwf_git.fleet.exits import Fault
 from uwf_git.fleet.limits import impatient, next_queue
@@ -65,29 +66,39 @@ class Hand:
         root = self._location.root
         seen = [_signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
-            self._seen, self._opened = seen, Instance(self._location)
-            self._opened.warn = lambda text: self._tell({"warning": text})
-            self._opened.config = impatient(self._opened.config)
+            opened = Instance(self._location)
+            opened.warn = lambda text: self._tell({"warning": text})
+            opened.config = impatient(opened.config)
             if self._orders.workspace is not None:
                 wanted = parse_wanted(self._orders.workspace, self._orders.workspace_remote)
-                self._spaces = Workspaces(self._opened, wanted)
+                self._spaces = Workspaces(opened, wanted)
+            self._seen, self._opened = seen, opened
         return self._opened
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """What has come of a request: `stand`, where a thread stands, or `fault`, and both where both are known."""
         try:
             stand = self._step(ThreadId(request["thread"]), request["head"])
+            return {"stand": self._counted(stand, request).as_json()}
         except KeyboardInterrupt:
             return {"fault": _BROKEN_OFF.as_json()}
         except Exception as error:  # of a plug-in's code anything may come
-            return self._failed(ThreadId(request["thread"]), error)
-        return {"stand": stand.as_json()}
+            return self._failed(request, error)
 
-    def _failed(self, thread: ThreadId, error: Exception) -> dict[str, Any]:
+    def _counted(self, stand: Stand, request: Mapping[str, Any]) -> Stand:
+        """Where a thread stands, with what it has used, where that counts."""
+        return (
+            stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
+            if request["counts"]
+            else stand
+        )
+
+    def _failed(self, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
         """The answer where a step wasn't made; the words of a question, which are for people, are no part of it."""
+        thread = ThreadId(request["thread"])
         stand: dict[str, Any] | None = None
         with contextlib.suppress(Exception):
-            stand = self._stand(thread).as_json()
+            stand = self._counted(self._stand(thread), request).as_json()
         if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
             return {"stand": stand}
         found = failure_of(error)

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
 from uwf_git.fleet import asked, place
+from uwf_git.fleet.admission import Admission, Allowance
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.client import Queue, Row, connect
 from uwf_git.fleet.hands import Tell
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _TICK = 0.2  # seconds between two looks at the children
 _QUIET = 0.5  # seconds without a word of any worker, after which the queue is asked whether all is done
 _ASKED = 5.0  # seconds after which it is asked in any case
+_SHARE = 5  # of the time, where what becomes of threads decides on others, and it is asked all the time
 _NEWS = 2.0  # seconds between two looks for answers that nobody has told the queue of
 _PATIENCE = 30.0  # seconds for a worker to break off its steps
 _AGAIN = 1.0  # seconds before a worker that ended at once is started again
@@ -73,39 +75,56 @@ class _Worker:
 
 class Fleet:
     """Workers for a place, and the threads that are to be stepped there. `tell` is told of each step and failure as
-    it happens, as the hands say it."""
+    it happens, as the hands say it; `seen` now and then the states of all threads, by their ids."""
 
     def __init__(
-        self, instance: Instance, server: Server | None, duty: Duty, workers: int, tell: Tell
+        self,
+        instance: Instance,
+        server: Server | None,
+        duty: Duty,
+        workers: int,
+        tell: Tell,
+        seen: Callable[[Mapping[str, str]], None] = lambda states: None,
     ) -> None:
         self._instance = instance
         self._server = server
         self._duty = duty
         self._many = workers
         self._tell = tell
+        self._seen = seen
         self._heard = time.monotonic()
         self._env = {**os.environ, **instance.location.environment()}
         self._workers: dict[_Worker, asyncio.Task[None]] = {}
         self._deaths = 0
+        self._admission = Admission((), Allowance())
+        self._begun: dict[str, Begin] = {}
         self._resting: dict[str, str] = {}  # by thread: what it rests for
 
-    async def run(self, begins: Iterable[Begin], stays: bool = False) -> dict[str, Row]:
-        """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. What has
-        become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
+    async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
+        """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. Those that
+        were begun, and what has become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
         silence()
-        wanted = {begin.thread: begin for begin in begins}
+        self._admission = admission
         queue = Queue(await connect(self._duty.place))
         try:
             for _ in range(self._many):
                 self._begin_worker()
-            await queue.start(wanted.values())
-            return await self._watch(queue, wanted, stays)
+            await self._admit(queue, 0)
+            return await self._watch(queue, stays)
         finally:
             await self._end_workers()
 
-    async def _watch(self, queue: Queue, wanted: Mapping[str, Begin], stays: bool) -> dict[str, Row]:
+    async def _admit(self, queue: Queue, busy: int) -> bool:
+        """Begins the threads that may be begun while so many are busy; whether there were any."""
+        begun = self._admission.next(busy)
+        self._begun.update((begin.thread, begin) for begin in begun)
+        await queue.start(begun)
+        return bool(begun)
+
+    async def _watch(self, queue: Queue, stays: bool) -> dict[str, Row]:
         done: dict[str, Row] = {}
         asked_at = news_at = time.monotonic()
+        took = 0.0
         while True:
             await asyncio.sleep(_TICK)
             await self._mend()
@@ -114,26 +133,42 @@ class Fleet:
                 news_at = now
                 with contextlib.suppress(UwfError):  # it is on its way up again
                     await self._pass_on_news(queue)
-            if now - asked_at < _ASKED and (now - self._heard < _QUIET or now - asked_at < _QUIET):
+            often = max(_TICK, _SHARE * took) if self._admission.is_bound else _ASKED
+            if now - asked_at < often and (now - self._heard < _QUIET or now - asked_at < _QUIET):
                 continue
             asked_at = now
             try:
-                open_, done = await self._look(queue, wanted, done)
+                open_, done = await self._look(queue, done)
+                took = time.monotonic() - now
+                self._seen({row.thread: row.state for row in (*done.values(), *open_.values())})
+                more = await self._bound(queue, {**done, **open_})
             except UwfError as error:
                 log.warning("Z9M5P6KC", "the queue can't be asked: {error}", error=error.message)
                 if self._server is None:
                     raise
                 continue
-            if all(row.resting and not (stays and row.open) for row in open_.values()):
+            if not more and all(row.resting and not (stays and row.open) for row in open_.values()):
                 return {**done, **open_}
 
-    async def _look(
-        self, queue: Queue, wanted: Mapping[str, Begin], done: Mapping[str, Row]
-    ) -> tuple[dict[str, Row], dict[str, Row]]:
-        """What the queue has, and of the wanted threads those it has no more. A thread that it has lost is put in
-        anew."""
-        states = await queue.states()
-        open_ = {thread: Row(thread, state or "queued") for thread, state in states.items()}
+    async def _bound(self, queue: Queue, rows: Mapping[str, Row]) -> bool:
+        """Holds all threads where the budget is used up, else begins others in place of those that rest; whether there
+        is more to come."""
+        admission = self._admission
+        for row in rows.values():
+            if row.used is not None and row.thread in self._begun:
+                admission.note(row.thread, row.used)
+        if admission.used().reached is not None:
+            going = [row.thread for row in rows.values() if row.open and row.state != "held"]
+            await queue.signal(set(going) & self._begun.keys(), asked.HOLD)
+            return False
+        busy = sum(not row.resting for row in rows.values() if row.thread in self._begun)
+        return await self._admit(queue, busy)
+
+    async def _look(self, queue: Queue, done: Mapping[str, Row]) -> tuple[dict[str, Row], dict[str, Row]]:
+        """What the queue has, and of the threads that were begun those it has no more. A thread that it has lost is put
+        in anew."""
+        wanted = self._begun
+        open_ = {row.thread: row for row in await queue.glance()}
         known = dict(done)
         for thread in wanted.keys() - open_.keys() - known.keys():
             row = await queue.row(thread)

@@ -47,6 +47,7 @@ class ThreadInFleet:
         self._looks = 0
         self._held = False
         self._says: dict[str, Any] = {}
+        self._used: dict[str, float] = {}
 
     @workflow.signal(name=asked.LOOK)
     def look(self) -> None:
@@ -83,6 +84,7 @@ class ThreadInFleet:
                 at = at._replace(head=stand.head)
             if stand is not None:
                 at = at._replace(queue=stand.queue)
+                self._count(at, stand)
                 if stand.done:
                     return {"thread": at.thread, "head": at.head, "status": stand.status}
             if fault is None:
@@ -110,7 +112,7 @@ class ThreadInFleet:
         try:
             value: dict[str, Any] = await workflow.execute_activity(
                 asked.STEP,
-                args=[at.thread, at.head],
+                args=[at.thread, at.head, at.used is not None],
                 activity_id=asked.activity_id(at.thread, at.head),
                 task_queue=at.queue,
                 result_type=dict,
@@ -141,7 +143,9 @@ class ThreadInFleet:
         self._say(state, fault.message)
         try:
             await workflow.wait_condition(
-                lambda: self._looks != looks, timeout=timedelta(seconds=seconds), timeout_summary=fault.code
+                lambda: self._looks != looks or self._held,
+                timeout=timedelta(seconds=seconds),
+                timeout_summary=fault.code,
             )
         except TimeoutError:
             return
@@ -152,6 +156,15 @@ class ThreadInFleet:
         if says != self._says:
             self._says = says
             workflow.upsert_memo({"state": state or None, "why": why[:500] or None})
+
+    def _count(self, at: Begin, stand: Stand) -> None:
+        """What the thread has used since it was begun, where that counts."""
+        if at.used is None or stand.used is None:
+            return
+        used = {key: value - at.used.get(key, 0) for key, value in stand.used.items()}
+        if used != self._used:
+            self._used = used
+            workflow.upsert_memo({"used": used})
 
     def _fail(self, fault: Fault) -> None:
         self._say("gave up", fault.message)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ from uwf_git.errors import NotFound, Usage, UwfError
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
+    from uwf_git.fleet.admission import Allowance
     from uwf_git.fleet.asked import Begin
     from uwf_git.fleet.hand import Orders
     from uwf_git.fleet.place import Place
@@ -55,6 +57,44 @@ WORKSPACE_REMOTE = click.option(
     default="",
     help="The remote of PROJECT by which machines exchange the branches of threads.",
 )
+
+
+_BUDGET = {
+    "maxSteps": click.option("--max-steps", metavar="N", help="All of them together make so many steps."),
+    "maxTokens": click.option("--max-tokens", metavar="N", help="All of them together use so many tokens."),
+    "maxCost": click.option("--max-cost", metavar="USD", help="All of them together cost so much."),
+    "maxWallTime": click.option(
+        "--max-time", metavar="TIME", help="Their agents work for so long, added up: 30m, 20h."
+    ),
+}
+
+
+def allowance(function: _F) -> _F:
+    """Gives a command the options that bound a fleet, as a parameter `bounds`."""
+
+    def packed(*args: Any, **given: Any) -> Any:
+        names = dict(zip(_BUDGET, ("max_steps", "max_tokens", "max_cost", "max_time"), strict=True))
+        texts = {key: given.pop(name) for key, name in names.items()}
+        return function(*args, bounds=_bounds(given.pop("open_"), texts), **given)
+
+    wrapped: Any = update_wrapper(packed, function)
+    for option in reversed(_BUDGET.values()):
+        wrapped = option(wrapped)
+    most = click.option(
+        "--open",
+        "open_",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="So many threads at a time; others begin as these end or wait.",
+    )
+    return most(wrapped)  # type: ignore[no-any-return]
+
+
+def _bounds(most: int | None, texts: Mapping[str, str | None]) -> Allowance:
+    from uwf_git.engine.budget import parse_option
+    from uwf_git.fleet.admission import Allowance
+
+    return Allowance(most, {key: parse_option(key, text) for key, text in texts.items() if text is not None})
 
 
 def orders(agent: str | None, cwd: Path | None, workspace: str | None, remote: str) -> Orders:
@@ -108,10 +148,17 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
 
 
 def begins(
-    invocation: Invocation, threads: list[ThreadId], heartbeat: float, tries: int, agent: str | None = None
+    invocation: Invocation,
+    threads: list[ThreadId],
+    heartbeat: float,
+    tries: int,
+    agent: str | None = None,
+    counts: bool = False,
 ) -> list[Begin]:
-    """Threads as they are put into the queue. `agent` goes before the configuration."""
+    """Threads as they are put into the queue. `agent` goes before the configuration; with `counts` it is known how much
+    they use from now on."""
     from uwf_git.engine.status import outlook
+    from uwf_git.fleet.admission import used_by
     from uwf_git.fleet.asked import QUEUE, Begin
     from uwf_git.fleet.limits import next_queue
 
@@ -121,6 +168,7 @@ def begins(
         head, queue = instance.threads.head(thread), QUEUE
         with suppress(UwfError):  # the step will say why it can't be read
             queue = next_queue(instance, head, outlook(instance, head).next, agent)
-        return Begin(thread, head.node, queue, heartbeat, tries)
+        used = used_by(instance, thread) if counts else None
+        return Begin(thread, head.node, queue, heartbeat, tries, used=used)
 
     return list(map(begin, threads))

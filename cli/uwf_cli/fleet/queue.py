@@ -137,7 +137,7 @@ def _signal(
     named = [_id(invocation, each) for each in ids]
 
     async def tell(queue: Queue) -> dict[str, bool]:
-        chosen = named or list(await queue.states())
+        chosen = named or [row.thread for row in await queue.glance()]
         return await (queue.signal(chosen, name) if name else queue.cancel(chosen))
 
     told = _ask(at, tell)
@@ -189,7 +189,7 @@ def sync(
     begun = begins(invocation, wanted[::-1], heartbeat, tries)
 
     async def bring(queue: Queue) -> dict[str, list[str]]:
-        states = await queue.states()
+        states = {row.thread: row.state for row in await queue.glance()}
         told = outdated(instance, states)
         await queue.signal(told, asked.LOOK)
         started = await queue.start(each for each in begun if each.thread not in states)

@@ -12,15 +12,16 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, folder, outcome_line, repeated
+from uwf_cli.commands.running import AGENT, CWD, QUIET, folder, outcome_line, repeated
 from uwf_cli.failures import Failures, tell
-from uwf_cli.fleet.places import WORKSPACE, WORKSPACE_REMOTE, begins, named, orders, pace, place
+from uwf_cli.fleet.places import WORKSPACE, WORKSPACE_REMOTE, allowance, begins, named, orders, pace, place
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, chosen_threads, short_ids, threads
 from uwf_git.errors import Failure, Throttled, Waiting
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
+    from uwf_git.fleet.admission import Allowance
     from uwf_git.fleet.client import Row
     from uwf_git.fleet.exits import Fault
     from uwf_git.fleet.place import Place
@@ -56,8 +57,10 @@ JOBS = click.option(
 @CWD
 @WORKSPACE
 @WORKSPACE_REMOTE
+@allowance
 @place
 @click.option("--stay", is_flag=True, help="Also wait for the threads that wait for somebody.")
+@QUIET
 def run(
     invocation: Invocation,
     chosen: Chosen,
@@ -72,13 +75,17 @@ def run(
     address: str | None,
     namespace: str | None,
     stay: bool,
+    quiet: bool,
+    bounds: Allowance,
 ) -> None:
     """Step threads to their ends by workers of this machine, and go on past what fails. Prints one line a step.
 
     It starts a Temporal server of its own on this machine, unless one is named, and ends when each thread has ended,
     waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
     """
+    from uwf_cli.fleet.table import Table
     from uwf_git.fleet import client
+    from uwf_git.fleet.admission import Admission
     from uwf_git.fleet.run import Fleet, up
     from uwf_git.fleet.worker import Duty
 
@@ -92,17 +99,23 @@ def run(
             invocation.note("no such threads are idle; uwf thread list shows what they are")
         failures.end()
         return
-    wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries, agent)
+    counts = bool(bounds.limits)
+    wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries, agent, counts)
     again = " ".join(chosen.ids) or "--all"
     invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, None)} goes on"
-    told = Told(invocation)
-    with up(invocation.instance, named(address, namespace)) as (at, server):
-        duty = Duty(at, jobs, given)
-        rows = asyncio.run(Fleet(invocation.instance, server, duty, workers, told).run(wanted, stay))
+    instance = invocation.instance
+    admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
+    table = Table(instance, admission, len(wanted), Told(invocation))
+    with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
+        fleet = Fleet(instance, server, Duty(at, jobs, given), workers, table, table.seen)
+        rows = asyncio.run(fleet.run(admission, stay))
         faults = asyncio.run(_faults(at, [row.thread for row in rows.values() if row.state == "gave up"]))
     failures.note(
         _status(invocation, [rows[begin.thread] for begin in wanted if begin.thread in rows], faults)
     )
+    used = admission.used()
+    if used.reached is not None:
+        failures.add(Waiting(f"the fleet waits: {used.reason()}", used.hint()))
     failures.end()
 
 
@@ -145,7 +158,9 @@ class Told:
             fault, thread = value["fault"], value["thread"]
             if fault["code"] != "head_moved" and fault["status"] != Waiting.exit_status:
                 throttled = None if fault["by"] is None else Throttled(fault["by"], fault["after"])
-                failure = Failure(*(fault[name] for name in Failure._fields[:4]), throttled=throttled)
+                failure = Failure(
+                    fault["code"], fault["status"], fault["message"], fault["hint"], throttled=throttled
+                )
                 tell(invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
         elif "warning" in value:
             invocation.warn(value["warning"])

@@ -1,0 +1,81 @@
+"""How much a fleet has open at a time and uses altogether, and what a terminal shows of it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cli_samples import on_terminal, write
+from complete import examine
+from conftest import Uwf
+from fleets import FIVE, PATIENT, STEPS, steps_told, until
+from screen import Screen
+
+from uwf_git.fleet.admission import UNPRICED, Admission, Allowance
+from uwf_git.fleet.asked import Begin
+
+
+def start(uwf: Uwf, many: int) -> list[str]:
+    uwf("workflow", "put", write("five.yaml", FIVE))
+    return [str(uwf("thread", "start", "five", "-p", f"Say {each}").json["thread"]) for each in range(many)]
+
+
+def test_only_so_many_threads_are_open_and_a_terminal_shows_what_they_are_at(
+    uwf: Uwf, root: Path, tmp_path: Path, script: Callable[[str, str], Path]
+) -> None:
+    threads = start(uwf, 3)
+    begun = tmp_path / "began"
+
+    def go(_child: int, _terminal: int) -> None:
+        until(lambda: begun.exists() and begun.read_text().count("\n") == 2, "two steps")
+        assert {each["thread"] for each in uwf("fleet", "status").json} == set(threads[:2])
+        (tmp_path / "go").touch()
+
+    patient = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]
+    shown = "0 of 3 threads done · 2 at work · 1 not begun"
+    status, out = on_terminal(
+        *("fleet", "run", "--all", "--open", "2", "-j", "3", "--max-steps", "99", *patient),
+        typed=[(shown, go)],
+        columns=120,
+    )
+    screen = Screen(120, out)
+    assert (status, screen.wrapped) == (0, False), screen.text
+    *lines, summary = screen.text.splitlines()
+    assert summary == "uwf: 3 threads: 3 done" and len(lines) == 3 * STEPS
+    ends = [each[:6] for each in lines if each.endswith("→ completed")]
+    assert sorted(ends) == sorted(each[-6:] for each in threads)
+    later = [each[:6] for each in lines].index(threads[2][-6:])
+    assert any("completed" in each for each in lines[:later])
+    assert any(line.startswith(f"{threads[0][-6:]}     1  one (patient) · ") for line in screen.ever)
+    assert any("of 99 steps" in line for line in screen.ever)
+    assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+
+
+def test_a_budget_of_the_fleet_holds_all_of_it_and_what_is_left_goes_on_later(uwf: Uwf, root: Path) -> None:
+    threads = start(uwf, 4)
+    held = uwf(
+        "fleet", "run", "--all", "--workers", "2", "--open", "3", "--max-steps", "6", check=5, timeout=100
+    )
+    made = len(steps_told(held.out))
+    assert f"the fleet waits: its budget is used up, {made} of 6 steps" in held.error["message"]
+    assert 6 <= made < 4 * STEPS and held.error["code"] == "waiting"
+    uwf("fleet", "run", "--all", "--max-cost", "5", timeout=100)
+    assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+
+
+def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:
+    begins = [Begin(f"{each}", "head", used={}) for each in range(5)]
+    admission = Admission(begins, Allowance(2, {"maxSteps": 10, "maxCost": 1.0}))
+    assert [each.thread for each in admission.next(0)] == ["0", "1"]
+    assert admission.next(2) == [] and admission.left == 3
+    admission.note("0", {"maxSteps": 4, "maxTokens": 9, "maxCost": 0.25, UNPRICED: 0})
+    admission.note("1", {"maxSteps": 5, "maxTokens": 9, "maxCost": 0.25, UNPRICED: 7})
+    assert admission.used().told() == "9 of 10 steps, ≥ $0.5000 of $1.00"
+    assert [each.thread for each in admission.next(1)] == ["2"]
+    admission.note("0", {"maxSteps": 5, "maxCost": 0.25})
+    assert admission.used().reason() == "its budget is used up, 10 of 10 steps"
+    assert admission.next(0) == []
+    strict = Admission(begins, Allowance(None, {"maxCost": 1.0}, stops_unpriced=True))
+    assert len(strict.next(0)) == 5
+    strict.note("0", {"maxCost": 0.5, UNPRICED: 7})
+    assert strict.used().reason() == "its budget can't be held to: 7 tokens have no known price"
