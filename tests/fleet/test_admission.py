@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from cli_samples import on_terminal, write
+from commands import begin
 from complete import examine
 from conftest import Uwf
 from fleets import FIVE, PATIENT, STEPS, steps_told, until
@@ -29,6 +32,14 @@ def test_only_so_many_threads_are_open_and_a_terminal_shows_what_they_are_at(
     def go(_child: int, _terminal: int) -> None:
         until(lambda: begun.exists() and begun.read_text().count("\n") == 2, "two steps")
         assert {each["thread"] for each in uwf("fleet", "status").json} == set(threads[:2])
+        assert uwf("fleet", "status", "--format", "text").out.splitlines()[-1] == "2 threads: 2 running"
+        watching = begin("fleet", "status", "--watch")
+        assert watching.stdout is not None
+        (first, _) = json.loads(watching.stdout.readline())
+        used = {"steps": 0, "tokens": 0, "cost": 0, "seconds": 0, "unpriced": 0}
+        assert first["used"] in (None, used)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
         (tmp_path / "go").touch()
 
     patient = ["--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path)]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -18,14 +21,19 @@ from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
 from uwf_git.errors import NotFound, Usage
+from uwf_git.fleet.client import STATES
 from uwf_git.text import counted
+from uwf_git.values.amounts import LIMITS
 from uwf_git.values.ids import is_thread_id
 
 if TYPE_CHECKING:
-    from uwf_git.fleet.client import Queue
+    from uwf_git.fleet.client import Queue, Row
     from uwf_git.fleet.place import Place
 
 _T = TypeVar("_T")
+_PAUSE = 1.0  # seconds between two looks at the queue
+_USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "unpriced"), strict=True))
+"""What of a budget is used, as JSON names it."""
 
 
 @command(
@@ -66,27 +74,68 @@ def _started_text(value: Any) -> str:
 @command(
     "uwf fleet status",
     "uwf fleet status --all",
+    "uwf fleet status --watch",
 )
 @click.option("--all", "ended", is_flag=True, help="Also threads that the queue has no more.")
+@click.option("--watch", is_flag=True, help="Again and again, until Ctrl-C; as JSON a line for each change.")
 @place
-def status(invocation: Invocation, ended: bool, address: str | None, namespace: str | None) -> None:
+def status(
+    invocation: Invocation, ended: bool, watch: bool, address: str | None, namespace: str | None
+) -> None:
     """List the threads in the queue of a fleet, oldest first: their state, what they wait for, who is at them."""
-    rows = _ask(found(invocation, address, namespace), lambda queue: queue.rows(ended))
-    values = [{**row._asdict(), "since": None if row.since is None else iso(row.since)} for row in rows]
-    shown = [
-        {**value, "ago": ago(row.since) if row.since else ""} for value, row in zip(values, rows, strict=True)
-    ]
-    short = short_ids(invocation.instance)
-    invocation.emit(values, lambda listed: _table(listed, short), shown)
+    at, short = found(invocation, address, namespace), short_ids(invocation.instance)
+    if watch:
+        _watch(invocation, at, ended, short)
+        return
+    rows = _ask(at, lambda queue: queue.rows(ended))
+    invocation.emit(list(map(_value, rows)), lambda listed: "\n".join(_table(listed, short)))
 
 
-def _table(values: Any, short: Callable[[str], str]) -> str:
+def _watch(invocation: Invocation, at: Place, ended: bool, short: Callable[[str], str]) -> None:
+    """Shows the queue until Ctrl-C, which is no error here."""
+    from uwf_cli.watching.lines import Lines
+
+    drawn = invocation.format == "text" and terminal.colours()
+    shown: list[str] = []
+    before: list[Row] = []
+
+    async def look(queue: Queue) -> None:
+        nonlocal shown, before
+        while True:
+            rows = await queue.rows(ended)
+            values = list(map(_value, rows))
+            if drawn:
+                shown = _table(terminal.escape_value(values), short)
+            elif rows != before or not before:
+                before = rows
+                invocation.emit(values, lambda listed: "\n".join(_table(listed, short)), compact=True)
+            await asyncio.sleep(_PAUSE)
+
+    with suppress(KeyboardInterrupt), Lines(lambda: shown) if drawn else nullcontext():
+        _ask(at, look)
+
+
+def _value(row: Row) -> dict[str, Any]:
+    """A thread in the queue as JSON."""
+    used = None if row.used is None else {name: row.used.get(key, 0) for key, name in _USED.items()}
+    return {**row._asdict(), "since": None if row.since is None else iso(row.since), "used": used}
+
+
+def _table(values: Any, short: Callable[[str], str]) -> list[str]:
+    """The threads in the queue for people, a line each, and how many there are of each state."""
     if not values:
-        return "the queue is empty"
+        return ["the queue is empty"]
     rows = [
-        (short(each["thread"]), each["state"], each["ago"], each["worker"], each["why"]) for each in values
+        (short(each["thread"]), each["state"], _since(each["since"]), each["worker"], each["why"])
+        for each in values
     ]
-    return terminal.table(rows)
+    counts = Counter(each["state"] for each in values)
+    told = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+    return [*terminal.table(rows).splitlines(), f"{counted(len(values), 'thread')}: {told}"]
+
+
+def _since(text: str | None) -> str:
+    return ago(datetime.fromisoformat(text).timestamp()) if text else ""
 
 
 def _of_queue(function: Any) -> Any:

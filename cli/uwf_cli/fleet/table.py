@@ -13,11 +13,11 @@ from uwf_cli import terminal
 from uwf_cli.watching.lines import Lines, lasted, step_line
 from uwf_git.engine.progress import Watch
 from uwf_git.fleet.admission import Admission
+from uwf_git.fleet.hands import Tell
 from uwf_git.fleet.limits import Gate
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
-    from uwf_cli.fleet.running import Told
     from uwf_cli.invocation import Invocation
     from uwf_git.store.opened import Instance
 
@@ -29,7 +29,7 @@ class Table:
     """What is told of a fleet, and shown of it meanwhile. Of a step that ended elsewhere nobody tells; where the
     threads are is then known from the queue."""
 
-    def __init__(self, instance: Instance, admission: Admission, threads: int, told: Told) -> None:
+    def __init__(self, instance: Instance, admission: Admission, threads: int, told: Tell) -> None:
         self._instance = instance
         self._admission = admission
         self._threads = threads
