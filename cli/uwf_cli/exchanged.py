@@ -27,6 +27,7 @@ TOLD = {
     "ended-twice": "ended",
     "deleted-there": "gone",
     "two-histories": "replaced",
+    "united": "united",
     "two-commits": "same",
     "paused-there": "paused",
     "resumed-there": "resumed",
@@ -98,8 +99,12 @@ def pulled(value: Any, verbose: bool = False) -> str:
         lines += [_line(each) for each in adopted]
     else:
         lines += [_line(each) for each in arrived if each.get("fork") or each.get("proposal")]
-        gone = {each["thread"] for each in adopted if each["case"] == "deleted-there" and each.get("thread")}
+        deleted = [each for each in adopted if each["case"] == "deleted-there"]
+        gone = {each["thread"] for each in deleted if each.get("thread")}
         lines += _named(f"deleted on {value['remote']}", gone, False, "; what is here stays")
+        for each in deleted:
+            if kind := layout.CALLED.get(layout.namespace_of(each["ref"])):
+                lines.append(f"deleted on {value['remote']}: {kind} {_name(each['ref'])}; what is here stays")
         for case in ("paused-there", "resumed-there"):
             of = [each["thread"] for each in adopted if each["case"] == case]
             lines += _named(f"{TOLD[case]} on {value['remote']}", of, False)
@@ -121,8 +126,9 @@ def _counted(refs: Sequence[str], about: dict[str, int], steps: int) -> str:
     """What refs are of, one by its name and more by their number: `workflow review, 3 threads (2 new), 12 steps`."""
     threads = _threads(ref for ref in refs if ref.startswith((layout.THREADS, layout.ARCHIVE)))
     parts = []
-    for kind, (prefix, _) in layout.REGISTERED.items():
-        parts += _some(kind, [_name(ref) for ref in refs if ref.startswith(prefix)])
+    for prefix, kind in layout.CALLED.items():
+        if prefix != layout.PINS:
+            parts += _some(kind, [_name(ref) for ref in refs if ref.startswith(prefix)])
     if threads:
         of = ", ".join(
             (what if len(threads) == 1 else f"{number} {what}") for what, number in about.items() if number
@@ -163,8 +169,7 @@ def _named(said: str, threads: Iterable[str], each_one: bool, more: str = "") ->
 def _held(remote: str, refs: Sequence[str], verbose: bool) -> list[str]:
     """What is said of what stays here since it was deleted there: by name, for whoever wants it back."""
     threads = [f"thread {thread}" for thread in sorted(_threads(refs))]
-    kinds = {prefix: kind for kind, (prefix, _) in layout.REGISTERED.items()}
-    kinds |= {layout.PINS: "node", layout.FOLDED: "archives of"}
+    kinds = {**layout.CALLED, layout.FOLDED: "archives of"}
     others = [ref for ref in refs if not ref.startswith(layout.OF_THREADS)]
     named = [f"{kinds.get(layout.namespace_of(ref), 'ref')} {_name(ref)}" for ref in others] + threads
     if not named:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.engine.pause import was_lifted
-from uwf_git.errors import Invalid, RemoteFailed, StoreDamaged
+from uwf_git.errors import Invalid, NotFound, RemoteFailed, StoreDamaged
 from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
@@ -21,7 +21,8 @@ from uwf_git.store import layout
 from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.opened import Instance
 from uwf_git.store.remotes import Remote
-from uwf_git.values.ids import ThreadId
+from uwf_git.text import nearest
+from uwf_git.values.ids import ThreadId, name_problem
 
 if TYPE_CHECKING:
     from uwf_git.sharing.landing import Landing
@@ -168,6 +169,15 @@ def refs_of_crew(instance: Instance, name: str) -> set[str]:
 
     ref = layout.CREWS + Crews(instance.store).current(name).name
     return {ref, *_refs_of_threads(instance, lambda of: of.startswith(f"{name}/"))}
+
+
+def refs_of_suite(instance: Instance, name: str) -> set[str]:
+    """The ref of a suite, which leads to the threads of its cases, and that of its baseline. Raises NotFound."""
+    repository = instance.store.repository
+    if name_problem(name) or repository.ref(layout.EVALS + name) is None:
+        known = (each.removeprefix(layout.EVALS) for each in repository.ref_names(layout.EVALS))
+        raise NotFound(f"no suite {name!r}", nearest(name, known) or "see: uwf eval list")
+    return {layout.EVALS + name, layout.BASELINES + name}
 
 
 def _refs_of_threads(instance: Instance, fits: Callable[[str], bool]) -> set[str]:

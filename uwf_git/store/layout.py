@@ -96,6 +96,8 @@ REGISTERED = {
     "crew": (CREWS, CREW_BRANCHES),
     "baseline": (BASELINES, BASELINE_BRANCHES),
 }
+# What a ref is called that is of no thread: by the prefix of its name.
+CALLED = {prefix: kind for kind, (prefix, _) in REGISTERED.items()} | {EVALS: "suite", PINS: "node"}
 # The commands that have the versions of each kind.
 GROUPS = {"workflow": "uwf workflow", "crew": "uwf crew", "baseline": "uwf eval baseline"}
 VERSION_BRANCHES = tuple(branches for _, branches in REGISTERED.values())

@@ -62,8 +62,9 @@ class Remotes:
 
     def add(self, name: str, url: str | None) -> Remote:
         """Adds a remote, or makes the project's own remote of that name one that threads are shared
-        with. Adding it again changes nothing. Raises Usage for another address under a name that is
-        taken, Invalid for what can't be a name or address."""
+        with. Adding it again puts in the refspecs that are missing, such as those of what an earlier version knew
+        nothing of. Raises Usage for another address under a name that is taken, Invalid for what can't be a name or
+        address."""
         if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
             raise Invalid(f"{name!r} can't be a remote's name", "use letters, digits, dots and dashes")
         there = self._settings().get(name, {})
@@ -73,8 +74,7 @@ class Remotes:
         if url and known and known not in (url, _absolute(url)):
             raise Usage(f"remote {name} is already {without_password(known)}", f"uwf remote rm {name}")
         address = known or _absolute(check_url(url or ""))
-        if there.get("uwf") != ["true"]:
-            self._configure(name, address, own=not known)
+        self._configure(name, address, own=not known or there.get("tagopt") == ["--no-tags"])
         return self.get(name)
 
     def remove(self, name: str) -> Remote:
@@ -92,8 +92,11 @@ class Remotes:
         return remote
 
     def _configure(self, name: str, url: str, own: bool) -> None:
+        there = self._settings().get(name, {})
+
         def put(key: str, value: str) -> None:
-            self._change("--add", f"remote.{name}.{key}", value)
+            if value not in there.get(key.lower(), ()):
+                self._change("--add", f"remote.{name}.{key}", value)
 
         if own:
             put("url", url)

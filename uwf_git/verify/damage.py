@@ -50,8 +50,7 @@ class Hurt(NamedTuple):
         """What is not whole, in a few words."""
         name = self.ref.rsplit("/", 1)[1]
         if self.thread is None:
-            words = {prefix: kind for kind, (prefix, _) in layout.REGISTERED.items()}
-            words |= {layout.PINS: "node", layout.PROPOSALS: "the proposal"}
+            words = {**layout.CALLED, layout.PROPOSALS: "the proposal"}
             if self.ref.startswith(layout.FOLDED):
                 return f"the threads that ended in {name}"
             return f"{words.get(layout.namespace_of(self.ref), 'ref')} {name}"

@@ -37,6 +37,7 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each r
     "uwf push origin 01JK7M 01JK9Q           two threads",
     "uwf push backup --workflow solve-issue  a workflow and its threads",
     "uwf push backup --crew trip             a crew and its workflows' threads",
+    "uwf push backup --suite bugs            a suite of cases, with their threads",
     "uwf push --all                          also what was deleted there",
     "uwf push origin 01JK7M --delete         delete a thread there, not here",
 )
@@ -49,6 +50,7 @@ _VERBOSE = click.option("-v", "--verbose", is_flag=True, help="A line for each r
 @click.option(
     "--crew", metavar="C", help="A crew by name, and its workflows' threads.", shell_complete=complete_crew
 )
+@click.option("--suite", metavar="S", help="A suite of cases by name, and its baseline.")
 @_VERBOSE
 def push(
     invocation: Invocation,
@@ -57,9 +59,10 @@ def push(
     deletes: bool,
     workflow: str | None,
     crew: str | None,
+    suite: str | None,
     verbose: bool,
 ) -> None:
-    """Push threads, workflows and crews to a remote. Only what it hasn't is sent, and nothing is ever forced.
+    """Push threads, workflows, crews and suites to a remote. Only what it hasn't is sent, and nothing is ever forced.
 
     What ended here ends there. Exit 4 where somebody else moved a thread there first: uwf pull keeps both
     sides. Exit 8 where the remote can't be reached or refuses.
@@ -69,8 +72,8 @@ def push(
     from uwf_git.sharing.push import plan_anew, refusal
     from uwf_git.sharing.push import push as do
 
-    if sum(map(bool, (ids, again, workflow, crew))) > 1:
-        raise Usage("ids, --all, --workflow and --crew exclude each other", "give one of them")
+    if sum(map(bool, (ids, again, workflow, crew, suite))) > 1:
+        raise Usage("ids, --all, --workflow, --crew and --suite exclude each other", "give one of them")
     if deletes and not ids:
         raise Usage("--delete needs the ids of the threads", f"uwf push {remote.name} ID --delete")
     git = exchange.git_for(instance)
@@ -80,7 +83,7 @@ def push(
 
             report = delete(instance, git, remote, [instance.threads.find(each) for each in ids])
         else:
-            meant, named = _meant(instance, ids, workflow, crew)
+            meant, named = _meant(instance, ids, workflow, crew, suite)
             report = do(instance, git, remote, plan_anew(instance, git, remote, meant, named, again))
     exchange.tell_large(invocation, report.large)
     invocation.emit(report.to_json(remote.name), partial(pushed, verbose=verbose, by_name=deletes))
@@ -110,12 +113,15 @@ def _remote_and_ids(
 
 
 def _meant(
-    instance: Instance, ids: list[str], workflow: str | None, crew: str | None
+    instance: Instance, ids: list[str], workflow: str | None, crew: str | None, suite: str | None
 ) -> tuple[set[str] | None, set[str]]:
-    """The refs that are meant by ids or the name of a workflow or crew, None for all there are; and those that are
-    called by their name, not only as what belongs to it."""
-    from uwf_git.sharing.push import refs_of, refs_of_crew, refs_of_workflow
+    """The refs that are meant by ids or the name of a workflow, crew or suite, None for all there are; and those that
+    are called by their name, not only as what belongs to it."""
+    from uwf_git.sharing.push import refs_of, refs_of_crew, refs_of_suite, refs_of_workflow
 
+    if suite is not None:
+        meant = refs_of_suite(instance, suite)
+        return meant, meant
     if workflow is not None or crew is not None:
         meant = (
             refs_of_workflow(instance, workflow)
