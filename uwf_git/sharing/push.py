@@ -15,8 +15,8 @@ from uwf_git.git.config import ADVISED_BLOB
 from uwf_git.git.program import Git, telling_line
 from uwf_git.git.repository import Oid
 from uwf_git.sharing import tracking
-from uwf_git.sharing.tracking import Listed, list_refs, tracked_refs
-from uwf_git.sharing.transfer import MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
+from uwf_git.sharing.tracking import Listed, list_refs, tracked_among, tracked_refs
+from uwf_git.sharing.transfer import FEW, MOST_OF_A_FORGE, Pushed, Rejected, remove, replace, send
 from uwf_git.store import layout
 from uwf_git.store.history import Head, parted_from, tagged_commit
 from uwf_git.store.opened import Instance
@@ -32,13 +32,12 @@ _NOT_UPDATED = "failed to update ref"  # what git says of a ref that it can't lo
 
 class Plan(NamedTuple):
     """What is to be pushed: refs with where they are here, and refs to delete with where they were last
-    seen there. `others` are refs that are here too and not meant. Of the updates, `replaced` are those that take the
-    place of something they don't continue, with where that was last seen. `held` were deleted there, so they stay
-    here. `seen`: some of it is of what was there when it was last looked, and may have been deleted since."""
+    seen there. Of the updates, `replaced` are those that take the place of something they don't continue, with where
+    that was last seen. `held` were deleted there, so they stay here. `seen`: some of it is of what was there when it
+    was last looked, and may have been deleted since."""
 
     updates: Mapping[str, Oid]
     deletions: Mapping[str, Oid]
-    others: frozenset[str] = frozenset()
     replaced: Mapping[str, Oid] = {}
     held: frozenset[str] = frozenset()
     seen: bool = False
@@ -95,20 +94,20 @@ def plan(
     """What a remote hasn't, as far as is known here. `only` are the refs that are meant. What was deleted there is
     held back unless it is `named`, or all of that is wanted `again`."""
     repository = instance.store.repository
-    here = repository.refs(without=layout.REMOTES)
-    refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
-    known = tracked_refs(repository, remote.name)
-    meant = refs.keys() | known.keys() if only is None else set(only)
-    differing = {name: oid for name, oid in refs.items() if name in meant and known.get(name) != oid}
+    if only is None:
+        here = repository.refs(without=layout.REMOTES)
+        refs = {name: oid for name, oid in here.items() if layout.is_shared_ref(name)}
+        known = tracked_refs(repository, remote.name)
+    else:
+        refs = {name: oid for name in only if (oid := repository.ref(name)) is not None}
+        known = tracked_among(repository, remote.name, only)
+    differing = {name: oid for name, oid in refs.items() if known.get(name) != oid}
     held = frozenset() if again else tracking.marked(instance, remote, differing) - set(named)
     updates = {name: oid for name, oid in differing.items() if name not in held}
     superseded = {
         name: oid
         for name, oid in known.items()
-        if name not in refs
-        and name in meant
-        and name.startswith(layout.OF_THREADS)
-        and _is_superseded(instance, name, oid)
+        if name not in refs and name.startswith(layout.OF_THREADS) and _is_superseded(instance, name, oid)
     }
     replaced = {
         name: known[name]
@@ -120,7 +119,7 @@ def plan(
         name in known or (name.startswith(layout.OF_THREADS) and layout.thread_of(name) in of_known)
         for name in updates
     )
-    return Plan(updates, superseded, frozenset(here.keys() - updates.keys()), replaced, held, seen)
+    return Plan(updates, superseded, replaced, held, seen)
 
 
 def plan_anew(
@@ -194,7 +193,8 @@ def push(instance: Instance, git: Git, remote: Remote, what: Plan) -> Report:
     repository = instance.store.repository
     outgoing = look_through(instance, git, remote, what.updates.values())
     updates = {name: oid for name, oid in what.updates.items() if name not in what.replaced}
-    others = {*what.others, *what.replaced}
+    here = repository.refs(without=layout.REMOTES) if len(updates) > FEW else {}
+    others = here.keys() - updates.keys()
     results = send(git, remote, updates, others, at_most(instance, git, remote, updates))
     results.update(replace(git, remote, {n: (old, what.updates[n]) for n, old in what.replaced.items()}))
     if not results and not what.deletions:

@@ -83,10 +83,12 @@ def share_all(
         except UwfError as error:
             found[thread] = error
     lost: list[ThreadId] = []
-    for thread, came in _push(instance, git, remote, mine).items():
+    pushed = _push(instance, git, remote, mine)
+    deleted = tracking.marked(instance, remote, [layout.THREADS + thread for thread in mine])
+    for thread, came in pushed.items():
         if isinstance(came, UwfError):
             found[thread] = came
-        elif tracking.marked(instance, remote, [layout.THREADS + thread]):
+        elif layout.THREADS + thread in deleted:
             found[thread] = HeadMoved(
                 f"thread {thread} was deleted on {remote.name} meanwhile; the step made here is kept",
                 f"uwf push {remote.name} {thread} brings the thread back there",

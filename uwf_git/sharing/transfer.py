@@ -24,7 +24,7 @@ MOST_OF_A_FORGE = 200
 # What a push that was refused as a whole is tried again with; the last are limits that administrators set.
 _SMALLER = (MOST_OF_A_FORGE, 20, 4)
 # Up to so many are named one by one, with the object that each is to point at.
-_FEW = 50
+FEW = 50
 _OBJECT = re.compile("[0-9a-f]{40}")
 # The bytes of refspecs that one command line may hold: an eighth of what Linux allows, less than macOS does.
 _ROOM = 256 * 1024
@@ -66,8 +66,9 @@ def send(
     git: Git, remote: Remote, updates: Mapping[str, Oid], others: Collection[str], at_most: int | None = None
 ) -> Results:
     """Pushes refs, what stands on something after it, at most so many with one push. `others` are refs that are
-    here and not to be pushed. A push that the remote refuses as a whole, as it may do for its size, is tried again
-    in smaller ones. What isn't among the results did not get there. Raises RemoteFailed where nothing did."""
+    here and not to be pushed; for no more than FEW refs they need not be known. A push that the remote refuses as a
+    whole, as it may do for its size, is tried again in smaller ones. What isn't among the results did not get there.
+    Raises RemoteFailed where nothing did."""
     order = {prefix: place for place, prefix in enumerate(layout.SHARED)}
     waiting = sorted(updates, key=lambda name: (order[layout.namespace_of(name)], name))
     size = at_most or max(len(waiting), 1)
@@ -153,7 +154,7 @@ def _refused_as_a_whole(came: Results) -> str:
 
 def _refspecs(names: Sequence[str], updates: Mapping[str, Oid], others: Collection[str]) -> list[str]:
     """The refspecs that push these refs and none of `others`."""
-    if len(names) <= _FEW:
+    if len(names) <= FEW:
         return [f"{updates[name]}:{name}" for name in names]
     specs = []
     spared = sorted(others)
