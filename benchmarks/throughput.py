@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from exchange import Shared, packed
-from measure import fastest, timed
+from measure import fastest
 from rows import Point, Row, Size, compared, cost
 
 from uwf_git.git.program import Git
@@ -27,26 +28,35 @@ TOGETHER = 20
 
 
 def of_a_worker(folder: Path, size: Size) -> Iterator[Row | Point]:
-    """Steps that are fetched before and pushed after."""
-    for transport in ("path", "ssh"):
-        with (
-            git_servers.serve(transport) as server,
-            _configured(folder / f"{transport}.gitconfig", server.config),
-        ):
-            first: float | None = None
-            for count in size.refs:
-                worker = _Worker(folder / transport / str(count), server, count)
-                alone, together = fastest(size.few_turns, timed(worker.one), timed(worker.several))
-                yield Point("throughput", f"by {transport}, one at a time", count, 1 / alone)
-                yield Point("throughput", f"by {transport}, {TOGETHER} together", count, TOGETHER / together)
-                yield cost(
-                    f"{TOGETHER} steps to a remote of {count:,} refs, by {transport}, each",
-                    together / TOGETHER,
-                    0.1,
-                )
-                first = first or together
-            what = f"{TOGETHER} steps to a remote of {size.refs[-1]:,} refs, by {transport} / of {size.refs[0]:,}"
-            yield compared(what, together, first, 5)
+    """Threads that are fetched before a step and pushed after."""
+    for transport, way, more in (
+        ("path", "by path", ""),
+        ("ssh", "by ssh", ""),
+        (
+            "ssh",
+            "by ssh, one connection",
+            "-o ControlMaster=auto -o ControlPersist=5 -o ControlPath={folder}/%C",
+        ),
+    ):
+        with git_servers.serve(transport) as server:
+            home = server.folder.parent
+            config = server.config.replace("ssh -F", f"ssh {more.format(folder=home)} -F")
+            with _configured(home / "client.gitconfig", config):
+                yield from _among(folder / way, size, server, way)
+
+
+def _among(folder: Path, size: Size, server: git_servers.Server, way: str) -> Iterator[Row | Point]:
+    """The same as the remote's refs become more."""
+    first: float | None = None
+    for count in size.refs:
+        worker = _Worker(folder / str(count), server, count)
+        alone, together = fastest(size.few_turns, worker.one, worker.several)
+        yield Point("throughput", f"{way}, one at a time", count, 1 / alone)
+        yield Point("throughput", f"{way}, {TOGETHER} together", count, TOGETHER / together)
+        yield cost(f"a step of {TOGETHER} to a remote of {count:,} refs, {way}", together / TOGETHER, 0.15)
+        first = first or together
+    what = f"{TOGETHER} steps to a remote of {size.refs[-1]:,} refs, {way} / of {size.refs[0]:,}"
+    yield compared(what, together, first or together, 5)
 
 
 @contextlib.contextmanager
@@ -78,19 +88,23 @@ class _Worker:
         tip = str(self._instance.store.repository.ref(f"refs/uwf/threads/{self._threads[0]}"))
         packed(bare, {f"refs/uwf/threads/{new_thread_id()}": tip for _ in range(count - TOGETHER)})
 
-    def one(self) -> None:
-        """A step of one thread."""
-        self._step(self._threads[:1])
+    def one(self) -> float:
+        """The seconds that the exchange of one thread takes."""
+        return self._exchanged(self._threads[:1])
 
-    def several(self) -> None:
-        """A step of each."""
-        self._step(self._threads)
+    def several(self) -> float:
+        """The seconds that the exchange of all takes."""
+        return self._exchanged(self._threads)
 
-    def _step(self, threads: list[ThreadId]) -> None:
+    def _exchanged(self, threads: list[ThreadId]) -> float:
+        began = time.perf_counter()
         gather(self._instance, self._git, self._remote, threads)
+        seconds = time.perf_counter() - began
         for each in threads:
             self._lab.grow(each, 1)
+        began = time.perf_counter()
         self._share(threads)
+        return seconds + time.perf_counter() - began
 
     def _share(self, threads: list[ThreadId]) -> None:
         failed = [

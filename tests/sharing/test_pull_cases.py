@@ -272,7 +272,7 @@ def test_13_of_two_histories_of_a_workflow_theirs_has_the_name_and_ours_becomes_
     pair.ada.registers(LOOP.replace("Goes on", "Ada's goes on"))
     pair.bob.registers(LOOP.replace("Goes on", "Bob's goes on"))
     pair.ada("push")
-    assert "workflows/loop" in pair.bob("push", check=4).error["message"]
+    assert "workflow loop was moved" in pair.bob("push", check=4).error["message"]
     found = next(each for each in pair.bob("pull").json["adopted"] if each["case"] == "two-histories")
     assert pair.bob("workflow", "list").json[0]["description"].startswith("Ada's")
     proposal = f"refs/uwf/proposals/{found['proposal']}"
