@@ -16,7 +16,18 @@ from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, TALKER
 
-from uwf_git.engine.turns import Began, Dropped, Event, Made, News, Rested, Said, Turned, parse_place
+from uwf_git.engine.turns import (
+    Began,
+    Dropped,
+    Event,
+    Made,
+    News,
+    Rested,
+    Said,
+    Turned,
+    parse_place,
+    turns_of,
+)
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import ThreadId
 
@@ -124,6 +135,57 @@ def test_who_watches_hears_words_turns_and_what_became_of_them(
     assert [each for each in again if isinstance(each, Made)] == [
         each for each in heard if isinstance(each, Made)
     ]
+
+
+DOUBTED = """\
+import time
+from pathlib import Path
+from uwf_git.kit import Reply, TurnRecord, create_agent
+
+def answer(ctx):
+    number = len(list(Path().glob("seen-*")))
+    turns = (TurnRecord("assistant", f"answer {number + 1}"),)
+    if "--records" in ctx.options:
+        ctx.record(turns[0])
+    return Reply(turns[0].text, session="s-1", turns=turns)
+
+def continue_(ctx, session, message):
+    number = 1 + len(list(Path().glob("asked-*")))
+    Path(f"asked-{number}").touch()
+    while not Path(f"seen-{number}").exists():
+        time.sleep(0.02)
+    return answer(ctx)
+
+create_agent("doubted", answer, continue_, parse_args=list).main()
+"""
+
+
+@pytest.mark.parametrize("options", ["", " --records"])
+def test_corrections_are_heard_in_the_order_in_which_they_are_kept(
+    uwf: Uwf, thread: str, script: Callable[[str, str], Path], instance: Instance, options: str
+) -> None:
+    news = News(instance, ThreadId(thread))
+    process = begin("thread", "step", thread, "--agent", f"{script('doubted', DOUBTED)}{options}")
+    heard: list[Event] = []
+    try:
+        while not any(isinstance(event, Made) for event in heard):
+            heard += news.news()
+            said = [event for event in heard if isinstance(event, Turned) and event.turn.role == "assistant"]
+            for number in range(len(said)):
+                Path(f"seen-{number + 1}").touch()
+    finally:
+        process.kill()
+        process.communicate()
+    turns = [(event.turn.role, event.turn.text) for event in heard if isinstance(event, Turned)]
+    assert [text.split(":")[0] for _, text in turns] == [
+        "answer 1",
+        "Your answer can't be taken yet",
+        "answer 2",
+        "Your answer can't be taken yet",
+        "answer 3",
+    ]
+    (made,) = (event for event in heard if isinstance(event, Made))
+    assert turns == [(turn.role, turn.text) for turn in turns_of(instance, made.node)]
 
 
 def test_what_was_made_while_nobody_looked_is_told_in_its_order(

@@ -147,9 +147,10 @@ class _Asked:
 
         last = self._reply
         ctx = self._ctx._replace(role=self._ctx.role._replace(extract_prompt=prompt))
-        known = Reply(last.text, last.session, output=last.output)  # the rest of it is counted already
+        # The rest of it is counted already, and its last turn stands for all of them.
+        known = Reply(last.text, last.session, output=last.output, turns=tuple(self._turns[-1:]))
         try:
-            made = read_output(ctx, known, self._conversation, wanted(schema))
+            made = read_output(ctx, known, self._conversation, wanted(schema), self._recorder.heard)
         except ExtractionFailed as failure:
             self._count(failure.replies[1:], failure.turns[1:], failure.usage)
             raise

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from uwf_git.config.settings import Config
     from uwf_git.crews.mounts import Mounts
     from uwf_git.kit.candidate import Verdict
-    from uwf_git.kit.extract import Extraction
+    from uwf_git.kit.extract import Extraction, Heard
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
     from uwf_git.values.schema import Schema
@@ -432,13 +432,13 @@ def read_output(
     reply: Reply,
     conversation: Conversation | None = None,
     schema: Schema | None = None,
-    heard: Callable[[Sequence[TurnRecord]], object] = lambda turns: None,
+    heard: Heard | None = None,
 ) -> Extraction:
     """The output that a reply holds: after corrections in the conversation, or as a model reads it, where that is
-    needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply before
-    anybody is asked more. Raises ExtractionFailed."""
+    needed. It obeys the `schema`, the role's own if none is given. `heard` is handed the turns of each reply, and what
+    is said to the agent about it, before anybody is asked more. Raises ExtractionFailed."""
     from uwf_git.kit.candidate import reads_all
-    from uwf_git.kit.extract import extract, nothing_written
+    from uwf_git.kit.extract import extract, nothing_written, unheard
     from uwf_git.kit.reading import reader
 
     wanted = schema or ctx.schema
@@ -452,7 +452,7 @@ def read_output(
         clean=lambda value: ctx.instance.redactor.value(value)[0],
         reads=ctx.reads if schema is None else reads_all,
         written=ctx.written if schema is None else nothing_written,
-        heard=heard,
+        heard=heard or unheard,
     )
 
 

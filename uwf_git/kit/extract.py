@@ -42,6 +42,13 @@ Clean = Callable[[Any], Any]
 Written = Callable[[], "Changes | None"]
 """What an agent wrote into the document of its run, as a part of its answer. Raises Invalid for what is wrong there."""
 
+Heard = Callable[[Sequence[TurnRecord], TurnRecord | None], object]
+"""Is handed the turns of an answer that isn't enough, and what its agent is then told; None where a model is asked."""
+
+
+def unheard(_turns: Sequence[TurnRecord], _asked: TurnRecord | None) -> None:
+    """Where nobody listens meanwhile."""
+
 
 def nothing_written() -> None:
     """Of an agent that has no such document."""
@@ -95,8 +102,9 @@ class _Said:
         if reply.turns or reply.text or not failed:
             self.turns += reply.turns or (TurnRecord("assistant", reply.text, usage=reply.usage),)
 
-    def ask(self, message: str) -> None:
-        self.turns.append(TurnRecord("user", message))
+    def ask(self, message: str) -> TurnRecord:
+        self.turns.append(asked := TurnRecord("user", message))
+        return asked
 
     def read(self, reply: Reply) -> None:
         self._read.append(reply)
@@ -116,14 +124,14 @@ def extract(
     clean: Clean | None = None,
     reads: Reads = reads_all,
     written: Written = nothing_written,
-    heard: Callable[[Sequence[TurnRecord]], object] = lambda turns: None,
+    heard: Heard = unheard,
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
     Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
-    too. `reads` and `written` are for judge. `heard` is handed the turns of a reply that isn't enough, before anybody
-    is asked more. Raises ExtractionFailed where none of these gave a valid output, or failed
-    itself.
+    too. `reads` and `written` are for judge. `heard` is handed the turns of a reply that isn't enough, and
+    what is then said to the agent, before anybody is asked more. Raises ExtractionFailed where none of these gave a
+    valid output, or failed itself.
     """
     said = _Said()
     said.add(reply)
@@ -158,8 +166,7 @@ def extract(
             session=session,
             problems=verdict.problems,
         )
-        heard(said.turns[said.last :])
-        said.ask(message)
+        heard(said.turns[said.last :], said.ask(message))
         try:
             reply = continue_(session, message)
         except UwfError as error:
@@ -175,7 +182,7 @@ def extract(
         how = "correction"
     if model is None:
         raise _failed(role, said, verdict.problems)
-    heard(said.turns[said.last :])
+    heard(said.turns[said.last :], None)
     return _by_model(said, role, schema, model, verdict.problems, clean, reads, written)
 
 

@@ -55,6 +55,7 @@ class Recorder:
         self._streamed: StreamedText | None = None
         self._spoken: Spoken | None = None
         self._printed: dict[str, bytes] = {}
+        self._noted: set[int] = set()  # of the turns, by identity
         self._told_before = 0  # turns, when an answer was the last time not the last word
         self._is_failing = False
 
@@ -103,12 +104,15 @@ class Recorder:
 
     def record(self, turn: TurnRecord) -> None:
         """Stores a turn now, and names it in the private folder for those who watch the step. Where the disk fails, it
-        stays in memory until the run is over, since its agent goes on."""
+        stays in memory until the run is over, since its agent goes on. One that is recorded again is left as it is."""
+        if id(turn) in self._noted:
+            return
         node = self._turn(turn)
         self._tell(turn)
         try:
             self.store()
             self._note(turn, node)
+            self._noted.add(id(turn))
             if turn.role == "assistant":  # noted first, so that its words are never nowhere
                 self._renew()
         except StoreUnwritable as error:
@@ -117,11 +121,14 @@ class Recorder:
                 self._instance.warn(f"{error.message}; what {self._agent} says is kept in memory for now")
             self._is_failing = True
 
-    def heard(self, turns: Iterable[TurnRecord]) -> None:
-        """Stores the turns of an answer that isn't the last word, where its agent hasn't done so itself."""
+    def heard(self, turns: Iterable[TurnRecord], asked: TurnRecord | None) -> None:
+        """Stores the turns of an answer that isn't the last word, where its agent hasn't done so itself, and what the
+        agent is then `asked`: in this order, which is that of the Detail."""
         if len(self.turns) == self._told_before:
             for turn in turns:
                 self.record(turn)
+        if asked is not None:
+            self.record(asked)
         self._told_before = len(self.turns)
 
     def _note(self, turn: TurnRecord, node: Hash) -> None:
@@ -202,6 +209,7 @@ class Recorder:
     def take(self, turn: TurnRecord) -> None:
         """Takes over a turn that another recorder has noted already."""
         self._turn(turn)
+        self._noted.add(id(turn))
 
     def show(self, data: bytes = b"", model: str = "", stream: str = "") -> None:
         """Tells those who watch the step what is being printed, piece by piece as it comes, or which model is being
@@ -262,7 +270,7 @@ class Recorder:
         """Takes over, and returns, what other recorders have noted in this run and nobody has told."""
         found = self._noted_by_others()
         for turn in found:
-            self._turn(turn)
+            self.take(turn)
         return found
 
     def _noted_by_others(self) -> tuple[TurnRecord, ...]:
@@ -447,7 +455,9 @@ def _with_replies(
         used.append(reply.usage or sum_tokens(turn.usage for turn in turns))
     costs = [reply.cost for reply in replies if reply.cost is not None]
     told = said._replace(
-        answer=replies[-1].text if replies and not others else said.answer,
+        answer=said.answer
+        if not replies or any(turn.role != "user" for turn in others)
+        else replies[-1].text,
         session=said.session or next((each.session for each in reversed(replies) if each.session), None),
         model=said.model or next((each.model for each in reversed(replies) if each.model), None),
         usage=sum_tokens([*used, *(turn.usage for turn in others)]),
