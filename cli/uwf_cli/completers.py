@@ -57,6 +57,12 @@ def _registered(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, 
     return [(name, "") for name in invocation.instance.registry.names() if name.startswith(incomplete)]
 
 
+def _suites(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
+    from uwf_git.evaluation.suite import Suites
+
+    return [(name, "") for name in Suites(invocation.instance.store).names() if name.startswith(incomplete)]
+
+
 def _crews(invocation: Invocation, incomplete: str) -> Iterable[tuple[str, str]]:
     from uwf_git.crews.registry import Crews
 
@@ -171,3 +177,4 @@ complete_step = _offering(_steps)
 complete_agent = _offering(_agents)
 complete_setting = _offering(_settings)
 complete_remote = _offering(_remotes)
+complete_suite = _offering(_suites)

@@ -204,10 +204,20 @@ eval_baseline = Group(
 eval_ = Group(
     "eval",
     {
+        "add": Place("evaluation.suites:add", "Make cases of threads and of their steps."),
+        "import": Place("evaluation.suites:import_", "Take in cases from a file."),
+        "remove": Place("evaluation.suites:remove", "Take cases out of a suite, or forget a suite."),
+        "list": Place("evaluation.suites:list_", "List the suites."),
+        "show": Place("evaluation.suites:show", "Show a suite's cases, and what its runs came to."),
+        "run": Place("evaluation.running:run", "Try cases and have them judged."),
         "compare": Place("evaluation.comparing:compare", "Compare two runs of a suite case by case."),
         "baseline": eval_baseline,
     },
-    examples=("uwf eval compare solve-issue~1 solve-issue",),
+    examples=(
+        "uwf eval add 01JK7M --to bugs",
+        "uwf eval run bugs --workflow solve-issue",
+        "uwf eval compare solve-issue~1 solve-issue",
+    ),
     help="Suites of cases that workflows and agents are judged by.",
 )
 

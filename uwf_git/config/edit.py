@@ -219,7 +219,8 @@ def _value(path: ValuePath, text: str) -> Any:
             return yaml12.load(text, "args").data if text.lstrip().startswith("[") else shlex.split(text)
         except ValueError as error:
             raise Invalid(f"args: {str(error).lower()}", "close the quote") from None
-    if section == "hooks" and len(path) == 2 and field != "timeout":
+    of_hook = section == "hooks" and len(path) == 2 and field != "timeout"
+    if of_hook or (section == "judges" and len(path) == 3 and field in ("command", "jsonata", "workflow")):
         return yaml12.load(text, dotted(path)).data if text.lstrip().startswith("[") else text
     if section in NESTED or not {*STRUCTURED.get(str(section), ())}.isdisjoint(path[2:]):
         return yaml12.load(text, dotted(path)).data

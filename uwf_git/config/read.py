@@ -8,6 +8,7 @@
     agentClis: {<name>: row}                         mcpServers: {<name>: {command, env, tools, timeout}}
     secrets, notSecrets: [<variable>]                hooks: {<event>: command, timeout}
     bundles: {<workflow>: {network, read, write, timeout}}  budget: {unpriced: warn | stop}
+    judges: {<name>: {command | jsonata | exact | schema | workflow, output, threshold, timeout}}
     forges: {<host>: github | gitlab | gitea | forgejo | bitbucket | sourcehut}
     node: <program>
 
@@ -33,6 +34,8 @@ from uwf_git.config.settings import (
     FORGES,
     GRANT_FIELDS,
     HOOK_EVENTS,
+    JUDGE_FIELDS,
+    JUDGE_KINDS,
     KEYS,
     MCP_FIELDS,
     NO_MODEL,
@@ -43,6 +46,7 @@ from uwf_git.config.settings import (
     ConfigProblem,
     Grants,
     Hooks,
+    JudgeSetting,
     McpServer,
     Model,
     Price,
@@ -143,6 +147,7 @@ class _Reader:
             self._bundles(data.get("bundles")),
             self._unpriced(data.get("budget")),
             self._variables(("notSecrets",), data.get("notSecrets")),
+            self._judges(data.get("judges")),
         )
 
     def dangling(self, config: Config) -> None:
@@ -336,6 +341,40 @@ class _Reader:
                     )
         timeout = self._timeout(path, entry) or Grants().timeout
         return Grants(network is True, folders["read"], folders["write"], timeout)
+
+    def _judges(self, value: Any) -> dict[str, JudgeSetting]:
+        entries = self._mapping(("judges",), value, "judges")
+        found = {name: self._judge(name, entry) for name, entry in entries.items()}
+        return {name: judge for name, judge in found.items() if judge is not None}
+
+    def _judge(self, name: str, value: Any) -> JudgeSetting | None:
+        path: ValuePath = ("judges", name)
+        what = f'judges "{one_line(name, 40)}"'
+        entry = self._mapping(path, value, what, JUDGE_FIELDS)
+        kinds = [kind for kind in JUDGE_KINDS if entry.get(kind) is not None]
+        if len(kinds) != 1:
+            if entry:
+                self._refuse(path, f"{what} needs one of {', '.join(JUDGE_KINDS)}", "command: make test")
+            return None
+        kind = kinds[0]
+        given = entry[kind]
+        if kind == "command" and isinstance(given, str):
+            given = self._command(path, given)
+        elif kind in ("command", "exact"):
+            given = () if (kind, given) == ("exact", True) else self._texts((*path, kind), given)
+        elif kind != "schema":
+            given = self._text(path, entry, kind)
+        elif not isinstance(given, dict | bool):
+            self._refuse((*path, kind), f"{what}: schema is no JSON Schema")
+            given = None
+        if given is None or given == "" or (kind == "command" and not given):
+            return None
+        threshold = entry.get("threshold", JudgeSetting(name, kind, given).threshold)
+        if not (_is_number(threshold) and 0 <= threshold <= 1):
+            self._refuse((*path, "threshold"), "threshold is a number from 0 to 1")
+            return None
+        timeout = self._timeout(path, entry) or JudgeSetting(name, kind, given).timeout
+        return JudgeSetting(name, kind, given, self._text(path, entry, "output"), threshold, timeout)
 
     def _command(self, path: ValuePath, text: str, key: str = "command") -> tuple[str, ...]:
         """The words of the command line at a key in path; () for one that can't be split."""

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git.config.policy import ToolPolicy
 from uwf_git.errors import Usage
@@ -43,6 +43,7 @@ NESTED = (
     "notSecrets",
     "hooks",
     "bundles",
+    "judges",
 )
 UNPRICED = ("warn", "stop")
 """What `budget.unpriced` can say: what becomes of a thread with a limit in money whose cost nobody knows."""
@@ -54,6 +55,8 @@ NO_MODEL = "none"
 """As an override: no model for that scenario, whatever the default is."""
 MCP_FIELDS = ("command", "args", "url", "env", "tools", "timeout")
 GRANT_FIELDS = ("network", "read", "write", "timeout")
+JUDGE_KINDS = ("command", "jsonata", "exact", "schema", "workflow")
+JUDGE_FIELDS = (*JUDGE_KINDS, "output", "threshold", "timeout")
 HOOK_EVENTS = ("waiting", "budget", "failed", "completed", "killed", "paused")
 """What `hooks` can have a command for."""
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -142,6 +145,19 @@ class Grants(NamedTuple):
     timeout: float = 600.0
 
 
+class JudgeSetting(NamedTuple):
+    """A judge of evaluations. `value` depends on the kind, one of JUDGE_KINDS: of a command its words, of exact the
+    fields, of workflow and jsonata a text, of schema a JSON Schema. `output` is an expression that says what the end of
+    a workflow means; a score of at least `threshold` passes; a command is ended after `timeout` seconds."""
+
+    name: str
+    kind: str
+    value: Any
+    output: str = ""
+    threshold: float = 0.5
+    timeout: float = 600.0
+
+
 class Config(NamedTuple):
     """The whole file; empty where there is none. `path` is where it is or would be. `budgets` are limits of
     threads by workflow, "" for all of them; `secrets` are variables whose values are never stored, `not_secrets` those
@@ -170,6 +186,7 @@ class Config(NamedTuple):
     bundles: Mapping[str, Grants] = {}
     stops_unpriced: bool = False
     not_secrets: tuple[str, ...] = ()
+    judges: Mapping[str, JudgeSetting] = {}
 
     @property
     def prices(self) -> dict[str, Price]:

@@ -175,6 +175,25 @@ def together(each: Iterable[Spent]) -> Spent:
     return Spent(steps, attempts, seconds, unmetered, tuple(lines[key] for key in sorted(lines)))
 
 
+def minus(whole: Spent, part: Spent) -> Spent:
+    """What is left of a sum without one that is in it."""
+    less = {(line.model, line.reported is None): line for line in part.lines}
+    lines = []
+    for line in whole.lines:
+        known = less.get((line.model, line.reported is None), Line(line.model, Tokens()))
+        reported = None if line.reported is None else max(0.0, line.reported - (known.reported or 0.0))
+        tokens = _minus(line.tokens, known.tokens)
+        if tokens.total or reported:
+            lines.append(Line(line.model, tokens, reported or None))
+    return Spent(
+        whole.steps - part.steps,
+        whole.attempts - part.attempts,
+        max(0.0, whole.seconds - part.seconds),
+        whole.unmetered - part.unmetered,
+        tuple(lines),
+    )
+
+
 def tokens_of(spent: Spent) -> Tokens | None:
     """All tokens; None where nobody counted any."""
     total = _sum(line.tokens for line in spent.lines)

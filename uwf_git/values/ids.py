@@ -102,10 +102,16 @@ def fork_id(thread: ThreadId, first: Hash) -> ThreadId:
     """The id of a divergence's other side: the thread's time, and 80 bits of a digest of the thread and
     the first step that isn't shared. So it stands beside the thread in every list, and whoever meets the
     same divergence gives the same id."""
+    return ThreadId(thread[:10] + derived_id(0, f"uwf fork {thread} {first}")[10:])
+
+
+def derived_id(when: int, said: str) -> ThreadId:
+    """The id of a thread that follows from what it is for: a time in Unix milliseconds, and 80 bits of a digest of what
+    is said of it."""
     from hashlib import sha256
 
-    digest = int.from_bytes(sha256(f"uwf fork {thread} {first}".encode()).digest()[:10], "big")
-    return ThreadId(thread[:10] + _base32(digest, 16))
+    digest = int.from_bytes(sha256(said.encode()).digest()[:10], "big")
+    return ThreadId(_base32(min(max(when, 0), 2**48 - 1), 10) + _base32(digest, 16))
 
 
 def complete(prefix: str, known: Iterable[str], what: str, ends: bool = False) -> str:

@@ -1,0 +1,154 @@
+"""Cases, results and runs as they are printed: their JSON, and lines and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from uwf_cli import terminal
+from uwf_cli.output import dollars
+from uwf_git.evaluation.records import ERROR, MISSED, PASSED, Told
+from uwf_git.text import counted, one_line
+
+if TYPE_CHECKING:
+    from uwf_git.evaluation.records import Case, Judge, Result, SuiteRun
+
+_COLOUR = {PASSED: "green", MISSED: "red", ERROR: "yellow"}
+
+
+def judge_value(judge: Judge) -> dict[str, Any]:
+    """A judge as JSON has it."""
+    return judge.payload()
+
+
+def case_value(name: str, case: Case) -> dict[str, Any]:
+    """A case as JSON has it."""
+    return {
+        "case": name,
+        "hash": case.hash,
+        "kind": "step" if case.role else "thread" if case.start else "prompt",
+        "prompt": case.prompt,
+        "workflow": case.workflow,
+        "start": case.start,
+        "step": case.step,
+        "role": case.role,
+        "fixture": case.fixture,
+        "expected": case.expected,
+        "judges": [judge_value(judge) for judge in case.judges],
+        "limits": dict(case.limits),
+        "tags": list(case.tags),
+    }
+
+
+def told_value(told: Told) -> dict[str, Any]:
+    """What agents used, as JSON has it."""
+    return {
+        "cost": told.cost,
+        "unpriced": told.unpriced,
+        "seconds": round(told.seconds, 3),
+        "usage": told.usage._asdict() if told.usage else None,
+    }
+
+
+def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
+    """A result as JSON has it. `thread` is the one of its trial, where that is here."""
+    trial = result.trial
+    return {
+        "case": result.name,
+        "repeat": trial.key.repeat,
+        "state": result.state,
+        "score": round(result.score, 6),
+        "status": trial.status,
+        "error": trial.error or None,
+        "trial": trial.hash,
+        "thread": thread,
+        "workflow": trial.key.workflow,
+        "last": trial.last,
+        "work": trial.work,
+        "steps": trial.steps,
+        "attempts": trial.attempts,
+        **told_value(trial.told),
+        "notes": list(trial.notes),
+        "scores": [
+            {
+                "judge": score.judge.name,
+                "kind": score.judge.kind,
+                "score": score.score,
+                "passed": score.passed,
+                "reason": score.reason or None,
+                "step": score.step,
+                **told_value(score.told),
+            }
+            for score in result.scores
+        ],
+        "errors": list(result.errors),
+    }
+
+
+def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
+    """A run as JSON has it, but for its results."""
+    whole, judging = Told(), Told()
+    for result in results:
+        whole, judging = whole.plus(result.trial.told), judging.plus(result.judging)
+    states = [result.state for result in results]
+    return {
+        "run": run.hash,
+        "workflow": run.workflow,
+        "agent": run.agent,
+        "label": run.label or None,
+        "cases": run.cases,
+        "repeat": run.repeat,
+        "passed": states.count(PASSED),
+        "failed": states.count(MISSED),
+        "errors": states.count(ERROR),
+        "missing": run.cases * run.repeat - len(results),
+        "score": round(fmean(result.score for result in results), 6) if results else None,
+        **told_value(whole),
+        "judging": told_value(judging),
+        "stopped": run.stopped or None,
+    }
+
+
+# For people
+
+
+def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False) -> str:
+    """A result in a line: its state, what the case is called, its score, what it took, and why it isn't passed. The
+    value must have been escaped."""
+    name = value["case"] + (f" ({value['repeat']})" if value["repeat"] > 1 else "")
+    took = [f"{value['seconds']:.1f} s"] if value["seconds"] else []
+    took += [dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
+    said = ", ".join(took) + (" (known)" if is_known else "")
+    why = why_of(value)
+    parts = [
+        terminal.style(value["state"].ljust(6), _COLOUR[value["state"]]),
+        name.ljust(size),
+        f"{value['score']:.2f}",
+        terminal.style(said.strip(), "dim"),
+        one_line(why, 160) if why else "",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def why_of(value: Mapping[str, Any]) -> str:
+    """Why a result isn't passed; "" where it is."""
+    if value["status"] != "completed":
+        return f"{value['status']}: {value['error']}" if value["error"] else str(value["status"])
+    missed = [f"{each['judge']}: {each['reason'] or 'no'}" for each in value["scores"] if not each["passed"]]
+    return "; ".join([*value["errors"], *missed])
+
+
+def summary(value: Mapping[str, Any]) -> str:
+    """A run in a line: how many were passed, the score, what it took."""
+    parts = [f"{counted(value['passed'], 'trial')} passed"]
+    parts += [
+        f"{value[key]} {word}" for key, word in (("failed", "failed"), ("errors", "in error")) if value[key]
+    ]
+    parts += [f"{value['missing']} missing"] if value["missing"] else []
+    score = "–" if value["score"] is None else f"{value['score']:.2f}"
+    took = f"{value['seconds']:.1f} s of agents' time, {dollars(value['cost'], value['unpriced'])}"
+    judging = value["judging"]
+    if judging["cost"] or judging["unpriced"]:
+        took += f", judges {dollars(judging['cost'], judging['unpriced'])}"
+    return f"{', '.join(parts)}; score {score}; {took}"

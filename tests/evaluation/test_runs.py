@@ -1,0 +1,377 @@
+"""A run of a suite: a case is tried once and judged as often as anybody likes, and what broke off goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import begin, git, wait_for
+from conftest import Uwf
+from two_machines import Machine
+
+Config = Callable[[str], Path]
+
+# One solves, the other checks: whoever fails the check solves once more.
+SOLVE = """\
+name: solve
+description: One solves, the other checks.
+roles:
+  solver:
+    description: Solves.
+    systemPrompt: Solve it.
+    outputSchema: {type: object, properties: {answer: {type: string}}, required: [answer]}
+  checker:
+    description: Checks.
+    systemPrompt: Check it.
+    outputSchema: {type: object, properties: {approved: {type: boolean}}, required: [approved]}
+conditions:
+  approved: {description: It is right., expression: 'steps[-1].output.approved = true'}
+graph:
+  $START: [{role: solver}]
+  solver: [{role: checker}]
+  checker: [{role: $END, condition: approved}, {role: solver}]
+"""
+
+# Notes each call; solves in capitals, edits notes.txt where that is, and approves of capitals.
+AGENT = """
+import json, os, pathlib, sys
+context = json.load(sys.stdin)
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(context["role"] + " " + context["start"]["prompt"] + "\\n")
+if context["role"] == "solver":
+    notes = pathlib.Path("notes.txt")
+    if notes.exists():
+        notes.write_text(notes.read_text().upper())
+        pathlib.Path("ignored.log").write_text("x")
+        if "leak" in context["start"]["prompt"]:
+            pathlib.Path("key.txt").write_text(os.environ["LEAKED_API_KEY"])
+    print(json.dumps({"answer": context["start"]["prompt"].upper()}))
+else:
+    answer = context["steps"][-1]["output"]["answer"]
+    print(json.dumps({"approved": answer == answer.upper()}))
+"""
+
+
+class Bench:
+    """A store with the workflow, and an agent that notes what it is asked."""
+
+    def __init__(self, uwf: Uwf, agent: Path, calls: Path) -> None:
+        self.uwf = uwf
+        self.agent = f"uwf-exec {agent}"
+        self._calls = calls
+        calls.touch()
+        Path("solve.yaml").write_text(SOLVE)
+        uwf("workflow", "put", "solve.yaml")
+
+    @property
+    def calls(self) -> int:
+        """How often the agent was asked."""
+        return len(self._calls.read_text().splitlines())
+
+    def imports(self, cases: list[dict[str, Any]], suite: str = "bugs") -> Any:
+        Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+        return self.uwf("eval", "import", "cases.jsonl", "--to", suite, "--workflow", "solve").json
+
+    def run(self, *args: str, suite: str = "bugs", check: int | None = 0) -> Any:
+        return self.uwf("eval", "run", suite, "--agent", self.agent, *args, check=check)
+
+    def results(self, *args: str, suite: str = "bugs") -> list[tuple[str, str, float]]:
+        found = self.run(*args, suite=suite, check=None).json["results"]
+        return [(each["case"], each["state"], each["score"]) for each in found]
+
+
+@pytest.fixture
+def bench(
+    uwf: Uwf, script: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Bench:
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    return Bench(uwf, script("solves", AGENT), tmp_path / "calls")
+
+
+def test_a_case_is_tried_once_and_judged_anew_without_an_agent(bench: Bench) -> None:
+    added = bench.imports(
+        [
+            {"name": "one", "prompt": "say a", "judges": ["exact:approved"], "expected": {"approved": True}},
+            {"name": "two", "prompt": "say b", "judges": [{"jsonata": "steps[0].output.answer = 'SAY C'"}]},
+        ]
+    )
+    assert [each["case"] for each in added["added"]] == ["one", "two"]
+    assert bench.imports([{"name": "one", "prompt": "say a"}])["unchanged"] == 0  # it has no judges any more
+    assert bench.results() == [("one", "passed", 1.0), ("two", "failed", 0.0)]
+    assert bench.calls == 4
+
+    first = bench.run().json
+    assert (first["fresh"], bench.calls) == (0, 4)
+    again = bench.run().json
+    assert (again["commit"], again["run"]) == (first["commit"], first["run"])  # nothing new is no commit
+
+    assert bench.results("--judge", "jsonata:{'score': 0.25, 'reason': 'meh'}") == [
+        ("one", "failed", 0.25),
+        ("two", "failed", 0.25),
+    ]
+    bench.run("--judge", "schema:text.json", check=3)
+    Path("text.json").write_text('{"properties": {"approved": {"const": true}}}')
+    assert bench.results("one", "--judge", "schema:text.json") == [("one", "passed", 1.0)]
+    assert bench.calls == 4
+
+    assert len(bench.results("one", "--repeat", "3")) == 3
+    assert bench.calls == 8
+    bench.results("one", "--label", "another day")
+    assert bench.calls == 10
+    changed = Path("solve.yaml").read_text().replace("Solve it.", "Solve it well.")
+    Path("solve.yaml").write_text(changed)
+    bench.results("one", "--workflow", "solve.yaml")
+    assert bench.calls == 12
+    bench.uwf("workflow", "put", "solve.yaml")
+    assert bench.run("one").json["fresh"] == 0  # by now the newest, which was tried from its file
+    old = bench.uwf("workflow", "history", "solve").json[-1]["hash"]
+    assert bench.run("one", "--workflow", f"solve@{old[:6]}").json["fresh"] == 0
+    assert bench.calls == 12
+    bench.uwf("verify", "--all")
+
+
+def test_agents_work_on_the_files_of_a_case_and_judges_see_what_they_left(
+    bench: Bench, config: Config, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path("project")
+    folder.mkdir()
+    (folder / "notes.txt").write_text("todo\n")
+    (folder / ".gitignore").write_text("*.log\n")
+    (folder / "old.log").write_text("left out")
+    (folder / "check").write_text(
+        "#!/bin/sh\ngrep -q TODO notes.txt && ! test -e ignored.log && git diff --stat\n"
+    )
+    (folder / "check").chmod(0o755)
+    (folder / "link").symlink_to("notes.txt")
+    config(
+        "judges:\n  left: {command: [sh, -c, 'test -x check && ./check']}\n"
+        "  said: {command: [sh, -c, 'echo no; exit 3']}\n"
+    )
+    monkeypatch.setenv("LEAKED_API_KEY", "sk-live-4f9Qz81LmW07bTgX2cVd")
+    Path("suite.yaml").write_text(
+        "suite: bugs\nworkflow: solve\ncases:\n"
+        "  - {name: one, prompt: fix it, fixture: project, judges: [left, said]}\n"
+        "  - {name: two, prompt: leak it, files: {notes.txt: todo, src/a.txt: b}, judges: [left]}\n"
+    )
+    bench.uwf("eval", "import", "suite.yaml")
+    one, two = bench.run().json["results"]
+    assert [(each["judge"], each["passed"], each["reason"]) for each in one["scores"]] == [
+        ("left", True, None),
+        ("said", False, "no"),
+    ]
+    listed = git("--git-dir", root / "store.git", "ls-tree", "-r", one["work"]).splitlines()
+    assert [line.split("\t")[1] for line in listed] == [".gitignore", "check", "link", "notes.txt"]
+    assert [line.split()[0] for line in listed] == ["100644", "100755", "120000", "100644"]
+    assert two["scores"][0]["passed"] is False  # it has no check
+    assert two["notes"] and "key.txt" in two["notes"][0] and "sk-live" not in two["notes"][0]
+    assert not list((root / "evaluation").iterdir())  # what is recorded needs no folder
+    bench.uwf("verify", "--all")
+
+
+def test_what_a_file_of_cases_can_name_is_never_a_command(bench: Bench) -> None:
+    def refused(case: str) -> str:
+        Path("bad.yaml").write_text(f"workflow: solve\ncases:\n  - {case}\n")
+        return bench.uwf("eval", "import", "bad.yaml", check=1).error["message"]
+
+    assert "names no command" in refused("{prompt: a, judges: ['command:rm -rf x']}")
+    assert "names no command" in refused("{prompt: a, judges: [{command: rm}]}")
+    assert refused("{prompt: a, judgs: []}").startswith("bad.yaml:3: there is no 'judgs'")
+    Path("out").mkdir()
+    Path("out/x").symlink_to("/etc")
+    assert "leads out" in refused("{prompt: a, fixture: out}")
+    assert "no path" in refused("{prompt: a, files: {../x: y}}")
+    assert "no path" in refused("{prompt: a, files: {.git/hooks/post-checkout: y}}")
+
+    bench.imports([{"name": "one", "prompt": "say a", "judges": ["tests"]}])
+    error = bench.run(check=2).error
+    assert "'tests' is not configured here" in error["message"] and "judges.tests.command" in error["hint"]
+    assert bench.calls == 0
+
+
+def test_a_step_is_done_again_on_the_real_history_before_it(bench: Bench) -> None:
+    uwf = bench.uwf
+    thread = uwf("thread", "start", "solve", "-p", "say a").json["thread"]
+    uwf("thread", "run", thread, "--agent", bench.agent)
+    steps = uwf("thread", "steps", thread).json
+    (added,) = uwf("eval", "add", f"{thread}@2", "--to", "checks", "--judge", "exact").json["added"]
+    assert (added["kind"], added["role"], added["case"]) == ("step", "checker", "say-a-checker-2")
+    uwf("eval", "add", thread, "--to", "checks", "--name", "whole", "--judge", "exact")
+    uwf("eval", "add", f"{thread}@7", "--to", "checks", check=3)
+    before = bench.calls
+    step, whole = bench.run(suite="checks").json["results"]
+    assert (step["state"], step["steps"], whole["state"], whole["steps"]) == ("passed", 1, "passed", 2)
+    assert bench.calls == before + 3
+    redone = uwf("thread", "steps", step["thread"]).json
+    assert redone[0]["step"] == steps[0]["step"] and redone[1]["step"] == step["last"]
+
+    # Another version stands on the same outputs, and must come to the same step.
+    Path("solve.yaml").write_text(SOLVE.replace("Check it.", "Check it well."))
+    uwf("workflow", "put", "solve.yaml")
+    other = bench.run("say-a-checker-2", suite="checks").json["results"][0]
+    assert (other["state"], other["steps"]) == ("passed", 1)
+    replayed = uwf("thread", "steps", other["thread"]).json
+    assert replayed[0]["step"] != steps[0]["step"]
+    nodes = [uwf("cas", "get", each["step"]).json["payload"] for each in (replayed[0], steps[0])]
+    assert nodes[0]["output"] == nodes[1]["output"]
+    twice = SOLVE.replace(
+        "solver: [{role: checker}]", "solver: [{role: checker, condition: twice}, {role: solver}]"
+    )
+    twice = twice.replace(
+        "conditions:", "conditions:\n  twice: {description: Twice., expression: '$count(steps) > 1'}"
+    )
+    Path("solve.yaml").write_text(twice)
+    lost = bench.run("say-a-checker-2", "--workflow", "solve.yaml", suite="checks").json["results"][0]
+    assert (lost["status"], lost["score"]) == ("inapplicable", 0)
+    assert "calls for solver where the step was checker's" in lost["error"]
+    uwf("thread", "rm", thread, "--yes")
+    uwf("cas", "reindex")
+    assert bench.run("say-a-checker-2", suite="checks").json["fresh"] == 0
+    uwf("verify", "--all")
+
+
+def test_a_run_that_was_killed_goes_on_where_it_was(
+    bench: Bench, script: Callable[[str, str], Path], tmp_path: Path, root: Path
+) -> None:
+    bench.imports([{"name": name, "prompt": f"say {name}"} for name in ("a", "b")])
+    slow = script(
+        "slow",
+        AGENT.replace(
+            "context = json.load(sys.stdin)",
+            "context = json.load(sys.stdin)\n"
+            "if (context['role'], context['start']['prompt']) == ('checker', 'say b'):\n"
+            "    pathlib.Path(os.environ['CALLS'] + '.now').write_text(str(os.getpid()))\n"
+            "    import time; time.sleep(0 if pathlib.Path(os.environ['CALLS'] + '.go').exists() else 60)",
+        ),
+    )
+    bench.agent = f"uwf-exec {slow}"
+    running = begin("eval", "run", "bugs", "--agent", bench.agent, start_new_session=True)
+    agent = int(wait_for(Path(f"{tmp_path}/calls.now")))
+    running.kill()
+    running.wait()
+    os.kill(agent, signal.SIGKILL)
+    assert bench.calls == 3  # the last one had not come to its note
+    (tmp_path / "calls.go").touch()
+    done = bench.run().json
+    assert [each["state"] for each in done["results"]] == ["passed", "passed"]
+    assert bench.calls == 4
+    listed = bench.uwf("thread", "list", "--all").json
+    assert len(listed) == 2
+    bench.uwf("verify", "--all")
+
+
+def test_a_run_stops_at_its_limits_with_what_it_has(bench: Bench, script: Callable[[str, str], Path]) -> None:
+    bench.imports([{"name": name, "prompt": f"say {name}"} for name in ("a", "b", "c")])
+    stopped = bench.run("--max-time", "1ms", check=5)
+    assert stopped.json["missing"] == 3 and "maxWallTime" in stopped.json["stopped"]
+    assert "stopped with what it has, 3 trials missing" in stopped.error["message"]
+    assert bench.results("a", "--max-steps", "1") == [("a", "failed", 0.0)]
+    found = bench.run("a", "--max-steps", "1").json["results"][0]
+    assert (found["status"], found["steps"], bench.calls) == ("limited", 1, 1)
+    assert bench.results("a") == [("a", "passed", 1.0)]  # it goes on from there
+    assert bench.calls == 2
+
+    failing = bench.uwf("eval", "run", "bugs", "a", "--agent", "sh -c 'exit 1'", "--retries", "1", check=6)
+    (result,) = failing.json["results"]
+    assert (result["state"], result["attempts"], failing.json["errors"]) == ("error", 2, 1)
+    asks = script("asks", """print('{"$status": "$SUSPEND", "question": "Why?"}')""")
+    asked = bench.uwf("eval", "run", "bugs", "a", "--agent", f"uwf-exec {asks}").json["results"][0]
+    assert (asked["status"], asked["score"]) == ("waiting", 0)
+
+
+def test_a_workflow_judges_in_a_thread_of_its_own(
+    bench: Bench, config: Config, script: Callable[[str, str], Path]
+) -> None:
+    Path("rate.yaml").write_text(
+        "name: rate\ndescription: Rates.\nroles:\n  rater:\n    description: Rates.\n    systemPrompt: Rate.\n"
+        "    outputSchema: {type: object, properties: {points: {type: integer}}, required: [points]}\n"
+        "graph:\n  $START: [{role: rater}]\n  rater: [{role: $END}]\n"
+    )
+    bench.uwf("workflow", "put", "rate.yaml")
+    rater = script(
+        "rates",
+        "import json, sys\ntask = json.load(sys.stdin)['start']['prompt']\n"
+        "assert 'say a' in task and 'SAY A' in task and 'was expected' in task\nprint('{\"points\": 7}')",
+    )
+    config(
+        f"agentOverrides: {{rate: {{rater: mine}}}}\n"
+        f"agents: {{mine: {{command: uwf-exec, args: ['{rater}']}}}}\n"
+    )
+    judge = {"name": "stars", "workflow": "rate", "output": "steps[-1].output.points / 10", "threshold": 0.8}
+    bench.imports([{"name": "one", "prompt": "say a", "judges": [judge], "expected": {"approved": True}}])
+    (result,) = bench.run().json["results"]
+    (score,) = result["scores"]
+    assert (result["state"], score["score"], score["passed"]) == ("failed", 0.7, False)
+    assert score["step"] is not None and bench.calls == 2
+    assert bench.run().json["fresh"] == 0
+    bench.uwf("verify", "--all")
+
+
+def test_several_at_once_come_to_the_same(bench: Bench) -> None:
+    names = ["a", "b", "c", "d"]
+    bench.imports([{"name": name, "prompt": f"say {name}", "judges": ["exact:approved"]} for name in names])
+    expected = [(name, "error", 0.0) for name in names]  # there is nothing to compare with
+    assert bench.results("-j", "3") == expected
+    assert bench.calls == 8
+    assert bench.results("-j", "2", "--judge", "command:true", "--repeat", "2") == [
+        (name, "passed", 1.0) for name in names for _ in range(2)
+    ]
+    assert bench.calls == 16
+    assert [
+        each["repeat"] for each in bench.run("--judge", "command:true", "--repeat", "2").json["results"]
+    ] == [
+        1,
+        2,
+    ] * 4
+
+
+def test_two_machines_add_to_one_suite_and_use_what_the_other_tried(
+    uwf: Uwf, bench: Bench, tmp_path: Path, root: Path
+) -> None:
+    git("init", "-q", "--bare", tmp_path / "hub")
+    ada, bob = Machine(uwf, root), Machine(uwf, tmp_path / "bob")
+    bench.imports([{"name": "a", "prompt": "say a"}])
+    bob("init")
+    for machine in (ada, bob):
+        machine("remote", "add", "origin", tmp_path / "hub")
+    ada("push")
+    bob("pull")
+    Path("more.jsonl").write_text('{"name": "b", "prompt": "say b"}\n')
+    bob("eval", "import", "more.jsonl", "--to", "bugs", "--workflow", "solve")
+    bob("eval", "run", "bugs", "--agent", bench.agent)
+    assert bench.calls == 4
+    bob("push")
+    Path("more.jsonl").write_text('{"name": "c", "prompt": "say c"}\n')
+    ada("eval", "import", "more.jsonl", "--to", "bugs", "--workflow", "solve")
+    assert "united" in {each["case"] for each in ada("pull").json["adopted"]}
+    found = ada("eval", "run", "bugs", "--agent", bench.agent).json
+    assert ([each["case"] for each in found["results"]], found["fresh"]) == (["a", "b", "c"], 1)
+    ada("push")
+    bob("pull")
+    assert bob("eval", "list").json == ada("eval", "list").json
+    bob("verify", "--all")
+
+
+def test_cases_are_named_replaced_and_taken_out(bench: Bench) -> None:
+    uwf = bench.uwf
+    assert uwf("eval", "list").json == []
+    assert uwf("eval", "show", "bugs", check=3).error["message"] == "no suite 'bugs'"
+    bench.imports(
+        [{"name": "one", "prompt": "say a", "tags": ["slow"]}, {"prompt": "# Fix the login\n\nNow."}]
+    )
+    shown = uwf("eval", "show", "bugs").json
+    assert [each["case"] for each in shown["cases"]] == ["fix-the-login", "one"]
+    assert bench.results("--tag", "slow") == [("one", "passed", 1.0)]
+    bench.run("--tag", "quick", check=3)
+    bench.imports([{"name": "one", "prompt": "say b"}])
+    assert uwf("eval", "show", "bugs", "one").json["prompt"] == "say b"
+    assert uwf("eval", "remove", "bugs", "one").json["removed"] == ["one"]
+    bench.imports([{"name": "one", "prompt": "say b"}])  # it is back
+    assert len(uwf("eval", "show", "bugs").json["cases"]) == 2
+    uwf("eval", "remove", "bugs", check=2)
+    uwf("eval", "remove", "bugs", "--yes")
+    assert uwf("eval", "list").json == []

@@ -1,0 +1,157 @@
+"""The threads of an evaluation: ordinary ones, whose ids follow from what they are for, so that one which was broken
+off is gone on with. Nobody answers in them: one that asks a human has come to its end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from uwf_git import log
+from uwf_git.engine import budget
+from uwf_git.engine.spending import Spent, minus, money, tokens_of
+from uwf_git.engine.step import step_untold
+from uwf_git.errors import AgentFailed, HeadMoved, Invalid, NotFound, NoTransition, Waiting
+from uwf_git.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
+from uwf_git.git.repository import Oid
+from uwf_git.store import layout
+from uwf_git.store.history import Head
+from uwf_git.store.opened import Instance
+from uwf_git.text import counted
+from uwf_git.values.ids import Hash, ThreadId, derived_id
+from uwf_git.values.kinds import Usage
+
+MOST_STEPS = 50
+RETRIES = 2
+TRIAL, JUDGE = "trial", "judge"
+_NOBODY = ThreadId("0" * 26)
+_LONGEST_WAIT = 120.0  # seconds that a provider may ask for
+
+
+class Limits(NamedTuple):
+    """How far a thread may go: `most` steps; what it may use, by the names of a budget's limits; how often a step that
+    failed is tried again."""
+
+    most: int = MOST_STEPS
+    budget: Mapping[str, float] = {}
+    retries: int = RETRIES
+
+
+class Ended(NamedTuple):
+    """Where a thread has come to: one of the ends of a trial, and why in a line, "" for one that is completed. `work`
+    says whether anything was done just now."""
+
+    status: str
+    error: str = ""
+    work: bool = False
+
+
+def thread_for(instance: Instance, what: str, key: Hash, beside: Hash) -> ThreadId:
+    """The id of the thread that is there, or will be, for a key: a TRIAL's or a JUDGE's. It has the time of the node
+    `beside`, so that it isn't taken for the newest thread. After one that was removed comes another."""
+    removed = {
+        name.removeprefix(layout.REMOVED) for name in instance.store.repository.ref_names(layout.REMOVED)
+    }
+    when = instance.store.get(beside).timestamp
+    number = 0
+    while True:
+        found = derived_id(when, f"uwf {what} {key}" + (f" {number}" if number else ""))
+        if found not in removed:
+            return found
+        number += 1
+
+
+def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:
+    """Makes a thread on a commit where it isn't there: `refs/uwf/threads/<ULID>`."""
+    if not instance.threads.exists(thread):
+        instance.store.repository.create_ref(layout.THREADS + thread, commit)
+        instance.store.take_in(commit)
+        instance.store.moved(layout.THREADS + thread, commit, commit)
+
+
+def head_at(instance: Instance, commit: Oid) -> Head:
+    """The head that a commit is, of no thread in particular."""
+    return Head(_NOBODY, commit, instance.store.take_in(commit), None)
+
+
+def run_out(
+    instance: Instance,
+    thread: ThreadId,
+    base: Head,
+    folder: Path,
+    limits: Limits,
+    agent: str | None = None,
+    steps: int | None = None,
+) -> Ended:
+    """Steps a thread until it ends, asks, fails or reaches a limit; with `steps`, until it has made so many. What comes
+    up to `base` doesn't count. Raises Busy where somebody else steps it, Untrusted and Usage where it can't be stepped
+    here at all."""
+    tries = 0
+    worked = False
+    with instance.keeping():
+        while True:
+            head = instance.threads.head(thread)
+            made = head.row.number - base.row.number
+            if steps is not None and made >= steps:
+                return Ended(COMPLETED, "", worked)
+            if head.archive is not None:
+                if head.archive.status == COMPLETED:
+                    return Ended(COMPLETED, "", worked)
+                return Ended(FAILED, head.archive.reason or "its thread was killed", worked)
+            if why := _over(instance, head, base, limits, made):
+                return Ended(LIMITED, why, worked)
+            try:
+                step_untold(instance, thread, agent, folder)
+            except Waiting as waiting:
+                standing = budget.Budgets(instance).standing(head)
+                is_over = standing is not None and standing.reached is not None
+                return Ended(LIMITED if is_over else WAITING, waiting.message, worked)
+            except NoTransition as stuck:
+                return Ended(STUCK, stuck.message, worked)
+            except HeadMoved:
+                continue
+            except AgentFailed as failed:
+                worked, tries = True, tries + 1
+                log.info("7D1Q5XPE", "failed, try {tries}: {error}", tries=tries, error=failed.message)
+                if tries > limits.retries:
+                    return Ended(FAILED, failed.message, worked)
+                _pause(failed, tries)
+            except (Invalid, NotFound) as wrong:
+                return Ended(FAILED, wrong.message, worked)
+            else:
+                worked, tries = True, 0
+
+
+def _pause(failed: AgentFailed, tries: int) -> None:
+    """Waits where somebody was asked too often: as long as they want, else the longer the more often it failed."""
+    if (throttled := failed.throttled) is not None:
+        time.sleep(min(_LONGEST_WAIT, throttled.after if throttled.after is not None else 2.0**tries))
+
+
+def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int) -> str:
+    """The limit that a thread has reached, in words; "" for none."""
+    if made >= limits.most:
+        return f"it has made {counted(made, 'step')}, and no more are allowed"
+    if not limits.budget:
+        return ""
+    used = budget.use(spent_since(instance, head, base), budget.prices(instance))
+    reached = budget.used_up(budget.limits([("case", limits.budget)], {}), used)
+    if reached is None:
+        return ""
+    return f"{reached.key} is used up, {budget.share(reached.key, used[reached.key], reached.value)}"
+
+
+def spent_since(instance: Instance, head: Head, base: Head) -> Spent:
+    """What a thread has spent after an earlier head, its failed attempts included."""
+    whole = budget.account(instance, head).spent
+    return minus(whole, budget.account(instance, base).spent) if base.row.number else whole
+
+
+def told_of(instance: Instance, spent: Spent) -> Told:
+    """What was spent as a trial and a score keep it: the money at the prices of now."""
+    tokens = tokens_of(spent)
+    priced = money(spent, budget.prices(instance))
+    usage = Usage(tokens.input, tokens.output, tokens.cached) if tokens is not None else None
+    return Told(usage, priced.cost, priced.unpriced, spent.seconds)

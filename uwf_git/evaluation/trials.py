@@ -1,0 +1,282 @@
+"""A trial: a case given to the agents, in a thread and a folder of its own, and what became of it.
+
+What is tried is known by its key before anything is done, and so is the thread's id. A trial that was broken off finds
+its thread and its folder again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from uwf_git import log
+from uwf_git.engine.status import KILLED
+from uwf_git.errors import UwfError
+from uwf_git.evaluation.fixtures import discard, lay_out, left_in
+from uwf_git.evaluation.judges import Called, agents_of, called
+from uwf_git.evaluation.judging import Outcome, scored, why
+from uwf_git.evaluation.records import (
+    COMPLETED,
+    FINAL,
+    INAPPLICABLE,
+    UNKNOWN,
+    Case,
+    Judge,
+    Score,
+    ScoreKey,
+    Trial,
+    TrialKey,
+    identified,
+)
+from uwf_git.evaluation.replay import Inapplicable, ground, start_of
+from uwf_git.evaluation.stepping import (
+    TRIAL,
+    Ended,
+    Limits,
+    begin,
+    head_at,
+    run_out,
+    spent_since,
+    thread_for,
+    told_of,
+)
+from uwf_git.git.repository import Oid
+from uwf_git.store.history import ancestry
+from uwf_git.store.opened import Instance
+from uwf_git.text import one_line
+from uwf_git.values import cbor
+from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.kinds import Start, Workflow, parse_start, parse_step
+from uwf_git.values.node import hash_of
+from uwf_git.values.types import USER
+
+_NO_THREAD = ThreadId("0" * 26)
+_LONGEST_ERROR = 300
+
+
+class Version(NamedTuple):
+    """A version of a workflow that cases are tried with: its Workflow node, its commit, and who speaks in it first
+    where it is of a crew."""
+
+    hash: Hash
+    commit: Oid
+    workflow: Workflow
+    speaker: str = ""
+
+
+class Asked(NamedTuple):
+    """What somebody wants tried: with which agent, None for those of the configuration; `label` tells it from what
+    looks the same; judges in place of the cases' own, None for those; and how far each thread may go. Paths are from
+    `cwd`."""
+
+    agent: str | None = None
+    label: str = ""
+    judges: tuple[Judge, ...] | None = None
+    limits: Limits = Limits()
+    cwd: Path = Path()
+
+
+class Planned(NamedTuple):
+    """A case that is to be tried. `start` is the type and payload of the StartNode of a whole thread, None where a
+    role's step is done again."""
+
+    name: str
+    case: Case
+    version: Version
+    key: TrialKey
+    start: tuple[Hash, Any] | None
+    judges: tuple[Called, ...]
+    expected: Any
+    limits: Limits
+    agent: str | None
+
+
+class Conducted(NamedTuple):
+    """What came of a case: its trial, the scores that judges gave, why some gave none. `commits` are what these stand
+    on, `files` the git trees that they name; `is_new` whether any of it is."""
+
+    trial: Trial
+    scores: tuple[Score, ...]
+    errors: tuple[str, ...] = ()
+    commits: tuple[Oid, ...] = ()
+    files: tuple[str, ...] = ()
+    is_new: bool = True
+
+
+def plan(
+    instance: Instance, name: str, case: Case, version: Version, asked: Asked, repeats: int
+) -> list[Planned]:
+    """A case as it is to be tried, once for each repeat. Writes nothing. Raises Usage where nobody plays a role, or a
+    judge is not configured."""
+    store = instance.store
+    start, step = None, None
+    if case.start is not None:
+        start = parse_start(store.get(case.start).payload)
+    if case.step is not None:
+        step = parse_step(store.get(case.step).payload)
+    made: tuple[Hash, Any] | None = None
+    if case.role is not None:
+        assert step is not None
+        head = step.prev or step.start
+    else:
+        task = start or Start(version.hash, case.prompt or "")
+        made = start_of(task, version.hash, version.workflow, version.speaker)
+        head = hash_of(made[0], cbor.normalise(made[1]))
+    persona = start.persona if start else version.speaker
+    agents = agents_of(instance, version.workflow, asked.agent, case.role, persona)
+    wanted = case.judges if asked.judges is None else asked.judges
+    judges = tuple(called(instance, judge, asked.cwd) for judge in wanted)
+    expected = case.expected
+    if expected is None and step is not None and step.role != USER:
+        expected = store.get(step.output).payload
+    limits = asked.limits._replace(budget={**asked.limits.budget, **case.limits})
+    key = TrialKey(version.hash, head, case.role, case.fixture, agents, asked.label, 1)
+    return [
+        Planned(
+            name,
+            case,
+            version,
+            key._replace(repeat=number),
+            made,
+            judges,
+            expected,
+            limits,
+            asked.agent,
+        )
+        for number in range(1, repeats + 1)
+    ]
+
+
+def folders_of(instance: Instance) -> Path:
+    """Where the folders of trials are on this machine."""
+    return instance.location.root / "evaluation"
+
+
+def thread_of(instance: Instance, planned: Planned) -> ThreadId:
+    """The id of a trial's thread, whose StartNode is here."""
+    beside = planned.case.start or planned.key.head
+    return thread_for(instance, TRIAL, planned.key.hash, beside)
+
+
+def start_thread(instance: Instance, planned: Planned) -> ThreadId:
+    """The thread of a trial, with the folder that its agents work in, made where they aren't there. Makes
+    `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
+    with instance.store.together():
+        if planned.start is not None:
+            start = instance.store.put(*planned.start)
+        thread = thread_of(instance, planned)
+        if not instance.threads.exists(thread):
+            if planned.start is not None:
+                commit = instance.threads.begin(planned.version.commit, start)
+            else:
+                key = planned.key
+                assert key.role is not None
+                commit = ground(instance, key.head, key.role, key.workflow, planned.version.commit)
+            begin(instance, thread, commit)
+    folder = folders_of(instance) / thread
+    if not folder.is_dir():
+        lay_out(instance.store.repository, folder, planned.case.fixture)
+    instance.folders.remember(thread, folder)
+    return thread
+
+
+def conduct(
+    instance: Instance, planned: Planned, known: Trial | None, scores: Mapping[Hash, Score]
+) -> Conducted:
+    """Tries a case, unless a trial is `known` that counts, and has it judged, unless the score is among those by the
+    hashes of their keys. Moves refs of the trial's thread, and of those in which workflows judge. Raises Busy where
+    somebody else is at it, Usage and Untrusted where it can't be tried here."""
+    with log.about(case=planned.name):
+        if known is None:
+            trial, commits = _tried(instance, planned)
+        else:
+            trial, commits = known, ()
+        found, errors = list[Score](), list[str]()
+        is_new = known is None
+        if trial.status == COMPLETED and planned.judges:
+            outcome = None
+            for judge in planned.judges:
+                key = ScoreKey(trial.hash, judge.judge, planned.expected)
+                if (score := scores.get(key.hash)) is None:
+                    is_new = True
+                    outcome = outcome or _outcome(instance, planned, trial)
+                    try:
+                        score = scored(instance, judge, outcome, folders_of(instance), planned.limits)
+                    except UwfError as error:
+                        errors.append(why(error))
+                        continue
+                    if score.step is not None:
+                        commits = (*commits, instance.threads.commit_of(score.step))
+                found.append(score)
+        files = tuple(filter(None, (trial.work,))) if known is None else ()
+        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new)
+
+
+def _outcome(instance: Instance, planned: Planned, trial: Trial) -> Outcome:
+    assert trial.last is not None
+    return Outcome(trial, instance.threads.history_at(_NO_THREAD, trial.last), planned.expected)
+
+
+def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...]]:
+    try:
+        thread = start_thread(instance, planned)
+    except Inapplicable as error:
+        trial = Trial(UNKNOWN, planned.key, INAPPLICABLE, error=one_line(error.message, _LONGEST_ERROR))
+        return identified(trial), (planned.version.commit,)
+    folder = folders_of(instance) / thread
+    base = head_at(instance, _base(instance, planned, thread))
+    once = 1 if planned.start is None else None
+    ended = run_out(instance, thread, base, folder, planned.limits, planned.agent, once)
+    head = instance.threads.head(thread)
+    if once is not None and ended.status == COMPLETED and head.archive is None:
+        head = instance.threads.archive(head, KILLED, "a step that was done again ends here")
+    trial = _trial(instance, planned, ended, thread, base.row.number)
+    if ended.status == COMPLETED:
+        discard(folder)
+    return trial, (head.commit,)
+
+
+def _base(instance: Instance, planned: Planned, thread: ThreadId) -> Oid:
+    """Where a trial's thread begins with what is tried: its start, or for a role's step the commit before that."""
+    rows = list(ancestry(instance.store, instance.threads.head(thread).commit))
+    start = next(place for place, row in enumerate(rows) if row.kind == "start")
+    if planned.start is not None:
+        return Oid(raw=rows[start].oid)
+    number = 0
+    head = planned.key.head
+    for row in instance.store.index.commits_of(head):
+        if row.kind == "step":
+            number = row.number
+            break
+    return Oid(raw=rows[start - number].oid)
+
+
+def _trial(instance: Instance, planned: Planned, ended: Ended, thread: ThreadId, before: int) -> Trial:
+    head = instance.threads.head(thread)
+    base = head_at(instance, _base(instance, planned, thread))
+    spent = spent_since(instance, head, base)
+    left = None
+    if planned.case.fixture is not None and head.row.number > before:
+        left = left_in(instance, folders_of(instance) / thread)
+    trial = Trial(
+        UNKNOWN,
+        planned.key,
+        ended.status,
+        head.node if head.row.number > before else None,
+        instance.redactor.text(one_line(ended.error, _LONGEST_ERROR))[0],
+        left.tree if left else None,
+        head.row.number - before,
+        spent.attempts,
+        told_of(instance, spent),
+        left.notes if left else (),
+    )
+    return identified(trial)
+
+
+def best(trials: Sequence[Trial]) -> Trial:
+    """Of several trials of one key the one that counts: the first that has come to an end, else the last."""
+    ended = [trial for trial in trials if trial.status in FINAL]
+    if ended:
+        return min(ended, key=lambda trial: (trial.time, trial.hash))
+    return max(trials, key=lambda trial: (trial.time, trial.hash))
