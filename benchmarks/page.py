@@ -26,6 +26,7 @@ ROOMS = {
     "pages": "Pages",
     "exchange": "Sharing and verifying",
     "throughput": "Sharing, a worker's steps",
+    "fleet": "Fleets",
 }
 """The heading of each module of groups."""
 

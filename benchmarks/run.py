@@ -20,6 +20,7 @@ import agents
 import chats
 import crews
 import exchange
+import fleet
 import growth
 import page
 import pages
@@ -61,6 +62,7 @@ GROUPS: tuple[Group, ...] = (
     exchange.importing,
     exchange.crowded,
     throughput.of_a_worker,
+    fleet.dispatching,
     growth.on_many_threads,
     growth.on_many_nodes,
     growth.verifying,
