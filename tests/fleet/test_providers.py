@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from cli_samples import write
+from cli_samples import ASKS, PAIR, scripted, write
 from commands import begin, git
 from complete import examine
 from conftest import Uwf
 from fleets import FIVE, STEPS, steps_told, until
+
+from uwf_git.fleet.asked import Begin
+from uwf_git.fleet.client import Queue, connect
+from uwf_git.fleet.place import find
+from uwf_git.store.opened import Instance
 
 # An agent that says when it begins and ends. It waits for a file `go`, and refuses where there is a file `refuse`,
 # which it removes.
@@ -124,3 +131,32 @@ def test_each_thread_of_a_fleet_has_a_worktree_of_its_own_which_its_branch_outli
     assert git("-C", project, "worktree", "list").count("\n") == 0
     error = uwf("fleet", "run", "--all", *wanted, "--cwd", tmp_path, check=2).error
     assert "exclude each other" in error["message"]
+
+
+def test_a_provider_that_is_added_is_served_and_steps_that_nobody_serves_are_told(
+    uwf: Uwf, instance: Instance, script: Callable[[str, str], Path], config: Callable[[str], Path]
+) -> None:
+    uwf("workflow", "put", write("pair.yaml", PAIR))
+    asks, goes, lost = (
+        uwf("thread", "start", "pair", "-p", f"Do {each}").json["thread"] for each in range(3)
+    )
+    running = begin("fleet", "run", asks, "--stay", "--agent", scripted(ASKS))
+    until(lambda: '"waiting"' in uwf("fleet", "status", check=None).out, "question")
+    agent = script("north", "print('{}')")
+    config(f"providers: {{north: {{}}}}\nagents: {{north: {{command: {agent}}}}}\ndefaultAgent: north\n")
+    assert uwf("fleet", "start", goes).json["started"]
+    until(lambda: uwf("thread", "show", goes).json["status"] == "waiting", "step")
+
+    place = find(instance.store.repository.private)
+    assert place is not None
+
+    async def put() -> None:
+        await Queue(await connect(place)).start(
+            [Begin(lost, instance.threads.head(lost).node, "uwf.nowhere")]
+        )
+
+    asyncio.run(put())
+    (row,) = [each for each in uwf("fleet", "status").json if each["thread"] == lost]
+    assert (row["state"], row["why"]) == ("queued", "no worker serves the queue uwf.nowhere")
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 130

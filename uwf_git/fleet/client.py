@@ -54,7 +54,7 @@ class Row(NamedTuple):
     that is tried again, "waiting", "paused" and "held" of a thread that goes on when somebody lets it, and the rest of
     one that the queue has no more. `why` says what it waits for, or what its last step failed at; `worker` who is at
     it, for the how manieth time, and `since` when, in Unix seconds; `used` what it has used since it was begun, where
-    that counts."""
+    that counts; `queue` is the task queue of its step."""
 
     thread: str
     state: str
@@ -64,6 +64,7 @@ class Row(NamedTuple):
     tries: int = 0
     since: float | None = None
     used: Mapping[str, float] | None = None
+    queue: str = ""
 
     @property
     def open(self) -> bool:
@@ -191,7 +192,14 @@ class Queue:
         for each in sorted(listed, key=lambda each: each.start_time):
             newest[each.id] = each
         found = await self._each(newest, self._row)
-        return list(found.values())
+        names = {row.queue for row in found.values() if row.state == QUEUED and row.queue}
+        served = await self._each({name: name for name in names}, self._is_served)
+        return [
+            row._replace(why=f"no worker serves the queue {row.queue}")
+            if served.get(row.queue) is False
+            else row
+            for row in found.values()
+        ]
 
     async def _row(self, listed: WorkflowExecution) -> Row:
         from temporalio.client import WorkflowExecutionStatus
@@ -224,7 +232,21 @@ class Queue:
             step.last_worker_identity if started else "",
             step.attempt,
             step.last_started_time.ToDatetime().timestamp() if started else None,
+            queue=step.activity_options.task_queue.name,
         )
+
+    async def _is_served(self, queue: str) -> bool:
+        """Whether anybody has asked for steps of a queue in the last minutes."""
+        from temporalio.api.enums.v1 import TaskQueueType
+        from temporalio.api.taskqueue.v1 import TaskQueue
+        from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+
+        wanted = DescribeTaskQueueRequest(
+            namespace=self.client.namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+        )
+        return bool((await self.client.workflow_service.describe_task_queue(wanted, timeout=_WAIT)).pollers)
 
     async def _each(self, given: Mapping[str, Any], do: Callable[[Any], Awaitable[_T]]) -> dict[str, _T]:
         """Does something to each, some at once."""

@@ -64,7 +64,7 @@ class Hand:
     def instance(self) -> Instance:
         """The store and the configuration as it is now."""
         root = self._location.root
-        seen = [_signature(root / name) for name in ("config.yaml", ".env")]
+        seen = [signature(root / name) for name in ("config.yaml", ".env")]
         if self._opened is None or seen != self._seen:
             opened = Instance(self._location)
             opened.warn = lambda text: self._tell({"warning": text})
@@ -165,7 +165,7 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
     return Stand(thread, head.node, status, False, following.next, queue, following.problem, why)
 
 
-def _signature(path: Path) -> tuple[int, ...] | None:
+def signature(path: Path) -> tuple[int, ...] | None:
     """What tells a file from the same one after a change."""
     try:
         status = path.stat()

@@ -88,6 +88,11 @@ class Hands:
         """The numbers of those that are there."""
         return [each.process.pid for each in self._all]
 
+    def allow(self, more: int) -> None:
+        """Lets there be more of them."""
+        for _ in range(more):
+            self._places.release()
+
     async def do(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """What comes of a request, with a fault where a hand was lost. Where this is cancelled, the step is broken off
         first, and what its agent said is kept."""

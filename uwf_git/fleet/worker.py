@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import __version__, log
 from uwf_git.config.read import load_config
-from uwf_git.config.settings import Rates
-from uwf_git.errors import RemoteFailed, UwfError, failure_of
+from uwf_git.config.settings import FILE, Rates
+from uwf_git.errors import Invalid, RemoteFailed, UwfError, failure_of
 from uwf_git.fleet import asked
 from uwf_git.fleet.client import connect
-from uwf_git.fleet.hand import Orders
+from uwf_git.fleet.hand import Orders, signature
 from uwf_git.fleet.hands import Hands, Tell
 from uwf_git.fleet.limits import Gate, provider_at, queues
 from uwf_git.fleet.place import Place
@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.worker import Worker
 
+    from uwf_git.fleet.activity import Steps
+
 _CACHED = 500  # workflows that a worker remembers; of others it reads the events once more
+_LOOKS = 2.0  # seconds between two looks whether the configuration has changed
 _POLLS = 2  # calls that wait for steps, and for workflows to go on with
 _STICKS = timedelta(seconds=3)  # after which a workflow goes on elsewhere, whose worker is gone
 
@@ -64,27 +67,17 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) 
     """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
     worker goes on with it. Raises RemoteFailed where the server doesn't take this worker."""
     silence()
-    served = queues(load_config(location.root))
-    client = await connect(duty.place)
-    # Those of one provider don't wait for the slots of another.
-    hands = Hands(location, duty.orders, duty.jobs * len(served), tell)
-    from uwf_git.fleet.activity import Steps
-
-    private = location.git_dir / PRIVATE
-    gates = {queue: Gate(private, provider_at(queue), limits) for queue, limits in served.items()}
-    steps = Steps(hands, gates)
-    workers = [_worker(client, duty, steps, *each) for each in served.items()]
-    running = [asyncio.ensure_future(each.run()) for each in workers]
+    serving = _Serving(await connect(duty.place), location, duty, tell)
+    serving.begin()
     ending = asyncio.ensure_future(over.wait())
     tell({"worker": os.getpid()})
     try:
-        await asyncio.wait([*running, ending], return_when=asyncio.FIRST_COMPLETED)
+        while not await serving.ended_or(ending):
+            # A hand that has read a changed configuration sends steps to queues that nobody else may serve.
+            serving.begin()
     finally:
-        steps.ending = True
         ending.cancel()
-        await asyncio.gather(*(each.shutdown() for each in workers))
-        ended = await asyncio.gather(*running, return_exceptions=True)
-        await hands.close()
+        ended = await serving.end()
     for error in ended:
         if isinstance(error, Exception):
             raise RemoteFailed(
@@ -93,7 +86,58 @@ async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) 
             ) from None
 
 
-def _worker(client: Client, duty: Duty, steps: Any, queue: str, limits: Rates) -> Worker:
+class _Serving:
+    """The queues that a worker serves, each by a worker of Temporal's: one for each provider that its configuration
+    has, so that steps which ask one don't wait for the slots of another."""
+
+    def __init__(self, client: Client, location: Location, duty: Duty, tell: Tell) -> None:
+        from uwf_git.fleet.activity import Steps
+
+        self._client = client
+        self._location = location
+        self._duty = duty
+        self._hands = Hands(location, duty.orders, 0, tell)
+        self._gates: dict[str, Gate] = {}
+        self._steps = Steps(self._hands, self._gates)
+        self._running: dict[Worker, asyncio.Future[None]] = {}
+        self._seen: object = ()
+
+    def begin(self) -> None:
+        """Serves the queues that the configuration has and aren't served yet. Raises Invalid where nothing is served
+        and it can't be read."""
+        seen = signature(self._location.root / FILE)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            wanted = queues(load_config(self._location.root))
+        except Invalid:
+            if self._running:  # each step says so
+                return
+            raise
+        for queue, limits in wanted.items():
+            if queue not in self._gates:
+                self._gates[queue] = Gate(self._location.git_dir / PRIVATE, provider_at(queue), limits)
+                self._hands.allow(self._duty.jobs)
+                worker = _worker(self._client, self._duty, self._steps, queue, limits)
+                self._running[worker] = asyncio.ensure_future(worker.run())
+
+    async def ended_or(self, ending: asyncio.Future[Any]) -> bool:
+        """Whether it is over, or one of them has ended, after a while."""
+        waiting = [*self._running.values(), ending]
+        done, _ = await asyncio.wait(waiting, timeout=_LOOKS, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+
+    async def end(self) -> list[BaseException | None]:
+        """Breaks off what is in progress; how each has ended."""
+        self._steps.ending = True
+        await asyncio.gather(*(each.shutdown() for each in self._running))
+        ended = await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await self._hands.close()
+        return ended
+
+
+def _worker(client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates) -> Worker:
     """Serves a queue: steps, and in the one that all have the workflows."""
     from temporalio.worker import PollerBehaviorSimpleMaximum, UnsandboxedWorkflowRunner, Worker
 
