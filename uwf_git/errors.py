@@ -106,8 +106,9 @@ class Throttled(NamedTuple):
         """What a program says that speaks with a provider itself, where it says that it is asked too often."""
         import re
 
-        said = r"(?i)\b(429|529)\b|rate[ _-]?limit|too many requests|overloaded|usage limit|quota exceeded"
-        if not re.search(said, words):
+        number = r"\b(HTTP|status|error|code)\b[^0-9\n]{0,20}(429|529)\b|\b(429|529) (too many|slow)"
+        said = r"rate[ _-]?limit|too many requests|(is|currently) overloaded|overloaded_error|usage limit reached"
+        if not re.search(f"(?i){number}|{said}", words):
             return None
         after = re.search(r"(?i)(?:retry[ _-]?after|again in)\W{0,3}([0-9]{1,6}(?:\.[0-9]+)?) ?s", words)
         return cls(by, float(after[1]) if after else None)

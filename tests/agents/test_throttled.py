@@ -40,6 +40,7 @@ LOCAL = f"{Path(sys.executable).parent}/uwf-llm"
         ("mycli", Throttled("mycli", 7)),
         ("plain", Throttled("plain")),
         ("broken", None),
+        ("many", None),
     ],
 )
 def test_who_is_asked_too_often_says_so_whatever_agent_it_is(
@@ -62,6 +63,7 @@ def test_who_is_asked_too_often_says_so_whatever_agent_it_is(
         f"  later: {{command: {script('later', KIT)}}}\n"
         f"  plain: {{command: {script('plain', PLAIN)}}}\n"
         f"  broken: {{command: {script('broken', PLAIN.replace('HTTP 429', 'HTTP 404'))}}}\n"
+        f"  many: {{command: {script('many', PLAIN.replace('HTTP 429', '429 tests failed'))}}}\n"
     )
     instance, thread = opened(), ThreadId(thread)
     with pytest.raises(AgentFailed) as caught:

@@ -16,6 +16,7 @@ from screen import Screen
 
 from uwf_git.fleet.admission import UNPRICED, Admission, Allowance
 from uwf_git.fleet.asked import Begin
+from uwf_git.fleet.server import Server
 
 
 def start(uwf: Uwf, many: int) -> list[str]:
@@ -72,6 +73,26 @@ def test_a_budget_of_the_fleet_holds_all_of_it_and_what_is_left_goes_on_later(uw
     assert 6 <= made < 4 * STEPS and held.error["code"] == "waiting"
     uwf("fleet", "run", "--all", "--max-cost", "5", timeout=100)
     assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+
+
+def test_without_workers_of_its_own_it_begins_and_holds_threads_that_others_step(
+    uwf: Uwf, root: Path, tmp_path: Path
+) -> None:
+    threads = start(uwf, 3)
+    with Server(tmp_path / "server") as server:
+        at = ["--address", server.address]
+        working = begin("fleet", "worker", *at)
+        held = uwf("fleet", "run", "--all", "--workers", "0", "--max-steps", "4", *at, check=5, timeout=100)
+        assert held.out == "" and "its budget is used up" in held.error["message"]
+        rows = uwf("fleet", "status", "--all", *at).json
+        assert {each["state"] for each in rows} <= {"held", "completed"} and len(rows) == 3
+        assert 4 <= sum(each["used"]["steps"] for each in rows) < 3 * STEPS
+        uwf("fleet", "resume", "--all", *at)
+        until(lambda: not uwf("fleet", "status", *at).json, "end of the queue")
+        working.send_signal(signal.SIGINT)
+        assert working.wait(60) == 0
+    assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+    assert "makes no step" in uwf("fleet", "run", "--all", "--workers", "0", check=2).error["message"]
 
 
 def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:

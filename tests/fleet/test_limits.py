@@ -13,7 +13,7 @@ import pytest
 from cli_samples import PAIR
 from workflows import start_thread
 
-from uwf_git.config.read import load_config
+from uwf_git.config.read import check_config, load_config
 from uwf_git.config.settings import Rates
 from uwf_git.errors import Throttled
 from uwf_git.fleet.limits import Gate, impatient, next_queue, queues
@@ -66,6 +66,7 @@ def test_the_limits_are_those_of_the_configuration_and_agents_of_a_fleet_dont_wa
 ) -> None:
     config(PROVIDERS)
     known = load_config(root)
+    assert check_config(root) == []
     assert queues(known) == {
         "uwf": Rates(),
         "uwf.east": Rates(0.5, 2),

@@ -37,7 +37,7 @@ PATIENCE = 2.0
 """Seconds for which an agent of a fleet waits itself where a provider wants to be asked later: then its step ends, so
 that the worker is free for others."""
 
-_FIRST, _LONGEST = 1.0, 60.0  # seconds that a provider is left alone which doesn't say for how long
+_FIRST, _LONGEST = 1.0, 600.0  # seconds that a provider is left alone which doesn't say for how long
 _LONGEST_ASKED = 24 * 60 * 60.0
 _POLL = 0.05  # seconds between two looks for a free slot
 

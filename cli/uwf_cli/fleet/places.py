@@ -97,10 +97,13 @@ def _bounds(most: int | None, texts: Mapping[str, str | None]) -> Allowance:
     return Allowance(most, {key: parse_option(key, text) for key, text in texts.items() if text is not None})
 
 
-def orders(agent: str | None, cwd: Path | None, workspace: str | None, remote: str) -> Orders:
-    """What workers have their hands do. Raises Usage, NotFound for a workspace that there can't be."""
+def orders(
+    invocation: Invocation, agent: str | None, cwd: Path | None, workspace: str | None, remote: str
+) -> Orders:
+    """What workers have their hands do. Workspaces of threads that have ended since are given up. Raises Usage,
+    NotFound for a workspace that there can't be."""
     from uwf_git.fleet.hand import Orders
-    from uwf_git.fleet.workspace import parse_wanted
+    from uwf_git.fleet.workspace import Workspaces, parse_wanted
 
     if workspace is None:
         if remote:
@@ -108,7 +111,9 @@ def orders(agent: str | None, cwd: Path | None, workspace: str | None, remote: s
         return Orders(agent, str(cwd) if cwd else None)
     if cwd is not None:
         raise Usage("--cwd and --workspace exclude each other", "give one of them")
-    return Orders(agent, None, parse_wanted(workspace, remote).text(), remote)
+    wanted = parse_wanted(workspace, remote)
+    Workspaces(invocation.instance, wanted).tidy()
+    return Orders(agent, None, wanted.text(), remote)
 
 
 def place(function: _F) -> _F:

@@ -17,7 +17,7 @@ from uwf_cli.failures import Failures, tell
 from uwf_cli.fleet.places import WORKSPACE, WORKSPACE_REMOTE, allowance, begins, named, orders, pace, place
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, chosen_threads, short_ids, threads
-from uwf_git.errors import Failure, Throttled, Waiting
+from uwf_git.errors import Failure, Throttled, Usage, Waiting
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ JOBS = click.option(
 @threads
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     default=1,
     show_default=True,
     metavar="N",
-    help="So many workers.",
+    help="So many workers; with --address also none, to leave the work to others.",
 )
 @JOBS
 @pace
@@ -90,8 +90,12 @@ def run(
     from uwf_git.fleet.worker import Duty
 
     client.require()
+    if not workers and address is None:
+        raise Usage(
+            "a fleet without workers makes no step", "give --workers, or the --address that others work for"
+        )
     where = folder(cwd)
-    given = orders(agent, where, workspace, workspace_remote)
+    given = orders(invocation, agent, where, workspace, workspace_remote)
     failures = Failures(invocation)
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if not found:
@@ -202,7 +206,7 @@ def worker(
     from uwf_git.fleet.worker import Duty, work
 
     client.require()
-    given, told = orders(agent, folder(cwd), workspace, workspace_remote), Told(invocation)
+    given, told = orders(invocation, agent, folder(cwd), workspace, workspace_remote), Told(invocation)
     instance = invocation.instance
     at = found(invocation, address, namespace)
     duty = Duty(at, jobs, given)
