@@ -19,6 +19,7 @@ from uwf_git.git.objects import parse_commit, parse_tag, parse_tree, rewritten_c
 from uwf_git.git.program import Done, failure
 from uwf_git.git.repository import COMMIT, TAG, TREE, Oid, Repository
 from uwf_git.kit.frontmatter import parse_answer
+from uwf_git.sharing.tracking import rows_of
 from uwf_git.sharing.transfer import results_of
 from uwf_git.store.layout import parse_message
 from uwf_git.text import one_line
@@ -111,10 +112,13 @@ def tree(data: bytes) -> None:
 
 
 def porcelain(data: bytes) -> None:
-    """What git prints of a push, which repeats what the other side says: one line for people."""
+    """What git prints of a push or a fetch, which repeats what the other side says: one line for people, and names
+    without a space."""
     out, _, err = data.partition(b"\0")
     done = Done(1, out, err.decode("utf-8", "replace"))
     dict(results_of(done, {"refs/uwf/threads/X": _OID}))
+    for _, _, name in rows_of(done.err) or ():
+        assert len(name.split()) == 1
     told = failure(("push",), done)
     assert told.message == one_line(told.message, 1000)
 

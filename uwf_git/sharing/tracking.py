@@ -55,7 +55,7 @@ _ROWS_OF_THREADS = re.compile(
 # A row of the table in which a fetch tells what it does: a flag, what came of the ref, the remote's name for it and
 # ours. Of a ref that has moved it tells where from and where to, of a new one nothing but its name.
 _TOLD = re.compile(
-    r"^ ([ +*=!t-]) (?:\[[^\]]*\]|[0-9a-f]{40}\.{2,3}([0-9a-f]{40})) +(\S+) +-> \S+(?: .*)?$", re.MULTILINE
+    r"^ ([ +*=!t-]) (?:\[[^\]\n]*\]|[0-9a-f]{40}\.{2,3}([0-9a-f]{40})) +(\S+) +-> \S+(?: .*)?$", re.MULTILINE
 )
 _HEAD = re.compile(r"^From ", re.MULTILINE)
 
@@ -295,15 +295,15 @@ def _fetch_few(
     known = tracked_among(repository, remote.name, meant)
     specs = [f"+{name}*:{layout.tracking(remote.name, name)}*" for name in meant]
     told = bring(git, repository, remote.name, specs, meanwhile, dry=True)
-    rows = _TOLD.findall(told)
-    if rows and not _HEAD.search(told):
-        return None  # the first of them are lost
+    rows = rows_of(told)
+    if rows is None:
+        return None
     refs: dict[str, Oid] = {}
     new: list[str] = []
     for flag, target, name in rows:
         if name not in meant:
             continue
-        oid = known.get(name) if flag == "=" else Oid(hex=target) if target else None
+        oid = known.get(name) if flag == "=" else target
         if oid is None or not _is_tracked(repository, remote, name, known.get(name), oid):
             new.append(name)
         else:
@@ -322,6 +322,13 @@ def _fetch_few(
     gone = {name: oid for name, oid in known.items() if name not in refs}
     strange = tuple(name for _, _, name in rows if name not in meant)
     return Fetched(Listed(refs, strange), gone, refs)
+
+
+def rows_of(said: str) -> list[tuple[str, Oid | None, str]] | None:
+    """What git says of each ref in the table of a fetch: a flag, where it has moved to, None where that isn't told, and
+    the remote's name for it. None where the beginning of the table is lost."""
+    rows = [(flag, Oid(hex=oid) if oid else None, name) for flag, oid, name in _TOLD.findall(said)]
+    return None if rows and not _HEAD.search(said) else rows
 
 
 def _is_tracked(repository: Repository, remote: Remote, name: str, known: Oid | None, oid: Oid) -> bool:
