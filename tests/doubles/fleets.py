@@ -81,6 +81,11 @@ def kill(pid: int) -> None:
     wait_until_gone(pid)
 
 
+def parent(pid: int) -> int:
+    """The number of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def until(look: Callable[[], Any], what: str) -> Any:
     """What there is to see, once there is."""
     deadline = time.monotonic() + LIMIT

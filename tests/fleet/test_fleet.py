@@ -13,7 +13,20 @@ from cli_samples import ASKS, PAIR, scripted, write
 from commands import begin, wait_for, wait_until_gone
 from complete import examine
 from conftest import Uwf
-from fleets import FIVE, HAND, PATIENT, SERVER, STEPS, WORKER, kill, processes, some, steps_told, until
+from fleets import (
+    FIVE,
+    HAND,
+    PATIENT,
+    SERVER,
+    STEPS,
+    WORKER,
+    kill,
+    parent,
+    processes,
+    some,
+    steps_told,
+    until,
+)
 
 
 def start(uwf: Uwf, many: int) -> list[str]:
@@ -92,10 +105,6 @@ def test_the_step_of_a_killed_worker_is_made_by_another(
     assert running.returncode == 0, err
     assert examine(store(root)).wrong == {}
     assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
-
-
-def parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 @pytest.mark.parametrize("kind", [HAND, SERVER])

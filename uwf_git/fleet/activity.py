@@ -17,7 +17,8 @@ from temporalio.exceptions import ApplicationError
 
 from uwf_git.errors import Throttled
 from uwf_git.fleet import asked
-from uwf_git.fleet.exits import Fault, parse_fault
+from uwf_git.fleet.exchange import Exchange
+from uwf_git.fleet.exits import DONE, Fault, parse_fault, way_on
 from uwf_git.fleet.hands import Hands
 from uwf_git.fleet.limits import Gate, queue_of
 
@@ -26,11 +27,13 @@ _AT_MOST = 10.0
 
 
 class Steps:
-    """Makes steps by the hands of a worker, as the gate of their queue lets them in."""
+    """Makes steps by the hands of a worker, as the gate of their queue lets them in, and exchanges them with a remote
+    where there is one."""
 
-    def __init__(self, hands: Hands, gates: Mapping[str, Gate]) -> None:
+    def __init__(self, hands: Hands, gates: Mapping[str, Gate], exchange: Exchange | None = None) -> None:
         self._hands = hands
         self._gates = gates
+        self._exchange = exchange
         self.ending = False
         """Whether the worker is about to end: a step that is cancelled then is for another one."""
 
@@ -39,24 +42,53 @@ class Steps:
         """Where a thread stands after the step that comes after `head`, made here, or by somebody else before; with
         `counts` also what it has used. Raises ApplicationError with the fault, and where the thread stands if that is
         known."""
-        gate = self._gates[activity.info().task_queue]
+        request = {"do": "step", "thread": thread, "head": head, "counts": counts}
         async with _alive():
             try:
-                async with gate.turn():
-                    answer = await self._hands.do({"thread": thread, "head": head, "counts": counts})
+                return _stand(
+                    await (self._shared(self._exchange, request) if self._exchange else self._made(request))
+                )
             except asyncio.CancelledError:
                 if self.ending:
                     raise ApplicationError("the worker was ended", type="ended") from None
                 raise
-        if "fault" not in answer:
-            return dict(answer["stand"])
-        fault = parse_fault(answer["fault"])
-        if fault.by is not None:
-            self._gates.get(queue_of(fault.by), gate).back_off(Throttled(fault.by, fault.after))
-        raise _failure(fault, answer.get("stand"))
+
+    async def _shared(self, exchange: Exchange, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What has come of a step between a fetch and a push; it counts when that has landed. Who loses the race for it
+        has done it all the same: the thread has moved on."""
+        try:
+            answer = await self._made(request)
+        except asyncio.CancelledError:
+            await exchange.share(request["thread"])  # what its agent said so far
+            raise
+        fault = await exchange.share(request["thread"])
+        if fault is not None and way_on(fault) == DONE:
+            return await self._hands.do({**request, "do": "look"})
+        return answer if fault is None or "fault" in answer else {"fault": fault.as_json()}
+
+    async def _made(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What has come of a step, of the thread as the remote has it at that moment. The provider that it asked is
+        left alone where it wants to be."""
+        gate = self._gates[activity.info().task_queue]
+        async with gate.turn():
+            if self._exchange is not None and (missing := await self._exchange.gather(request["thread"])):
+                return {"fault": missing.as_json()}
+            answer = await self._hands.do(request)
+        if "fault" in answer:
+            fault = parse_fault(answer["fault"])
+            if fault.by is not None:
+                self._gates.get(queue_of(fault.by), gate).back_off(Throttled(fault.by, fault.after))
+        return answer
 
 
-def _failure(fault: Fault, stand: Mapping[str, Any] | None) -> ApplicationError:
+def _stand(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a thread stands by an answer. Raises ApplicationError for a fault."""
+    if "fault" in answer:
+        raise _failure(parse_fault(answer["fault"]), answer.get("stand"))
+    return dict(answer["stand"])
+
+
+def _failure(fault: Fault, stand: Mapping[str, Any] | None = None) -> ApplicationError:
     """What Temporal is told; when it is tried again is for the workflow to say."""
     details = [fault.as_json(), *([dict(stand)] if stand else [])]
     return ApplicationError(fault.message, *details, type=fault.code, non_retryable=True)

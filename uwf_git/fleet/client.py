@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from uwf_git.errors import RemoteFailed, UwfError
@@ -77,6 +80,18 @@ class Row(NamedTuple):
         return not self.open or self.state in ("waiting", "paused", "held")
 
 
+@cache
+def _silence() -> None:
+    """Nothing but results and errors is told: what fails is told once, in a line, and Temporal's page has the rest."""
+    from temporalio.runtime import Runtime, TelemetryConfig
+
+    if os.environ.get("UWF_DEBUG") == "1":
+        return
+    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
+    with contextlib.suppress(RuntimeError):  # there is one already
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=True)
+
+
 async def connect(place: Place) -> Client:
     """A connection to a server. How a server that isn't our own is spoken to, with TLS or an API key, is read from
     Temporal's environment variables and its configuration file. Raises RemoteFailed."""
@@ -84,6 +99,7 @@ async def connect(place: Place) -> Client:
     from temporalio.envconfig import ClientConfig
     from temporalio.service import RPCError
 
+    _silence()
     given: dict[str, Any] = {}
     try:
         if not place.own:

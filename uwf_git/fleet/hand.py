@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from uwf_git import lifetime, log
-from uwf_git.errors import Waiting, failure_of
+from uwf_git.errors import HeadMoved, NotFound, UwfError, Waiting, failure_of
 from uwf_git.fleet.admission import used_by
 from uwf_git.fleet.asked import Stand
 from uwf_git.fleet.exits import Fault
@@ -37,10 +37,12 @@ _BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
 
 class Orders(NamedTuple):
     """What a worker has its hands do: the agent that goes before the configuration, as `--agent` of `uwf thread step`
-    does; the folder where agents work, or the workspace that each thread has, and the remote of its project."""
+    does; the folder where agents work; the remote that threads are exchanged with; the workspace that each thread has
+    instead of a folder, and the remote of its project."""
 
     agent: str | None = None
     cwd: str | None = None
+    remote: str | None = None
     workspace: str | None = None
     workspace_remote: str = ""
 
@@ -76,20 +78,49 @@ class Hand:
         return self._opened
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What has come of a request: `stand`, where a thread stands, or `fault`, and both where both are known."""
+        """What has come of a request. To `step` a thread: `stand`, where it stands, or `fault`, and both where both are
+        known; to `look` at it, the same without a step. To `gather` or to `share` threads: `problems`, of each the
+        fault, or null."""
+        do = request["do"]
         try:
-            stand = self._step(ThreadId(request["thread"]), request["head"])
-            return {"stand": self._counted(stand, request).as_json()}
+            try:
+                if do in ("gather", "share"):
+                    return {"problems": self._exchange(do, [ThreadId(each) for each in request["threads"]])}
+                thread = ThreadId(request["thread"])
+                stand = self._step(thread, request["head"]) if do == "step" else self._stand(thread)
+                return {"stand": self._counted(stand, request).as_json()}
+            except Exception as error:  # of a plug-in's code anything may come
+                if "thread" in request:
+                    return self._failed(request, error)
+                return {"fault": self._fault(error).as_json()}
         except KeyboardInterrupt:
             return {"fault": _BROKEN_OFF.as_json()}
-        except Exception as error:  # of a plug-in's code anything may come
-            return self._failed(request, error)
+
+    def _exchange(self, do: str, threads: list[ThreadId]) -> dict[str, Any]:
+        """Fetches threads, or pushes them; of each what went wrong with it."""
+        from uwf_git.git.program import Git
+        from uwf_git.sharing.pull import gather
+        from uwf_git.sharing.step import problem_with, share_all
+
+        instance = self.instance
+        assert self._orders.remote is not None
+        remote, repository = instance.remotes.get(self._orders.remote), instance.store.repository
+        git = Git(repository.path, bounds=repository.config.bounds)
+        if do == "share":
+            problems = share_all(instance, git, remote, threads)
+        else:
+            pulled = gather(instance, git, remote, threads)
+            problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
+        return {
+            thread: None if problem is None else self._fault(problem).as_json()
+            for thread, problem in problems.items()
+        }
 
     def _counted(self, stand: Stand, request: Mapping[str, Any]) -> Stand:
         """Where a thread stands, with what it has used, where that counts."""
         return (
             stand._replace(used=used_by(self.instance, ThreadId(stand.thread)))
-            if request["counts"]
+            if request.get("counts")
             else stand
         )
 
@@ -101,12 +132,15 @@ class Hand:
             stand = self._counted(self._stand(thread), request).as_json()
         if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
             return {"stand": stand}
-        found = failure_of(error)
-        clean = self.instance.redactor.text
-        throttled = found.throttled or (None, None)
-        fault = Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
+        fault = self._fault(error)
         self._tell({"thread": thread, "fault": fault.as_json()})
         return {"fault": fault.as_json(), "stand": stand}
+
+    def _fault(self, error: Exception) -> Fault:
+        """An error without the secrets that it may repeat."""
+        found, clean = failure_of(error), self.instance.redactor.text
+        throttled = found.throttled or (None, None)
+        return Fault(found.code, found.status, clean(found.message)[0], clean(found.hint)[0], *throttled)
 
     def _step(self, thread: ThreadId, head: str) -> Stand:
         from uwf_git.engine.step import step
@@ -163,6 +197,11 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
         why = "an answer" if head.row.asks else budget_reached(instance, head)
     queue = next_queue(instance, head, following.next, agent)
     return Stand(thread, head.node, status, False, following.next, queue, following.problem, why)
+
+
+def _gone(problem: UwfError | None) -> UwfError | None:
+    """A problem with a thread that was fetched. One that was deleted there is nobody's to be stepped."""
+    return NotFound(problem.message, problem.hint) if isinstance(problem, HeadMoved) else problem
 
 
 def signature(path: Path) -> tuple[int, ...] | None:

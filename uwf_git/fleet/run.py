@@ -19,11 +19,11 @@ from uwf_git.fleet import asked, place
 from uwf_git.fleet.admission import Admission, Allowance
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.client import Queue, Row, connect
-from uwf_git.fleet.hands import Tell
+from uwf_git.fleet.hands import Hands, Tell
 from uwf_git.fleet.news import outdated
 from uwf_git.fleet.place import Place
 from uwf_git.fleet.server import Server
-from uwf_git.fleet.worker import Duty, silence
+from uwf_git.fleet.worker import Duty
 from uwf_git.processes.child import Pipes, lines, spawn
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _QUIET = 0.5  # seconds without a word of any worker, after which the queue is a
 _ASKED = 5.0  # seconds after which it is asked in any case
 _SHARE = 5  # of the time, where what becomes of threads decides on others, and it is asked all the time
 _NEWS = 2.0  # seconds between two looks for answers that nobody has told the queue of
+_FAR = 30.0  # seconds between two looks for those that came to the remote
 _PATIENCE = 30.0  # seconds for a worker to break off its steps
 _AGAIN = 1.0  # seconds before a worker that ended at once is started again
 _DEATHS = 5  # of a worker that ends before it has begun to work, one after the other
@@ -93,9 +94,11 @@ class Fleet:
         self._tell = tell
         self._seen = seen
         self._heard = time.monotonic()
+        self._fetched = self._heard
         self._env = {**os.environ, **instance.location.environment()}
         self._workers: dict[_Worker, asyncio.Task[None]] = {}
         self._deaths = 0
+        self._carrier = Hands(instance.location, duty.orders, 1, tell) if duty.orders.remote else None
         self._admission = Admission((), Allowance())
         self._begun: dict[str, Begin] = {}
         self._resting: dict[str, str] = {}  # by thread: what it rests for
@@ -103,7 +106,6 @@ class Fleet:
     async def run(self, admission: Admission, stays: bool = False) -> dict[str, Row]:
         """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. Those that
         were begun, and what has become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
-        silence()
         self._admission = admission
         queue = Queue(await connect(self._duty.place))
         try:
@@ -181,6 +183,9 @@ class Fleet:
 
     async def _pass_on_news(self, queue: Queue) -> None:
         """Tells the queue of waiting threads which somebody has answered or resumed, as the refs say."""
+        if self._carrier is not None and self._resting and time.monotonic() - self._fetched >= _FAR:
+            self._fetched = time.monotonic()
+            await self._carrier.do({"do": "gather", "threads": list(self._resting)})
         if told := outdated(self._instance, self._resting):
             await queue.signal(told, asked.LOOK)
             self._resting = {thread: state for thread, state in self._resting.items() if thread not in told}
@@ -217,6 +222,8 @@ class Fleet:
     async def _end_workers(self) -> None:
         await asyncio.gather(*(worker.close() for worker in self._workers))
         await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        if self._carrier is not None:
+            await self._carrier.close()
 
 
 @contextlib.contextmanager

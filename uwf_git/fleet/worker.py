@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from uwf_git.config.settings import FILE, Rates
 from uwf_git.errors import Invalid, RemoteFailed, UwfError, failure_of
 from uwf_git.fleet import asked
 from uwf_git.fleet.client import connect
+from uwf_git.fleet.exchange import Exchange
 from uwf_git.fleet.hand import Orders, signature
 from uwf_git.fleet.hands import Hands, Tell
 from uwf_git.fleet.limits import Gate, provider_at, queues
@@ -66,7 +66,6 @@ def parse_duty(text: str) -> Duty:
 async def work(location: Location, duty: Duty, tell: Tell, over: asyncio.Event) -> None:
     """Makes steps until it is over. What is in progress then is broken off: what its agent said is kept, and another
     worker goes on with it. Raises RemoteFailed where the server doesn't take this worker."""
-    silence()
     serving = _Serving(await connect(duty.place), location, duty, tell)
     serving.begin()
     ending = asyncio.ensure_future(over.wait())
@@ -98,7 +97,8 @@ class _Serving:
         self._duty = duty
         self._hands = Hands(location, duty.orders, 0, tell)
         self._gates: dict[str, Gate] = {}
-        self._steps = Steps(self._hands, self._gates)
+        self._carrier = Hands(location, duty.orders, 1, tell)
+        self._steps = Steps(self._hands, self._gates, Exchange(self._carrier) if duty.orders.remote else None)
         self._running: dict[Worker, asyncio.Future[None]] = {}
         self._seen: object = ()
 
@@ -133,7 +133,7 @@ class _Serving:
         self._steps.ending = True
         await asyncio.gather(*(each.shutdown() for each in self._running))
         ended = await asyncio.gather(*self._running.values(), return_exceptions=True)
-        await self._hands.close()
+        await asyncio.gather(self._hands.close(), self._carrier.close())
         return ended
 
 
@@ -158,17 +158,6 @@ def _worker(client: Client, duty: Duty, steps: Steps, queue: str, limits: Rates)
         activity_task_poller_behavior=PollerBehaviorSimpleMaximum(min(_POLLS, at_once)),
         sticky_queue_schedule_to_start_timeout=_STICKS,
     )
-
-
-def silence() -> None:
-    """Nothing but results and errors is told: what fails is told once, in a line, and Temporal's page has the rest."""
-    from temporalio.runtime import Runtime, TelemetryConfig
-
-    if os.environ.get("UWF_DEBUG") == "1":
-        return
-    logging.getLogger("temporalio").setLevel(logging.CRITICAL)
-    with contextlib.suppress(RuntimeError):  # there is one already
-        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=True)
 
 
 def main() -> None:

@@ -79,7 +79,8 @@ class ThreadInFleet:
             self._say("")
             looks = self._looks
             stand, fault = await self._step(at)
-            if stand is not None and stand.head != at.head:
+            moved = stand is not None and stand.head != at.head
+            if moved and stand is not None:
                 failures = delays = 0
                 at = at._replace(head=stand.head)
             if stand is not None:
@@ -95,12 +96,13 @@ class ThreadInFleet:
                     await self._wait(stand.status, stand.why, looks)
                 continue
             way = way_on(fault)
+            if moved and way in (DONE, WAIT):
+                continue
             if way == WAIT:
                 await self._wait("waiting", fault.message, looks)
             elif way in (DONE, LATER):
-                if way == LATER or stand is None:
-                    delays += 1
-                    await self._rest("delayed", fault, pause_before(LATER, delays, fault.after), looks)
+                delays += 1
+                await self._rest("delayed", fault, pause_before(LATER, delays, fault.after), looks)
             elif way == AGAIN and failures + 1 < at.tries:
                 failures += 1
                 await self._rest("failed", fault, pause_before(AGAIN, failures, fault.after), looks)

@@ -12,6 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.commands.running import emit_outcome
 from uwf_cli.completers import complete_step, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.fleet.places import look_again
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import ACTIVE, Chosen, Filters, on_each, threads
@@ -100,6 +101,7 @@ def answer(
     elif message == resolve.STDIN:
         message = resolve.read_stdin("answer")
     emit_outcome(invocation, give(instance, found, message, step_asking, other))
+    look_again(invocation, [found])
 
 
 def _ask(instance: Instance, head: Head, other: bool) -> str:
@@ -195,8 +197,10 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
         )
     instance = invocation.instance
     text = resolve.read_stdin("message") if message == resolve.STDIN else message
+    goes_on: list[str] = []
 
     def do(thread: ThreadId) -> dict[str, Any]:
+        goes_on.append(thread)
         head = instance.threads.head(thread)
         origin: dict[str, Any] = {}
         if head.archive is not None:
@@ -227,6 +231,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
             **origin,
         }
 
+    instance.after(lambda: look_again(invocation, goes_on))
     on_each(invocation, chosen, do, _resumed_text, ("paused", "running"), none="nothing is paused here")
 
 

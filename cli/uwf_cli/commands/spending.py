@@ -12,6 +12,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_thread
 from uwf_cli.exchange import adopt_news, find_thread
 from uwf_cli.failures import Failures
+from uwf_cli.fleet.places import look_again
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import as_json, dollars
 from uwf_git.engine.spending import BY, grouped, money, together, tokens_of
@@ -269,6 +270,8 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
             row |= {"step": step, "by": _committer(instance, step)}
         rows.append(row)
     invocation.emit({"thread": found, "budget": rows}, _budget_text)
+    if asked:
+        look_again(invocation, [found])
 
 
 def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
@@ -98,22 +98,29 @@ def _bounds(most: int | None, texts: Mapping[str, str | None]) -> Allowance:
 
 
 def orders(
-    invocation: Invocation, agent: str | None, cwd: Path | None, workspace: str | None, remote: str
+    invocation: Invocation,
+    agent: str | None,
+    cwd: Path | None,
+    remote: str | None,
+    workspace: str | None,
+    workspace_remote: str,
 ) -> Orders:
     """What workers have their hands do. Workspaces of threads that have ended since are given up. Raises Usage,
-    NotFound for a workspace that there can't be."""
+    NotFound for a remote that isn't there and a workspace that there can't be."""
     from uwf_git.fleet.hand import Orders
     from uwf_git.fleet.workspace import Workspaces, parse_wanted
 
+    if remote is not None:
+        invocation.instance.remotes.get(remote)
     if workspace is None:
-        if remote:
+        if workspace_remote:
             raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
-        return Orders(agent, str(cwd) if cwd else None)
+        return Orders(agent, str(cwd) if cwd else None, remote)
     if cwd is not None:
         raise Usage("--cwd and --workspace exclude each other", "give one of them")
-    wanted = parse_wanted(workspace, remote)
+    wanted = parse_wanted(workspace, workspace_remote)
     Workspaces(invocation.instance, wanted).tidy()
-    return Orders(agent, None, wanted.text(), remote)
+    return Orders(agent, None, remote, wanted.text(), workspace_remote)
 
 
 def place(function: _F) -> _F:
@@ -150,6 +157,25 @@ def found(invocation: Invocation, address: str | None, namespace: str | None) ->
             "no fleet is up for this store", "uwf fleet run --all starts one; or name a server with --address"
         )
     return place if namespace is None else place._replace(namespace=namespace)
+
+
+def look_again(invocation: Invocation, threads: Collection[str]) -> None:
+    """Tells the fleet that is up for this store, if one is, that threads which it may have waiting can go on."""
+    from uwf_git.fleet.place import find
+
+    place = find(invocation.instance.store.repository.private)
+    if place is None or not threads:
+        return
+    import asyncio
+
+    from uwf_git.fleet.client import require
+    from uwf_git.fleet.news import look
+
+    try:
+        require()
+        asyncio.run(look(place, threads))
+    except UwfError as error:
+        invocation.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")
 
 
 def begins(

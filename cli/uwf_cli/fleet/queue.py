@@ -13,8 +13,8 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.completers import complete_thread
-from uwf_cli.exchange import adopt_news, find_thread
+from uwf_cli.completers import complete_remote, complete_thread
+from uwf_cli.exchange import adopt_news, find_thread, git_for
 from uwf_cli.failures import Failures
 from uwf_cli.fleet.places import begins, found, pace, place
 from uwf_cli.invocation import Invocation
@@ -24,7 +24,7 @@ from uwf_git.errors import NotFound, Usage
 from uwf_git.fleet.client import STATES
 from uwf_git.text import counted
 from uwf_git.values.amounts import LIMITS
-from uwf_git.values.ids import is_thread_id
+from uwf_git.values.ids import ThreadId, is_thread_id
 
 if TYPE_CHECKING:
     from uwf_git.fleet.client import Queue, Row
@@ -38,16 +38,23 @@ _USED = dict(zip((*LIMITS, "unpriced"), ("steps", "tokens", "cost", "seconds", "
 
 @command(
     "uwf fleet start --all",
-    "uwf fleet start 01JK7M @ --address temporal.example:7233",
+    "uwf fleet start --all --remote origin --address temporal.example:7233",
 )
 @threads
 @pace
+@click.option(
+    "--remote",
+    metavar="R",
+    help="Push them there first, for workers elsewhere.",
+    shell_complete=complete_remote,
+)
 @place
 def start(
     invocation: Invocation,
     chosen: Chosen,
     heartbeat: float,
     tries: int,
+    remote: str | None,
     address: str | None,
     namespace: str | None,
 ) -> None:
@@ -59,12 +66,25 @@ def start(
     among = chosen.filters.statuses or ("idle",)
     wanted = chosen_threads(invocation, chosen, failures, among)
     begun = begins(invocation, wanted if chosen.ids else wanted[::-1], heartbeat, tries)
+    if remote is not None:
+        _share(invocation, remote, [ThreadId(each.thread) for each in begun])
     started = _ask(found(invocation, address, namespace), lambda queue: queue.start(begun))
     values = [{"thread": thread, "started": new} for thread, new in started.items()]
     _emit(invocation, chosen.ids, values, _started_text)
     if not wanted and not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
     failures.end()
+
+
+def _share(invocation: Invocation, remote: str, threads: list[ThreadId]) -> None:
+    """Pushes threads. Raises what keeps one of them from getting there."""
+    from uwf_git.sharing.step import share_all
+
+    instance = invocation.instance
+    problems = share_all(instance, git_for(instance), instance.remotes.get(remote), threads)
+    for problem in problems.values():
+        if problem is not None:
+            raise problem
 
 
 def _started_text(value: Any) -> str:
@@ -209,15 +229,18 @@ def _id(invocation: Invocation, text: str) -> str:
 @command(
     "uwf fleet sync               tells the fleet of answers that came by a pull",
     "uwf fleet sync --all         and puts in all that is idle",
+    "uwf fleet sync --remote origin",
 )
 @threads
 @pace
+@click.option("--remote", metavar="R", help="Pull from there first.", shell_complete=complete_remote)
 @place
 def sync(
     invocation: Invocation,
     chosen: Chosen,
     heartbeat: float,
     tries: int,
+    remote: str | None,
     address: str | None,
     namespace: str | None,
 ) -> None:
@@ -231,6 +254,10 @@ def sync(
 
     failures = Failures(invocation)
     instance, wanted = invocation.instance, []
+    if remote is not None:
+        from uwf_git.sharing.pull import pull, raise_if_refused
+
+        raise_if_refused(pull(instance, git_for(instance), instance.remotes.get(remote)))
     if chosen.ids or chosen.filters != Filters():
         wanted = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     else:
@@ -257,10 +284,8 @@ def _synced_text(value: Any) -> str:
 def _ask(at: Place, do: Callable[[Queue], Awaitable[_T]]) -> _T:
     """What comes of asking a server."""
     from uwf_git.fleet.client import Queue, connect, require
-    from uwf_git.fleet.worker import silence
 
     require()
-    silence()
 
     async def ask() -> _T:
         return await do(Queue(await connect(at)))

@@ -12,7 +12,7 @@ import click
 
 from uwf_cli import terminal
 from uwf_cli.command import command
-from uwf_cli.commands.running import AGENT, CWD, QUIET, folder, outcome_line, repeated
+from uwf_cli.commands.running import AGENT, CWD, QUIET, REMOTE, folder, outcome_line, repeated
 from uwf_cli.failures import Failures, tell
 from uwf_cli.fleet.places import WORKSPACE, WORKSPACE_REMOTE, allowance, begins, named, orders, pace, place
 from uwf_cli.invocation import Invocation
@@ -55,6 +55,7 @@ JOBS = click.option(
 @pace
 @AGENT
 @CWD
+@REMOTE
 @WORKSPACE
 @WORKSPACE_REMOTE
 @allowance
@@ -70,6 +71,7 @@ def run(
     tries: int,
     agent: str | None,
     cwd: Path | None,
+    remote: str | None,
     workspace: str | None,
     workspace_remote: str,
     address: str | None,
@@ -95,7 +97,7 @@ def run(
             "a fleet without workers makes no step", "give --workers, or the --address that others work for"
         )
     where = folder(cwd)
-    given = orders(invocation, agent, where, workspace, workspace_remote)
+    given = orders(invocation, agent, where, remote, workspace, workspace_remote)
     failures = Failures(invocation)
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if not found:
@@ -106,7 +108,7 @@ def run(
     counts = bool(bounds.limits)
     wanted = begins(invocation, found if chosen.ids else found[::-1], heartbeat, tries, agent, counts)
     again = " ".join(chosen.ids) or "--all"
-    invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, None)} goes on"
+    invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, remote)} goes on"
     instance = invocation.instance
     admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
     table = Table(instance, admission, len(wanted), Told(invocation))
@@ -176,12 +178,13 @@ class Told:
 
 
 @command(
-    "uwf fleet worker --address temporal.example:7233",
-    "uwf fleet worker --address temporal.example:7233 --namespace triage -j 8",
+    "uwf fleet worker --address temporal.example:7233 --remote origin",
+    "uwf fleet worker --address temporal.example:7233 --namespace triage -j 8 --remote origin",
 )
 @JOBS
 @AGENT
 @CWD
+@REMOTE
 @WORKSPACE
 @WORKSPACE_REMOTE
 @place
@@ -190,6 +193,7 @@ def worker(
     jobs: int,
     agent: str | None,
     cwd: Path | None,
+    remote: str | None,
     workspace: str | None,
     workspace_remote: str,
     address: str | None,
@@ -206,7 +210,10 @@ def worker(
     from uwf_git.fleet.worker import Duty, work
 
     client.require()
-    given, told = orders(invocation, agent, folder(cwd), workspace, workspace_remote), Told(invocation)
+    given, told = (
+        orders(invocation, agent, folder(cwd), remote, workspace, workspace_remote),
+        Told(invocation),
+    )
     instance = invocation.instance
     at = found(invocation, address, namespace)
     duty = Duty(at, jobs, given)

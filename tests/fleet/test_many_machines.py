@@ -1,0 +1,188 @@
+"""Fleets of several machines: a Temporal server that is there, a worker on each machine, and a bare repository between
+their stores."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_samples import ASKS, PAIR, scripted
+from commands import begin, git, wait_for, wait_until_gone
+from complete import examine
+from conftest import Uwf
+from fleets import FIVE, PATIENT, STEPS, kill, steps_told, until
+from two_machines import Machine
+
+from uwf_git.fleet.server import Server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Temporal server that is there."""
+    with Server(tmp_path_factory.mktemp("temporal")) as running:
+        yield running.address
+
+
+class Fleet:
+    """Two machines with a bare repository as `origin` of both, and the workers that were begun there."""
+
+    def __init__(self, uwf: Uwf, home: Path, address: str) -> None:
+        self.address = address
+        self.bare = home / "bare.git"
+        git("init", "-q", "--bare", self.bare)
+        self.one, self.other = (Machine(uwf, home / name) for name in ("one", "other"))
+        for each in (self.one, self.other):
+            each("init")
+            each("remote", "add", "origin", self.bare)
+        self._workers: list[subprocess.Popen[str]] = []
+
+    def __call__(self, machine: Machine, *args: str, **more: Any) -> Any:
+        """`uwf fleet` on a machine."""
+        return machine("fleet", *args, "--address", self.address, **more)
+
+    def work(self, machine: Machine, *options: str) -> subprocess.Popen[str]:
+        """A worker there."""
+        where = ("--address", self.address, "--remote", "origin")
+        worker = begin("fleet", "worker", *where, *options, env=machine.environment)
+        self._workers.append(worker)
+        return worker
+
+    def start(self, many: int, *options: str) -> list[str]:
+        """So many threads of the first machine in the queue."""
+        self.one.registers(FIVE)
+        threads = [self.one.starts(f"Say {each}", "five") for each in range(many)]
+        self(self.one, "start", *threads, "--remote", "origin", *options)
+        return threads
+
+    def state(self, thread: str) -> str:
+        """What the queue says of a thread."""
+        rows = self(self.one, "status", "--all").json
+        return next((row["state"] for row in reversed(rows) if row["thread"] == thread), "")
+
+    def ends(self, thread: str) -> None:
+        """Returns once the queue has stepped a thread to its end."""
+        until(lambda: self.state(thread) == "completed", f"end of {thread}")
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+            worker.communicate()
+
+
+@pytest.fixture
+def fleet(uwf: Uwf, hermetic: Path, server: str) -> Iterator[Fleet]:
+    made = Fleet(uwf, hermetic, server)
+    yield made
+    made.close()
+
+
+def test_two_machines_step_threads_to_their_ends_through_a_repository(fleet: Fleet) -> None:
+    threads = fleet.start(4)
+    workers = [fleet.work(fleet.one, "-j", "2"), fleet.work(fleet.other)]
+    for thread in threads:
+        fleet.ends(thread)
+    for worker in workers:
+        worker.send_signal(signal.SIGTERM)
+    ended = [worker.communicate(timeout=60) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], ended
+    told = [step for out, _ in ended for step in steps_told(out)]
+    assert len({(each["thread"], each["head"]) for each in told}) == len(told) == 4 * STEPS
+    assert examine(fleet.bare, STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+    fleet.one("pull", "origin")
+    fleet.one.is_sound()
+
+
+def test_a_killed_machine_s_step_is_made_on_the_other(
+    fleet: Fleet, script: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    patient = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    (thread,) = fleet.start(1, "--heartbeat", "2")
+    first = fleet.work(fleet.one, *patient)
+    agent = wait_for(tmp_path / "began").split()[0]
+    kill(first.pid)
+    wait_until_gone(agent)
+    (tmp_path / "go").touch()
+    fleet.work(fleet.other, *patient)
+    fleet.ends(thread)
+    assert examine(fleet.bare).steps == {thread: STEPS}
+
+
+def test_who_loses_the_race_for_a_step_is_done_with_it(
+    fleet: Fleet, script: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    patient = ("--agent", str(script("patient", PATIENT)), "--cwd")
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        folder.mkdir()
+    (thread,) = fleet.start(1, "--heartbeat", "2")
+    slow = fleet.work(fleet.one, *patient, str(folders[0]))
+    wait_for(folders[0] / "began")
+    slow.send_signal(signal.SIGSTOP)  # it gives no sign of life any more, and its hand goes on
+    for folder in folders:
+        (folder / "go").touch()
+    until(lambda: fleet.one("thread", "show", thread).json["role"] == "one", "step")
+    fleet.work(fleet.other, *patient, str(folders[1]))
+    fleet.ends(thread)
+    slow.send_signal(signal.SIGCONT)
+    until(
+        lambda: git("--git-dir", fleet.bare, "for-each-ref", "refs/uwf/forks"), "other side of the divergence"
+    )
+    until(lambda: examine(fleet.bare).steps == {thread: STEPS}, "one chain")
+    slow.send_signal(signal.SIGTERM)
+    assert slow.wait(60) == 0
+    fleet.one.is_sound()
+
+
+def test_an_answer_that_came_by_a_push_is_seen_by_sync(fleet: Fleet) -> None:
+    replies = ASKS + "- {role: writer, output: {text: red}}\n- {role: critic, output: {approved: true}}\n"
+    fleet.one.registers(PAIR)
+    thread = fleet.one.starts("Do it", "pair")
+    fleet(fleet.one, "start", thread, "--remote", "origin")
+    fleet.work(fleet.one, "--agent", scripted(replies))
+    until(lambda: fleet.state(thread) == "waiting", "question")
+    assert fleet(fleet.one, "sync").json == {"told": [], "started": []}
+    fleet.other("pull", "origin")
+    fleet.other("thread", "answer", thread, "-m", "red")
+    fleet.other("push", "origin", thread)
+    assert fleet(fleet.one, "sync", "--remote", "origin").json["told"] == [thread]
+    fleet.ends(thread)
+    assert examine(fleet.bare).steps == {thread: 4}
+
+
+def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(fleet: Fleet) -> None:
+    (thread,) = fleet.start(1)
+    assert fleet(fleet.one, "start", thread).json == {"thread": thread, "started": False}
+    assert fleet(fleet.one, "pause", thread).json == {"thread": thread, "paused": True}
+    fleet.work(fleet.one)
+    until(lambda: fleet.state(thread) == "held", "held thread")
+    assert fleet.one.status(thread) == "idle"
+    assert fleet(fleet.one, "resume", thread).json == {"thread": thread, "resumed": True}
+    fleet.ends(thread)
+    (other,) = fleet.start(1)
+    fleet(fleet.one, "cancel", other)
+    until(lambda: fleet.state(other) in ("cancelled", "completed"), "cancelled thread")
+    refused = fleet(fleet.one, "pause", thread, check=3)
+    assert "not in the queue" in refused.error["message"]
+
+
+def test_the_queue_is_made_again_from_the_refs(uwf: Uwf, fleet: Fleet, tmp_path: Path) -> None:
+    threads = fleet.start(2)
+    with Server(tmp_path / "new") as new:
+        value = fleet.one("fleet", "sync", "--all", "--address", new.address).json
+        assert sorted(value["started"]) == sorted(threads)
+        begin_at = ("--address", new.address, "--remote", "origin")
+        worker = begin("fleet", "worker", *begin_at, env=fleet.one.environment)
+        until(lambda: examine(fleet.bare).steps == dict.fromkeys(sorted(threads), STEPS), "ends")
+        os.kill(worker.pid, signal.SIGTERM)
+        worker.communicate(timeout=60)
+
+
+def test_a_server_that_is_not_there_is_told_in_a_line(fleet: Fleet) -> None:
+    refused = fleet.one("fleet", "status", "--address", "127.0.0.1:1", check=8)
+    assert "no Temporal server answers at 127.0.0.1:1" in refused.error["message"]
+    assert "no fleet is up" in fleet.one("fleet", "status", check=3).error["message"]
