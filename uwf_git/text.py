@@ -11,6 +11,7 @@ _CONSIDERED = 2000
 # C0 but tab and line end, DEL, C1; and the marks that reorder what stands between them.
 _ACTED_ON = r"(?!\r\n)[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _NOT_XML = "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 _STEERING = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 
 
@@ -48,7 +49,7 @@ def printable(text: str, instead: str = "�", keep: str = "") -> str:
 def harmless(text: str) -> str:
     """The text with what a terminal would act on, or a reader would be misled by, written out, as in `\\x1b`. For what
     people read with programs that know nothing of that, such as git."""
-    if text.isascii() and text.replace("\n", "").isprintable():
+    if text.isascii() and not text.encode("ascii").translate(None, _PLAIN):
         return text
     return re.sub(_ACTED_ON, lambda found: escaped(found[0]), text)
 

@@ -127,7 +127,9 @@ SHAPES = (
 
 
 _SHORTEST = 8  # characters that a token has
-_LONG = 16  # characters of one word that all others have, but for those in headers and URLs
+# Characters of one word that all others have, but for those in headers and URLs; as `_SPACED` makes them alike.
+_LONG_WORD = b"x" * 16
+_SPACED = bytes(32 if each < 128 and chr(each).isspace() else 120 for each in range(256))
 _AMONG_WORDS = tuple(shape for shape in SHAPES if shape.name in ("url-password", "authorization"))
 
 
@@ -137,7 +139,7 @@ def without_tokens(text: str) -> tuple[str, int]:
     if len(text) < _SHORTEST:
         return text, 0
     # In prose no word is as long as a token, which takes a fraction of looking for all the marks.
-    is_prose = max(map(len, text.split()), default=0) < _LONG
+    is_prose = _LONG_WORD not in text.encode("ascii", "replace").translate(_SPACED)
     for shape in _AMONG_WORDS if is_prose else SHAPES:
         for mark in shape.marks:
             if mark in text:
