@@ -101,14 +101,14 @@ class Lockfiles:
             if not self._active:
                 self._since = time.time_ns()
             self._active += names
-            self._mine and self._mine.say(self._active, self._since)
+            self._say()
         try:
             yield
         finally:
             with self._turn:
                 for name in names:
                     self._active.remove(name)
-                self._mine and self._mine.say(self._active, self._since)
+                self._say()
 
     @contextlib.contextmanager
     def waiting(self, name: str) -> Iterator[None]:
@@ -116,7 +116,7 @@ class Lockfiles:
         locked, and may be gone. Who only waits must not be taken for who has."""
         with self._turn:
             self._active.remove(name)
-            self._mine and self._mine.say(self._active, self._since)
+            self._say()
         try:
             yield
         finally:
@@ -124,7 +124,11 @@ class Lockfiles:
                 if not self._active:
                     self._since = time.time_ns()
                 self._active.append(name)
-                self._mine and self._mine.say(self._active, self._since)
+                self._say()
+
+    def _say(self) -> None:
+        if self._mine is not None:
+            self._mine.say(self._active, self._since)
 
     @contextlib.contextmanager
     def git(self) -> Iterator[tuple[int, ...]]:
@@ -295,11 +299,11 @@ def lockfiles_of(git_dir: Path) -> Lockfiles:
 
 
 @contextlib.contextmanager
-def keeping(aside: str, pack: str) -> Iterator[None]:
-    """Keeps a pack that stands aside and is about to be put in its place, a path without the suffix, from any git for
-    the block. Raises OSError."""
+def keeping(opened: int, aside: str, pack: str) -> Iterator[None]:
+    """Keeps a pack that stands aside, and is `opened`, from any git for the block. It is about to be put in its place,
+    a path without the suffix. Raises OSError."""
     path = pack + KEEP
-    descriptor = _keep(aside, path)
+    descriptor = _keep(os.dup(opened), aside, path)
     try:
         yield
     finally:
@@ -308,9 +312,9 @@ def keeping(aside: str, pack: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _keep(pack: str, path: str) -> int:
-    """A descriptor of a new .keep, which is held before anybody can take it for one that was left."""
-    descriptor = os.open(pack, os.O_RDONLY | os.O_CLOEXEC)
+def _keep(descriptor: int, pack: str, path: str) -> int:
+    """A descriptor of a new .keep, which is held before anybody can take it for one that was left. `descriptor` is one
+    of the pack, and given back where it isn't that of the .keep."""
     try:
         _hold(descriptor)
         os.link(pack, path)  # which costs less than a file of its own
@@ -357,21 +361,22 @@ def is_packed_now(git_dir: Path) -> bool:
         return False
 
 
-class _Record(NamedTuple):
+class _Record:
     """The file of one who locks, which it holds."""
 
-    process: int
-    descriptor: int
-    path: Path
+    def __init__(self, process: int, descriptor: int, path: Path) -> None:
+        self.process = process
+        self.descriptor = descriptor
+        self.path = path
+        self._size = 0
 
     def say(self, names: Sequence[str], since: int) -> None:
         """Replaces what it is about to have locked, or has, none of it before `since`, in Unix nanoseconds."""
         data = f"{since} {' '.join(names)}\n".encode("utf-8", "surrogateescape") if names else b""
         with contextlib.suppress(OSError):
-            # In this order nobody finds it empty while a lock is held.
-            if data:
-                os.pwrite(self.descriptor, data, 0)
-            os.ftruncate(self.descriptor, len(data))
+            # Blanks stand for what is no longer said: to cut a file off takes longer, and nobody finds it empty while a
+            # lock is held.
+            self._size = max(self._size, os.pwrite(self.descriptor, data.ljust(self._size), 0))
 
     def end(self) -> None:
         """Takes it away."""

@@ -19,7 +19,6 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +96,7 @@ def entry(kind: int, content: bytes, back: int = 0, for_now: bool = False) -> tu
     if back:
         head += distance(back)
     length = len(content)
-    if length <= _TINY or (for_now and length < _STORED and not _is_said(kind, content)):
+    if length <= _TINY or (for_now and length < _STORED and not _is_said(kind, length, content[:1])):
         parts = b"\x78\x01\x01", struct.pack("<HH", length, length ^ 0xFFFF), content
         return bytes(head), b"".join(parts) + struct.pack(">I", zlib.adler32(content))
     # What is small gets a small window: to make a large one takes ten times as long as packing does.
@@ -121,17 +120,19 @@ def header(number: int) -> bytes:
 def index(places: Iterable[Place], checksum: bytes) -> bytes:
     """The index of a pack that ends in that checksum."""
     ordered = sorted(places)
-    counts = [0] * 256
-    for place in ordered:
-        counts[place.oid[0]] += 1
     number = len(ordered)
+    # How many ids begin with a byte up to each.
+    counts, each = bytearray(), struct.Struct(">I")
+    for before, place in enumerate(ordered):
+        counts += each.pack(before) * (place.oid[0] - len(counts) // each.size)
+    counts += each.pack(number) * (256 - len(counts) // each.size)
     large = [place.offset for place in ordered if place.offset >= _FAR]
     known = iter(range(len(large)))
     offsets = [place.offset if place.offset < _FAR else _FAR | next(known) for place in ordered]
     data = b"".join(
         (
             _SIGNED,
-            struct.pack(">256I", *accumulate(counts)),
+            counts,
             *(place.oid for place in ordered),
             struct.pack(f">{number}I", *(place.crc for place in ordered)),
             struct.pack(f">{number}I", *offsets),
@@ -172,7 +173,7 @@ def install(
         opened.append(_written(folder, f"{ASIDE}idx-", index(places, checksum), aside))
         sync_all((*opened, *beside), meanwhile and partial(meanwhile, name))
         if kept is not None:
-            kept.enter_context(keeping(aside[0], name))
+            kept.enter_context(keeping(opened[0], aside[0], name))
         # A pack counts once its index is there.
         os.rename(aside[0], f"{name}.pack")  # noqa: PTH104
         os.rename(aside[1], f"{name}.idx")  # noqa: PTH104
@@ -379,9 +380,10 @@ class Joining:
         if not _LITTLE <= each.size <= _MUCH:
             return False
         stored = len(packed) == each.size + _AROUND
-        content = packed[_AROUND - 4 : -4] if stored else zlib.decompress(packed)
-        if _is_said(each.kind, content):
+        begin = packed[_AROUND - 4 : _AROUND - 3] if stored else zlib.decompressobj().decompress(packed, 1)
+        if _is_said(each.kind, each.size, begin):
             return False
+        content = packed[_AROUND - 4 : -4] if stored else zlib.decompress(packed)
         versions = self._versions.setdefault(_thing(each.kind, content), [])
         put = False
         for name, before in reversed(versions):
@@ -401,9 +403,9 @@ class Joining:
         return put
 
 
-def _is_said(kind: int, content: bytes) -> bool:
-    """Whether it is a node that is mostly what somebody said just once."""
-    return kind == BLOB and len(content) > _SMALL and content.startswith(b"{")
+def _is_said(kind: int, size: int, begin: bytes) -> bool:
+    """Whether an object is a node that is mostly what somebody said just once, by its first byte."""
+    return kind == BLOB and size > _SMALL and begin == b"{"
 
 
 def _thing(kind: int, content: bytes) -> object:

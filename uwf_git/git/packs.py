@@ -254,14 +254,13 @@ def _same_end(one: bytes, other: bytes, most: int) -> int:
 def _copy(made: bytearray, offset: int, size: int) -> None:
     while size > 0:
         length = min(size, _COPIED)
-        numbers = offset.to_bytes(4, "little") + (length % _COPIED).to_bytes(2, "little")
-        order, given = 0x80, bytearray()
+        numbers = (length % _COPIED << 32 | offset).to_bytes(6, "little")
+        order = 0x80
         for bit, number in enumerate(numbers):
             if number:
                 order |= 1 << bit
-                given.append(number)
         made.append(order)
-        made += given
+        made += numbers.replace(b"\0", b"")
         offset, size = offset + length, size - length
 
 
