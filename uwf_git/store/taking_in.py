@@ -290,13 +290,13 @@ class Store(NodeStore):
         return row
 
     def record(
-        self, oid: Oid, message: str, parents: tuple[Oid, ...], when: int, before: CommitRow
+        self, oid: Oid, node: Hash, parents: tuple[Oid, ...], when: int, before: CommitRow
     ) -> CommitRow:
         """Takes in the commit of a step that was just made of nodes that are in, after the one `before`: no tree needs
         to be read for that."""
         if self.index.has_lost:  # of the nodes perhaps, so they are read
             return self.take_in(oid)
-        row = self._row(oid, parents, when, message, before=before)
+        row = self._step_row(commit_row(oid, "step", node, parents, when), before)
         self.index.add_commit(row)
         return row
 
@@ -349,11 +349,9 @@ class Store(NodeStore):
         parents: tuple[Oid, ...],
         when: int,
         message: str,
-        author: str = "",
-        before: CommitRow | None = None,
+        author: str,
     ) -> CommitRow:
-        """What the index keeps of a commit whose nodes are in. `before` is what it keeps of the first parent, where
-        that is known."""
+        """What the index keeps of a commit whose nodes are in."""
         trailers = layout.parse_message(message)
         if trailers is None:
             return commit_row(oid, "other", Hash(""), parents, when)
@@ -370,16 +368,20 @@ class Store(NodeStore):
             start = parse_start(payload)
             return start_row(row, start, self.get(start.workflow).payload["name"], author)
         if kind == "step":
-            step = parse_step(payload)
-            before = before or (self.index.commit(row.parent) if row.parent else None)
+            before = self.index.commit(row.parent) if row.parent else None
             if before is None:
                 raise StoreDamaged(f"commit {oid} of step {node} has no parent")
-            child = self.index.commit(parents[1].raw) if len(parents) > 1 else None
-            return step_row(row, before, step, self.get(step.output).payload, child)
+            return self._step_row(row, before)
         if kind == "attempt":
             attempt = parse_attempt(payload)
             return row._replace(start=attempt.start, role=attempt.role)
         return row
+
+    def _step_row(self, row: CommitRow, before: CommitRow) -> CommitRow:
+        """The row of a commit that records a step, filled in; `before` is that of its first parent."""
+        step = parse_step(self.get(row.node).payload)
+        child = self.index.commit(row.merged) if row.merged else None
+        return step_row(row, before, step, self.get(step.output).payload, child)
 
 
 def pin(store: Store, node: Hash) -> Oid:

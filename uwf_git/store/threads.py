@@ -52,10 +52,10 @@ class Damaged(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The commit of a step that no ref leads to yet, and what it says."""
+    """The commit of a step that no ref leads to yet, and the StepNode that it records."""
 
     commit: Oid
-    text: str
+    node: Hash
     parents: tuple[Oid, ...]
     when: int
 
@@ -400,7 +400,7 @@ class Threads(Histories):
         author = by if step.role == USER else layout.agent_author(step.agent, persona)
         parents = (head.commit, merge) if merge else (head.commit,)
         commit = self._repository.write_commit(tree, parents, author, text, when, committer=stamp and by)
-        return Made(commit, text, parents, when)
+        return Made(commit, node, parents, when)
 
     def _with_step(
         self, tree: Oid, head: Head, made: StepContext, folder: Oid, then: str | None, merge: Oid | None
@@ -412,8 +412,9 @@ class Threads(Histories):
         number = row.number + 1
         hundred = number // pages.HUNDRED
         top = {entry.name: entry.oid for entry in repository.tree(tree)}
-        names = {entry.name for entry in repository.tree(top["steps"])} if row.number else set()
-        missing = pages.missing_hundreds(number, names)
+        missing: list[int] = []
+        if hundred:
+            missing = pages.missing_hundreds(number, {each.name for each in repository.tree(top["steps"])})
         lines = pages.lines_in(repository.blob(top["README.md"]))
         kept = not row.number or bool(lines and lines[-1].startswith(f"| [{row.number} "))
         if not kept or set(missing) - {hundred - 1}:
