@@ -180,11 +180,12 @@ class Repository(ObjectDatabase):
     def graft(self, root: Oid | None, folders: Sequence[str], tree: Oid) -> Oid:
         """A root tree with another tree put at a path of folders; siblings stay."""
         name, *rest = folders
-        entries = self._tree(root)[0] if root else ()
-        place = _place_of(entries, name)
-        old = entries[place].oid if place is not None and entries[place].is_tree else None
-        new = Entry(TREE_MODE, name, self.graft(old, rest, tree) if rest else tree)
-        return self.with_entries(root, new)
+        if rest:
+            entries = self._tree(root)[0] if root else ()
+            place = _place_of(entries, name)
+            old = entries[place].oid if place is not None and entries[place].is_tree else None
+            tree = self.graft(old, rest, tree)
+        return self.with_entries(root, Entry(TREE_MODE, name, tree))
 
     def with_entries(self, tree: Oid | None, *new: Entry) -> Oid:
         """A tree with entries put in, each in the place of the one of its name. What stays isn't written out again: a
@@ -415,6 +416,8 @@ def _with_entry(entries: tuple[Entry, ...], data: bytes, new: Entry) -> tuple[tu
 
 def _place_of(entries: Sequence[Entry], name: str) -> int | None:
     """Where the entry of a name stands in a tree, which may have thousands."""
+    if not entries or sort_key(entries[-1]) < name.encode("utf-8", "surrogateescape"):
+        return None
     for mode in (TREE_MODE, BLOB_MODE):
         wanted = sort_key(Entry(mode, name, _NO_OID))
         place = bisect_left(entries, wanted, key=sort_key)
