@@ -229,15 +229,19 @@ def delta_of(kind: int, base: bytes, content: bytes) -> bytes:
 
 def _same(one: bytes, at: int, other: bytes, there: int, most: int) -> int:
     """How many bytes are the same from two places on."""
-    same, length = 0, 64
+    same, length, grows = 0, 256, 4
     while same < most:
-        length = min(length * 4, most - same)
+        length = min(length, most - same)
         here, beside = one[at + same : at + same + length], other[there + same : there + same + length]
-        if here != beside:
+        if here == beside:
+            same += length
+            length *= grows
+        elif length > 64:  # a long piece takes longer to become a number than to be compared in parts
+            length, grows = length // 4, 1
+        else:
             length = min(len(here), len(beside))
             differ = int.from_bytes(here[:length], "big") ^ int.from_bytes(beside[:length], "big")
             return same + length - (differ.bit_length() + 7 >> 3)
-        same += length
     return same
 
 
