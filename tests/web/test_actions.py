@@ -236,6 +236,54 @@ def test_a_run_goes_on_to_the_end_and_a_second_click_does_no_second_step(
     assert len(uwf("thread", "steps", thread).json) == 4
 
 
+def test_why_no_agent_could_work_stands_on_the_page_until_one_has(
+    serve: Serve, browser_page: Page, uwf: Uwf, asking: str, config: Config
+) -> None:
+    """Nothing is configured here, and what somebody has answered nobody goes on with by made-up words."""
+    serving = serve("--write", "--run")
+    browser_page.goto(serving.launch)
+    browser_page.goto(f"{serving.address}/thread/{asking}")
+    browser_page.get_by_role("button", name="blue").click()
+    said = uwf("thread", "step", asking, check=2).error
+    for button in ("Do one step", "Run to the end"):
+        browser_page.get_by_role("button", name=button).click()
+        notice = browser_page.get_by_role("alert").filter(has_text="It could not go on:")
+        expect(notice).to_contain_text(said["message"])
+        expect(notice).to_contain_text(said["hint"])
+        expect(browser_page.get_by_role("heading", name="At work")).to_have_count(0)
+    keep_picture(browser_page, "refused")
+    uwf("thread", "step", asking, "--agent", scripted(AFTERWARDS))
+    browser_page.reload()
+    expect(browser_page.get_by_text("It could not go on:")).to_have_count(0)
+
+
+def test_a_run_that_is_refused_later_says_so_too(
+    serve: Serve, uwf: Uwf, thread: str, root: Path, slow_agent: tuple[Path, Path]
+) -> None:
+    """The page that was shown meanwhile asks again as browsers do, and is another then."""
+    begun, gate = slow_agent
+    with (root / "config.yaml").open("a") as file:
+        file.write("agentOverrides: { pair: { critic: no-such-agent } }\n")
+    serving = serve("--run")
+    for client in entered(serving):
+        client.headers["Origin"] = serving.address
+        assert client.post(f"/thread/{thread}/run", data={"head": _head(uwf, thread)}).status_code == 303
+        _until(begun.exists)
+        seen = [client.get(f"/thread/{thread}")]
+        assert "At work" in seen[-1].text
+        gate.touch()
+        _until(partial(_is_seen, client, thread, "It could not go on:", seen))
+        assert "no-such-agent" in seen[-1].text and "At work" not in seen[-1].text
+    assert len(uwf("thread", "steps", thread).json) == 1
+
+
+def _is_seen(client: httpx.Client, thread: str, text: str, seen: list[httpx.Response]) -> bool:
+    found = client.get(f"/thread/{thread}", headers={"if-none-match": seen[-1].headers["etag"]})
+    if found.status_code == 200:
+        seen.append(found)
+    return text in seen[-1].text
+
+
 def _has_steps(uwf: Uwf, thread: str, number: int) -> bool:
     return len(uwf("thread", "steps", thread).json) >= number
 

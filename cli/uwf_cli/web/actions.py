@@ -14,10 +14,9 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from uwf_cli.failures import reported
@@ -42,6 +41,7 @@ _FIELDS = 32
 _LOOK = 0.02
 _REAP = 1.0
 _PRINTED = 4 << 20  # bytes of what a command prints
+_TOLD = 200  # threads of which is known why nobody worked on them
 
 
 class Order(NamedTuple):
@@ -321,6 +321,20 @@ class NotDone(UwfError):
 _STATUS = {1: 422, 2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
 
 
+class Refused(NamedTuple):
+    """Why a command that was to have agents work ended without an attempt of theirs, when its thread was at `head`."""
+
+    head: str
+    why: NotDone
+
+
+class _Work(NamedTuple):
+    """The work of agents that a command begins: whether it has begun, and what is told why it didn't."""
+
+    is_begun: Callable[[], bool]
+    refused: Callable[[NotDone], None]
+
+
 class Actions:
     """Carries actions out on the store at a `location`, which `opened` opens. What is sent again while it is under way
     is done once."""
@@ -333,6 +347,14 @@ class Actions:
         self._beginning: set[ThreadId] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._left: set[asyncio.Task[None]] = set()
+        self._refused: dict[ThreadId, Refused] = {}
+        self.told = 0
+        """How often what `refused` says has become another."""
+
+    def refused(self, head: Head) -> NotDone | None:
+        """Why the last command that was to have agents work on a thread didn't; None once the thread has moved."""
+        found = self._refused.get(head.thread)
+        return found.why if found is not None and found.head == head.node else None
 
     async def do(self, action: Action, thread: str, form: Form) -> str:
         """Does something to a thread; returns the address of the page to go to. Raises HeadMoved where the thread is no
@@ -344,19 +366,44 @@ class Actions:
                 at = At(instance, instance.threads.head(instance.threads.find(thread)))
                 if action.moves:
                     _require_unmoved(at.head, form)
-                order, locks = action.order(at, form), instance.locks
-                if not action.runs:
-                    begun = None
-                elif at.thread in self._beginning or locks.is_held(at.thread):
-                    raise Busy(f"an agent is at work on thread {at.thread}", "wait for the end of its step")
-                else:
-                    begun = partial(locks.is_held, at.thread)
+                order, work = action.order(at, form), None
+                if action.runs:
+                    if at.thread in self._beginning or instance.locks.is_held(at.thread):
+                        raise Busy(
+                            f"an agent is at work on thread {at.thread}", "wait for the end of its step"
+                        )
+                    work = self._work(at)
             # Of two that begin at once, the lock would tell of both that they have begun.
             with self._begins(at.thread) if action.runs else nullcontext():
-                printed = await self._run(order, begun)
+                printed = await self._run(order, work)
             return _destination(printed, at.thread)
 
         return await self._once((action.name, thread, *sorted(form.fields.items())), carried_out)
+
+    def _work(self, at: At) -> _Work:
+        """What tells whether agents work on a thread, and takes down why they didn't."""
+        thread, locks, runs = at.thread, at.instance.locks, at.instance.runs
+        before, tried = runs.began(thread), at.instance.attempts.tip(thread)
+        self._tell(thread, None)
+
+        def is_begun() -> bool:
+            # Whoever holds the lock may still find that no agent can work.
+            return locks.is_held(thread) and runs.began(thread) not in (None, before)
+
+        def refused(why: NotDone) -> None:
+            with suppress(UwfError), self._opened() as instance:
+                if instance.attempts.tip(thread) == tried:  # else the attempt says how it failed
+                    self._tell(thread, Refused(instance.threads.head(thread).node, why))
+
+        return _Work(is_begun, refused)
+
+    def _tell(self, thread: ThreadId, refused: Refused | None) -> None:
+        before = self._refused.pop(thread, None)
+        if refused is not None:
+            self._refused[thread] = refused
+            for oldest in list(self._refused)[:-_TOLD]:
+                del self._refused[oldest]
+        self.told += (before, refused) != (None, None)
 
     @contextmanager
     def _begins(self, thread: ThreadId) -> Iterator[None]:
@@ -384,12 +431,13 @@ class Actions:
             task.add_done_callback(lambda _done: self._under_way.pop(key))
         return await asyncio.shield(task)
 
-    async def _run(self, order: Order, is_begun: Callable[[], bool] | None) -> str:
-        """Carries out a command; returns what it prints. With `is_begun`, it is left alone once that holds. Nobody but
-        itself ends it: it has a session of its own, and what it prints goes to files without a name, as a pipe would
-        break where the server ends. Raises NotDone."""
+    async def _run(self, order: Order, work: _Work | None) -> str:
+        """Carries out a command; returns what it prints. One that is to have agents work is left alone once they do,
+        and its failure is taken down. Nobody but itself ends it: it has a session of its own, and what it prints goes
+        to files without a name, as a pipe would break where the server ends. Raises NotDone."""
         async with self._room:
-            with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+            with ExitStack() as files:
+                given, out, err = (files.enter_context(TemporaryFile()) for _ in range(3))
                 given.write((order.text or "").encode("utf-8", "replace"))
                 given.seek(0)
                 try:
@@ -403,28 +451,40 @@ class Actions:
                     )
                 except (OSError, ValueError) as error:
                     raise NotDone(f"uwf does not start: {error}", order.shown, 500) from None
-                code = await _ended(child, _BEGIN if is_begun else PATIENCE, is_begun)
+                code = await _ended(child, _BEGIN if work else PATIENCE, work.is_begun if work else None)
                 if code is None:
-                    self._take_leave(child)
-                    if is_begun is None:
+                    self._take_leave(child, order, err, work, files.pop_all())
+                    if work is None:
                         raise NotDone(
                             f"the command is still at work after {PATIENCE:.0f} seconds: {order.shown}",
                             "look at the thread: what it does is done all the same",
                             504,
                         )
                     return ""
-                err.seek(0, os.SEEK_END)
-                err.seek(max(0, err.tell() - _PRINTED))
-                _raise_if_failed(code, err.read().decode("utf-8", "replace"), order)
+                failure = _failure(code, err, order)
+                if failure is not None:
+                    if work is None:
+                        raise failure
+                    work.refused(failure)
                 out.seek(0)
                 return out.read(_PRINTED).decode("utf-8", "replace")
 
-    def _take_leave(self, child: subprocess.Popen[bytes]) -> None:
+    def _take_leave(
+        self,
+        child: subprocess.Popen[bytes],
+        order: Order,
+        err: IO[bytes],
+        work: _Work | None,
+        files: ExitStack,
+    ) -> None:
         """Waits for a process to end that nobody asks for any more, which would stay in the table of processes."""
 
         async def waited() -> None:
-            while child.poll() is None:
-                await asyncio.sleep(_REAP)
+            with files:
+                while (code := child.poll()) is None:
+                    await asyncio.sleep(_REAP)
+                if work is not None and (failure := _failure(code, err, order)) is not None:
+                    work.refused(failure)
 
         task = asyncio.create_task(waited())
         self._left.add(task)
@@ -452,15 +512,17 @@ async def _ended(
     return code
 
 
-def _raise_if_failed(code: int, err: str, order: Order) -> None:
-    # That a run has come to a question is no failure.
+def _failure(code: int, err: IO[bytes], order: Order) -> NotDone | None:
+    """What a command says went wrong; None where nothing did. That a run has come to a question is no failure."""
     if code in (0, Waiting.exit_status):
-        return
-    error = reported(err)
+        return None
+    err.seek(0, os.SEEK_END)
+    err.seek(max(0, err.tell() - _PRINTED))
+    error = reported(err.read().decode("utf-8", "replace"))
     if error is None:
-        raise NotDone(f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500)
+        return NotDone(f"the command ended with status {code}: {order.shown}", "run it in a terminal", 500)
     hint = f"{error['hint']} — " if error["hint"] else ""
-    raise NotDone(error["message"], f"{hint}the same in a terminal: {order.shown}", _STATUS.get(code, 422))
+    return NotDone(error["message"], f"{hint}the same in a terminal: {order.shown}", _STATUS.get(code, 422))
 
 
 def _destination(printed: str, thread: ThreadId | None) -> str:

@@ -39,6 +39,7 @@ from uwf_cli.web.actions import Action, Actions, Form, NotDone, parse_form
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git import __version__
 from uwf_git.errors import NotFound, Usage
+from uwf_git.store.history import Head
 from uwf_git.store.location import Location
 from uwf_git.store.opened import Instance
 
@@ -109,12 +110,13 @@ def _shown(path: Path) -> str:
 def application(site: Site) -> Starlette:
     """The application: its pages and what they load."""
     tags = events.Tags(site.location, site.known())
+    doing = Actions(site.location, site.opened) if site.write else None
     pages = [*PAGES, *(FORMS if site.write else ())]
-    routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags)) for path, maker in pages]
+    routes: list[BaseRoute] = [Route(path, _shows(site, maker, tags, doing)) for path, maker in pages]
     routes += [Route(path, _awaits(site, maker)) for path, maker in AWAITED]
     routes.append(Route("/thread/{id}/events", events.Streams(site.opened).answer))
-    if site.write:
-        routes += _changes(site)
+    if doing is not None:
+        routes += _changes(site, doing)
     routes.append(Route("/static/base.css", _file(style.FILE)))
     routes.append(Mount("/static", StaticFiles(directory=render.FOLDER / "static")))
     made = Starlette(routes=routes, exception_handlers={404: _missing(site)})
@@ -129,9 +131,10 @@ def _file(path: Path) -> Callable[[Request], Any]:
     return show
 
 
-def _shows(site: Site, maker: Maker, tags: events.Tags) -> Callable[[Request], Any]:
+def _shows(site: Site, maker: Maker, tags: events.Tags, doing: Actions | None) -> Callable[[Request], Any]:
     async def show(request: Request) -> Response:
-        tag = tags.of(f"{request.url.path}?{request.url.query}")
+        told = doing.told if doing is not None else 0
+        tag = tags.of(f"{request.url.path}?{request.url.query} {told}")
         # Who opens a page anew wants its "5 minutes ago" right; a script that asks again counts the time itself.
         opened = request.headers.get("sec-fetch-mode") == "navigate"
         if not opened and request.headers.get("if-none-match", "").removeprefix("W/") == tag:
@@ -140,6 +143,8 @@ def _shows(site: Site, maker: Maker, tags: events.Tags) -> Callable[[Request], A
             page = made(site, maker, _asked(request))
         except Usage as error:
             page = failed(error, "It can't be shown")
+        if doing is not None and isinstance(head := page.values.get("head"), Head):
+            page = page._replace(values={**page.values, "refused": doing.refused(head)})
         return _response(site, page, tag)
 
     return show
@@ -166,9 +171,8 @@ def _awaits(site: Site, maker: Awaited) -> Callable[[Request], Any]:
     return show
 
 
-def _changes(site: Site) -> list[Route]:
+def _changes(site: Site, doing: Actions) -> list[Route]:
     """The addresses that change something."""
-    doing = Actions(site.location, site.opened)
 
     def to_do(action: Action) -> Callable[[Request], Any]:
         return _does(site, lambda request, form: doing.do(action, request.path_params["thread"], form))

@@ -171,6 +171,7 @@ class _Thread:
             "budget": self._or(self._budget, []),
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
             "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
+            "refused": None,
             "may": self._or(lambda: possible(instance, head, at["status"]), None),
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
