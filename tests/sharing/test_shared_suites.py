@@ -112,6 +112,13 @@ def test_a_remote_that_was_added_before_suites_were_gets_their_refspecs(pair: Pa
     pair.bob("remote", "add", "origin", pair.shared)
     after = pair.git("config", "--get-regexp", "remote.origin", at=pair.bob.store).splitlines()
     assert len(after) == len(before) + 2 == len(set(after))
+    # What the user pushes to a remote of their own is for them to say.
+    for key, value in (("url", str(pair.shared)), ("tagOpt", "--no-tags")):
+        pair.git("config", f"remote.code.{key}", value, at=pair.bob.store)
+    for _ in range(2):
+        pair.bob("remote", "add", "code")
+    theirs = pair.git("config", "--get-regexp", "remote.code", at=pair.bob.store).splitlines()
+    assert not any("push" in line for line in theirs) and len(theirs) == len(set(theirs)) > 3
     pair.git("fetch", "-q", "origin", at=pair.bob.store)
     pair.bob("thread", "list")
     assert cases(pair.bob) == ["first"]

@@ -74,7 +74,9 @@ class Remotes:
         if url and known and known not in (url, _absolute(url)):
             raise Usage(f"remote {name} is already {without_password(known)}", f"uwf remote rm {name}")
         address = known or _absolute(check_url(url or ""))
-        self._configure(name, address, own=not known or there.get("tagopt") == ["--no-tags"])
+        pushed = there.get("push", ())
+        own = not known or any(spec.startswith(layout.NAMESPACE) for spec in pushed)
+        self._configure(name, address, own)
         return self.get(name)
 
     def remove(self, name: str) -> Remote:
