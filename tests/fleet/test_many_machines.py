@@ -186,3 +186,27 @@ def test_a_server_that_is_not_there_is_told_in_a_line(fleet: Fleet) -> None:
     refused = fleet.one("fleet", "status", "--address", "127.0.0.1:1", check=8)
     assert "no Temporal server answers at 127.0.0.1:1" in refused.error["message"]
     assert "no fleet is up" in fleet.one("fleet", "status", check=3).error["message"]
+
+
+def test_what_a_step_left_in_its_worktree_is_there_for_the_next_one_on_another_machine(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    project, agent = tmp_path / "project.git", tmp_path / "agent"
+    git("init", "-q", "-b", "main", tmp_path / "seed")
+    git("-C", tmp_path / "seed", "commit", "-q", "--allow-empty", "-m", "begin")
+    git("clone", "-q", "--bare", tmp_path / "seed", project)
+    agent.write_text('#!/bin/sh\necho $UWF_ROLE >> said; echo \'{"text": "said"}\'\n')
+    agent.chmod(0o755)
+    threads = fleet.start(2)
+    for machine in (fleet.one, fleet.other):
+        clone = machine.root / "project"
+        git("clone", "-q", "-o", "shared", project, clone)
+        place = ("--workspace", f"worktree:{clone}", "--workspace-remote", "shared")
+        fleet.work(machine, *place, "--agent", f"uwf-exec {agent}")
+    for thread in threads:
+        fleet.ends(thread)
+    assert examine(fleet.bare, STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
+    for thread in threads:
+        branch = f"uwf/work/{thread}"
+        assert git("-C", project, "show", f"{branch}:said").split() == ["one", "two", "three", "four", "five"]
+        assert git("-C", project, "rev-list", "--count", f"main..{branch}") == str(STEPS)

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from uwf_git.errors import Throttled
 from uwf_git.fleet import asked
 from uwf_git.fleet.exchange import Exchange
-from uwf_git.fleet.exits import DONE, Fault, parse_fault, way_on
+from uwf_git.fleet.exits import DONE, UNKEPT, Fault, parse_fault, way_on
 from uwf_git.fleet.hands import Hands
 from uwf_git.fleet.limits import Gate, queue_of
 
@@ -61,6 +61,8 @@ class Steps:
         except asyncio.CancelledError:
             await exchange.share(request["thread"])  # what its agent said so far
             raise
+        if answer.get("fault", {}).get("code") == UNKEPT:
+            return answer
         fault = await exchange.share(request["thread"])
         if fault is not None and way_on(fault) == DONE:
             return await self._hands.do({**request, "do": "look"})

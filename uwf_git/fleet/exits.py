@@ -33,6 +33,9 @@ _FIRST = {LATER: 1.0, AGAIN: 1.0}  # seconds before the second try
 _GROWS = {LATER: 2.0, AGAIN: 4.0}
 _MOST = {LATER: 30.0, AGAIN: 300.0}
 
+UNKEPT = "unkept"
+"""The code of a step that was made, and whose workspace didn't get where others find it: they would go on without that,
+so it isn't shared before it has."""
 LOST = "lost"
 """The code of a step whose process, or worker, ended without a word."""
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from uwf_git import lifetime, log
-from uwf_git.errors import HeadMoved, NotFound, UwfError, Waiting, failure_of
+from uwf_git.errors import HeadMoved, NotFound, RemoteFailed, UwfError, Waiting, failure_of
 from uwf_git.fleet.admission import used_by
 from uwf_git.fleet.asked import Stand
-from uwf_git.fleet.exits import Fault
+from uwf_git.fleet.exits import UNKEPT, Fault
 from uwf_git.fleet.limits import impatient, next_queue
 from uwf_git.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.store.history import Head
@@ -49,6 +49,12 @@ class Orders(NamedTuple):
     def argument(self) -> str:
         """As a hand is started with it."""
         return json.dumps(self._asdict())
+
+
+class Unkept(RemoteFailed):
+    """A step was made, and its workspace isn't kept."""
+
+    code = UNKEPT
 
 
 class Hand:
@@ -128,8 +134,9 @@ class Hand:
         """The answer where a step wasn't made; the words of a question, which are for people, are no part of it."""
         thread = ThreadId(request["thread"])
         stand: dict[str, Any] | None = None
-        with contextlib.suppress(Exception):
-            stand = self._counted(self._stand(thread), request).as_json()
+        if not isinstance(error, Unkept):
+            with contextlib.suppress(Exception):
+                stand = self._counted(self._stand(thread), request).as_json()
         if type(error) is Waiting and stand is not None and stand["status"] == "waiting":
             return {"stand": stand}
         fault = self._fault(error)
@@ -173,7 +180,10 @@ class Hand:
     def _keep(self, head: Head) -> None:
         """Keeps what a step has left in the thread's workspace, which is given up at the thread's end."""
         if self._spaces is not None:
-            self._spaces.keep(head)
+            try:
+                self._spaces.keep(head)
+            except RemoteFailed as error:
+                raise Unkept(error.message, error.hint) from None
             if head.archive is not None:
                 self._spaces.leave(head.thread)
 
