@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import begin, git, wait_for
+from commands import begin, git, wait_for, wait_until_gone
 from conftest import Uwf
+from fleets import processes
 from two_machines import Machine
 
 Config = Callable[[str], Path]
@@ -375,3 +376,39 @@ def test_cases_are_named_replaced_and_taken_out(bench: Bench) -> None:
     uwf("eval", "remove", "bugs", check=2)
     uwf("eval", "remove", "bugs", "--yes")
     assert uwf("eval", "list").json == []
+
+
+def test_a_fleet_steps_the_threads_of_a_run(bench: Bench) -> None:
+    bench.imports(
+        [{"name": name, "prompt": f"say {name}", "judges": [{"jsonata": "output.approved"}]} for name in "ab"]
+    )
+    done = bench.run("--fleet", "-j", "2").json
+    assert [(each["case"], each["state"]) for each in done["results"]] == [("a", "passed"), ("b", "passed")]
+    assert bench.calls == 4
+    assert bench.run().json["run"] == done["run"]  # by which means it was stepped is no part of it
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_what_runs_at_once_ends_with_the_run_and_goes_on_with_the_next(
+    bench: Bench, script: Callable[[str, str], Path], tmp_path: Path, root: Path, how: signal.Signals
+) -> None:
+    bench.imports([{"name": name, "prompt": f"say {name}"} for name in "ab"])
+    note = "pathlib.Path(f\"{os.environ['CALLS']}.{context['start']['prompt'][-1]}\").write_text(str(os.getpid()))"
+    slow = AGENT.replace(
+        "context = json.load(sys.stdin)",
+        f"context = json.load(sys.stdin)\n{note}\n"
+        "import time\nwhile not pathlib.Path(os.environ['CALLS'] + '.go').exists(): time.sleep(0.05)",
+    )
+    bench.agent = f"uwf-exec {script('slow', slow)}"
+    running = begin("eval", "run", "bugs", "--agent", bench.agent, "-j", "2")
+    agents = [int(wait_for(Path(f"{tmp_path}/calls.{name}"))) for name in "ab"]
+    workers = processes("uwf_git.evaluation.workers", root)
+    assert len(workers) == 2
+    running.send_signal(how)
+    assert running.wait() == (-how if how == signal.SIGKILL else 130)
+    for pid in (*workers, *agents):
+        wait_until_gone(pid)
+    assert bench.calls == 0
+    (tmp_path / "calls.go").touch()
+    assert bench.results("-j", "2") == [("a", "passed", 1.0), ("b", "passed", 1.0)]
+    assert (bench.calls, len(bench.uwf("thread", "list", "--all").json)) == (4, 2)

@@ -25,11 +25,11 @@ from uwf_git.evaluation.records import (
     identified,
 )
 from uwf_git.evaluation.suite import MOST_COMMITS, Added, Suite, Suites
-from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, best, plan
+from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, best, plan, start_thread
 from uwf_git.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.opened import Instance
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import Hash, ThreadId
 
 _BATCH_SECONDS = 2.0
 _BATCH = MOST_COMMITS // 8
@@ -77,12 +77,15 @@ def run_suite(
     jobs: int = 1,
     limits: Mapping[str, float] | None = None,
     show: Callable[[Shown], None] = lambda shown: None,
+    stepped: Callable[[list[ThreadId]], None] | None = None,
 ) -> Done:
     """Tries cases of a suite with the versions of workflows that `version_of` tells, and records what comes of it.
     `workflow` is the one that was asked for, if one was; `limits` are those of the whole run, by the names of a
-    budget's. Moves `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was
-    recorded by then stays."""
-    return _Run(instance, name, asked, limits or {}, show).run(cases, version_of, workflow, repeats, jobs)
+    budget's. `stepped` steps threads to their ends by other means, before what they came to is judged here. Moves
+    `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was recorded by then
+    stays."""
+    run = _Run(instance, name, asked, limits or {}, show)
+    return run.run(cases, version_of, workflow, repeats, jobs, stepped)
 
 
 class _Run:
@@ -114,6 +117,7 @@ class _Run:
         workflow: Hash | None,
         repeats: int,
         jobs: int,
+        stepped: Callable[[list[ThreadId]], None] | None,
     ) -> Done:
         suite = self._suites.read(self._name)
         planned = [
@@ -133,6 +137,8 @@ class _Run:
                 self._show(Shown(each.name, result, None, len(found), len(planned), True))
             else:
                 tasks.append((number, task))
+        if stepped is not None and (threads := self._begun([task for _, task in tasks])):
+            stepped(threads)
         places = {id(task): number for number, task in tasks}
         problems: list[tuple[str, UwfError]] = []
         fresh = 0
@@ -177,6 +183,14 @@ class _Run:
         if results:
             self._suites.add(self._name, Added(runs=[run]))
         return Done(run, results, fresh, tuple(problems), self._spent)
+
+    def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
+        """The threads of those trials that go to the end of their workflow without limits of their own, begun."""
+        return [
+            start_thread(self._instance, task.planned)
+            for task in tasks
+            if task.known is None and task.planned.start is not None and not task.planned.limits.budget
+        ]
 
     def _allowed(self, tasks: Iterator[Task]) -> Iterator[Task]:
         """The tasks, as long as the limits of the run allow another."""

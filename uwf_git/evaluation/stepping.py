@@ -5,7 +5,7 @@ off is gone on with. Nobody answers in them: one that asks a human has come to i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,12 +48,14 @@ class Ended(NamedTuple):
     work: bool = False
 
 
-def thread_for(instance: Instance, what: str, key: Hash, beside: Hash) -> ThreadId:
+def thread_for(
+    instance: Instance, what: str, key: Hash, beside: Hash, removed: Container[str] | None = None
+) -> ThreadId:
     """The id of the thread that is there, or will be, for a key: a TRIAL's or a JUDGE's. It has the time of the node
-    `beside`, so that it isn't taken for the newest thread. After one that was removed comes another."""
-    removed = {
-        name.removeprefix(layout.REMOVED) for name in instance.store.repository.ref_names(layout.REMOVED)
-    }
+    `beside`, so that it isn't taken for the newest thread. After one that was removed comes another; `removed` are
+    those, where the caller has them."""
+    if removed is None:
+        removed = removed_here(instance)
     when = instance.store.get(beside).timestamp
     number = 0
     while True:
@@ -61,6 +63,12 @@ def thread_for(instance: Instance, what: str, key: Hash, beside: Hash) -> Thread
         if found not in removed:
             return found
         number += 1
+
+
+def removed_here(instance: Instance) -> frozenset[str]:
+    """The ids of the threads that were removed here."""
+    names = instance.store.repository.ref_names(layout.REMOVED)
+    return frozenset(name.removeprefix(layout.REMOVED) for name in names)
 
 
 def begin(instance: Instance, thread: ThreadId, commit: Oid) -> None:

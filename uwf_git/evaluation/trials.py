@@ -6,13 +6,14 @@ its thread and its folder again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.engine.status import KILLED
-from uwf_git.errors import UwfError
+from uwf_git.errors import NotFound, UwfError
 from uwf_git.evaluation.fixtures import discard, lay_out, left_in
 from uwf_git.evaluation.judges import Called, agents_of, called
 from uwf_git.evaluation.judging import Outcome, scored, why
@@ -23,6 +24,7 @@ from uwf_git.evaluation.records import (
     UNKNOWN,
     Case,
     Judge,
+    Result,
     Score,
     ScoreKey,
     Trial,
@@ -36,6 +38,7 @@ from uwf_git.evaluation.stepping import (
     Limits,
     begin,
     head_at,
+    removed_here,
     run_out,
     spent_since,
     thread_for,
@@ -157,6 +160,19 @@ def thread_of(instance: Instance, planned: Planned) -> ThreadId:
     """The id of a trial's thread, whose StartNode is here."""
     beside = planned.case.start or planned.key.head
     return thread_for(instance, TRIAL, planned.key.hash, beside)
+
+
+def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, ThreadId]:
+    """The threads of trials by these, of those that are here."""
+    here, removed = instance.threads.ids(), removed_here(instance)
+    found: dict[Hash, ThreadId] = {}
+    for result in results:
+        key = result.trial.key
+        with suppress(NotFound):  # the StartNode of what was never begun
+            thread = thread_for(instance, TRIAL, key.hash, result.case.start or key.head, removed)
+            if thread in here:
+                found[result.trial.hash] = thread
+    return found
 
 
 def start_thread(instance: Instance, planned: Planned) -> ThreadId:

@@ -151,10 +151,9 @@ class _Crew:
         return worker
 
     def close(self) -> None:
-        """Ends the processes: at once those with nothing to do, the others once they have kept what was said."""
+        """Ends the processes, by the end of their input: those with nothing to do at once, the others when they have
+        kept what was said."""
         for worker in self._workers:
-            if worker.task is not None:
-                worker.process.send_signal(signal.SIGINT)
             assert worker.process.stdin is not None
             with contextlib.suppress(OSError):
                 worker.process.stdin.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,13 @@ from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
 from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError, Waiting
 from uwf_git.text import counted, nearest
-from uwf_git.values.ids import Hash
+from uwf_git.values.ids import Hash, ThreadId
 
 if TYPE_CHECKING:
-    from uwf_git.evaluation.records import Case, Result
+    from uwf_git.evaluation.records import Case
     from uwf_git.evaluation.run import Done, Shown
     from uwf_git.evaluation.suite import Suite
     from uwf_git.evaluation.trials import Version
-    from uwf_git.store.opened import Instance
 
 
 @command(
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     metavar="K",
     help="Each case so often.",
 )
+@click.option("--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many at once.")
 @JUDGES
 @click.option(
@@ -93,6 +93,7 @@ def run(
     workflow: str | None,
     agent: str | None,
     repeat: int,
+    by_fleet: bool,
     jobs: int,
     judges: tuple[str, ...],
     label: str,
@@ -109,7 +110,7 @@ def run(
     from uwf_git.evaluation.run import run_suite
     from uwf_git.evaluation.stepping import Limits
     from uwf_git.evaluation.suite import Suites
-    from uwf_git.evaluation.trials import Asked
+    from uwf_git.evaluation.trials import Asked, threads_of
 
     instance = invocation.instance
     read = Suites(instance.store).read(suite)
@@ -142,14 +143,16 @@ def run(
         repeats=repeat,
         jobs=jobs,
         limits=budget,
+        stepped=_by_fleet(invocation, agent, retries, budget, jobs) if by_fleet else None,
         show=_teller(invocation, quiet, max(len(read.named[case.hash]) for case in chosen)),
     )
+    threads = threads_of(instance, done.results)
     value = {
         "suite": suite,
         "commit": str(Suites(instance.store).tip(suite)),
         "fresh": done.fresh,
         **run_value(done.run, done.results),
-        "results": [result_value(result, _thread(instance, result)) for result in done.results],
+        "results": [result_value(result, threads.get(result.trial.hash)) for result in done.results],
         "problems": [
             {"case": name, "message": error.message, "hint": error.hint} for name, error in done.problems
         ],
@@ -277,10 +280,38 @@ def _teller(invocation: Invocation, quiet: bool, size: int) -> Callable[[Shown],
     return tell
 
 
-def _thread(instance: Instance, result: Result) -> str | None:
-    """The thread of a trial, where it is here."""
-    last = result.trial.last
-    return instance.threads.ending_with(last) if last is not None else None
+def _by_fleet(
+    invocation: Invocation, agent: str | None, retries: int, limits: Mapping[str, float], at_once: int
+) -> Callable[[list[ThreadId]], None]:
+    """What steps threads by a fleet of this machine, whose budget is that of the run. Raises what says that there can't
+    be one."""
+    import asyncio
+
+    from uwf_cli.fleet.places import begins
+    from uwf_git.fleet import client
+    from uwf_git.fleet.admission import Admission, Allowance
+    from uwf_git.fleet.asked import HEARTBEAT
+    from uwf_git.fleet.hand import Orders
+    from uwf_git.fleet.run import Fleet, up
+    from uwf_git.fleet.worker import Duty
+
+    client.require()
+
+    def tell(value: Mapping[str, Any]) -> None:
+        if "warning" in value:
+            invocation.warn(value["warning"])
+
+    def stepped(threads: list[ThreadId]) -> None:
+        instance = invocation.instance
+        wanted = begins(invocation, threads, HEARTBEAT, retries + 1, agent, bool(limits))
+        stops = instance.config.stops_unpriced
+        admission = Admission(wanted, Allowance(None, dict(limits))._replace(stops_unpriced=stops))
+        with up(instance, None) as (at, server):
+            fleet = Fleet(instance, server, Duty(at, at_once, Orders(agent)), 1, tell)
+            asyncio.run(fleet.run(admission))
+        instance.store.sync()
+
+    return stepped
 
 
 def _raise_if_short(done: Done, suite: str) -> None:
