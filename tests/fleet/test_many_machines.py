@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,25 +188,56 @@ def test_a_server_that_is_not_there_is_told_in_a_line(fleet: Fleet) -> None:
     assert "no fleet is up" in fleet.one("fleet", "status", check=3).error["message"]
 
 
-def test_what_a_step_left_in_its_worktree_is_there_for_the_next_one_on_another_machine(
-    fleet: Fleet, tmp_path: Path
-) -> None:
-    project, agent = tmp_path / "project.git", tmp_path / "agent"
-    git("init", "-q", "-b", "main", tmp_path / "seed")
-    git("-C", tmp_path / "seed", "commit", "-q", "--allow-empty", "-m", "begin")
-    git("clone", "-q", "--bare", tmp_path / "seed", project)
-    agent.write_text('#!/bin/sh\necho $UWF_ROLE >> said; echo \'{"text": "said"}\'\n')
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A bare repository with a commit."""
+    bare, seed = tmp_path / "project.git", tmp_path / "seed"
+    git("init", "-q", "-b", "main", seed)
+    git("-C", seed, "commit", "-q", "--allow-empty", "-m", "begin")
+    git("clone", "-q", "--bare", seed, bare)
+    return bare
+
+
+def work_in_clones(fleet: Fleet, project: Path, machines: Sequence[Machine], before: str = "true") -> None:
+    """A worker on each machine, whose agents say their roles in worktrees of a clone of the project, after they have
+    done something else."""
+    agent = project.with_name("agent")
+    agent.write_text(f'#!/bin/sh\n{before}\necho $UWF_ROLE >> said; echo \'{{"text": "said"}}\'\n')
     agent.chmod(0o755)
-    threads = fleet.start(2)
-    for machine in (fleet.one, fleet.other):
+    for machine in machines:
         clone = machine.root / "project"
         git("clone", "-q", "-o", "shared", project, clone)
         place = ("--workspace", f"worktree:{clone}", "--workspace-remote", "shared")
         fleet.work(machine, *place, "--agent", f"uwf-exec {agent}")
+
+
+def said(project: Path, thread: str) -> list[str]:
+    """What the steps of a thread have said by its branch, each of which is a commit there."""
+    branch = f"uwf/work/{thread}"
+    assert git("-C", project, "rev-list", "--count", f"main..{branch}") == str(STEPS)
+    return git("-C", project, "show", f"{branch}:said").split()
+
+
+def test_what_a_step_left_in_its_worktree_is_there_for_the_next_one_on_another_machine(
+    fleet: Fleet, project: Path
+) -> None:
+    threads = fleet.start(2)
+    work_in_clones(fleet, project, (fleet.one, fleet.other))
     for thread in threads:
         fleet.ends(thread)
+        assert said(project, thread) == ["one", "two", "three", "four", "five"]
     assert examine(fleet.bare, STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
-    for thread in threads:
-        branch = f"uwf/work/{thread}"
-        assert git("-C", project, "show", f"{branch}:said").split() == ["one", "two", "three", "four", "five"]
-        assert git("-C", project, "rev-list", "--count", f"main..{branch}") == str(STEPS)
+
+
+def test_a_step_doesnt_count_before_its_worktree_is_where_others_find_it(fleet: Fleet, project: Path) -> None:
+    (thread,) = fleet.start(1)
+    gone = project.with_name("gone.git")
+    once = f"test $UWF_ROLE = two && test ! -e {gone}.was && touch {gone}.was && mv {project} {gone}"
+    work_in_clones(fleet, project, (fleet.one,), once)
+    until(lambda: fleet.state(thread) == "delayed", "delay")
+    there = git("-C", fleet.bare, "log", "-1", "--format=%s", f"refs/uwf/threads/{thread}")
+    assert there.startswith("0001 one")
+    gone.rename(project)
+    fleet.ends(thread)
+    assert said(project, thread) == ["one", "two", "three", "four", "five"]
+    assert examine(fleet.bare, STEPS) == ({}, {thread: STEPS})
