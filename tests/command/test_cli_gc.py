@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,30 @@ def test_a_prune_lets_nobody_write_and_refuses_where_a_thread_runs(uwf: Uwf, thr
     assert len(uwf("thread", "list").json) == 1
     with locks.hold(ThreadId(uwf("thread", "list").json[0]["thread"])):
         assert uwf("gc", "--prune", check=4).error["code"] == "busy"
+
+
+def test_who_waits_for_a_prune_does_not_hold_the_index_that_it_needs(
+    uwf: Uwf, thread: str, hermetic: Path
+) -> None:
+    begins = "$START: {_: {role: r}, resume: {role: r}}"
+    (hermetic / "two.yaml").write_text(
+        ONE.replace("name: one", "name: two").replace("$START: [{role: r}]", begins)
+    )
+    uwf("workflow", "put", hermetic / "two.yaml")
+    ended = str(uwf("thread", "start", "two", "-p", "Do it").json["thread"])
+    assert uwf("thread", "step", ended).json["done"]
+    instance = opened()
+    with instance.locks.deleting():
+        resumed = begin("thread", "resume", ended, "-m", "once more")
+        waited_for = str(instance.store.repository.private / "locks" / "writers")
+        deadline = time.monotonic() + 60
+        while waited_for not in map(os.path.realpath, Path(f"/proc/{resumed.pid}/fd").iterdir()):
+            assert resumed.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        with closing(sqlite3.connect(instance.store.repository.private / "index.db", timeout=5)) as index:
+            index.execute("BEGIN IMMEDIATE")
+            index.execute("ROLLBACK")
+    assert resumed.communicate(timeout=60)[1] == "" and resumed.returncode == 0
 
 
 def test_the_store_is_packed_and_says_what_it_was_and_is(uwf: Uwf, thread: str) -> None:

@@ -37,7 +37,7 @@ def begin_conversation_with(
     from uwf_git.values.cbor import normalise
 
     payload = normalise(conversation_payload(crew.name, crew.format, crew.members))
-    with instance.store.index.transaction():
+    with instance.store.registering():
         workflow = put_definition(instance.store, payload, {REPLY: REPLY_SCHEMA})
     commit = crews.workflow_version(Oid(hex=version.commit), workflow)
     task = f"A conversation with {persona.name}."

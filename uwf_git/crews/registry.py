@@ -68,7 +68,7 @@ class Crews(Versions[Definition]):
 
     def write(self, definition: Definition, parents: Sequence[Oid], stamp: Stamp | None = None) -> Oid:
         # A package has hundreds of files: one pack is synced in the time that a few of these would take.
-        with self._store.index.transaction(), self._repository.in_bulk():
+        with self._store.registering(), self._repository.in_bulk():
             return super().write(definition, parents, stamp)
 
     def holds(self, commit: Oid, definition: Definition) -> bool:
@@ -100,7 +100,7 @@ class Crews(Versions[Definition]):
 
         package, compiled = definition
         nodes: dict[Hash, None] = dict.fromkeys(OF_THREADS)
-        with self._store.index.transaction():
+        with self._store.registering():
             for each in compiled.workflows.values():
                 put_definition(self._store, each.payload, each.schemas)
                 nodes |= dict.fromkeys((*each.schemas, each.hash))

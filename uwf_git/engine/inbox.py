@@ -231,7 +231,7 @@ def _say(
         notes=notes,
     )
     store = instance.store
-    with store.index.transaction():
+    with store.registering():
         output = store.put(ANSWER, {"answer": text})
         detail = store.put(DETAIL, told.payload())
         made = Step(at.history.start_hash, at.history.prev, USER, output, detail, "human")

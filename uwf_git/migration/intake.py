@@ -66,7 +66,7 @@ class Intake:
     def __enter__(self) -> Intake:
         self._bulk = self._resources.enter_context(self.repository.in_bulk(keep=not self.dry))
         self._resources.push(self._batch)
-        self._batch.enter_context(self.store.index.transaction())
+        self._batch.enter_context(self.store.registering())
         return self
 
     def __exit__(
@@ -96,7 +96,7 @@ class Intake:
         """Stores what was made so far, where that is much."""
         if len(self._bulk) >= FULL and not self.dry:
             self._flush()
-            self._batch.enter_context(self.store.index.transaction())
+            self._batch.enter_context(self.store.registering())
 
     def _flush(self) -> None:
         """Stores what was made so far, then moves the refs to it."""

@@ -252,6 +252,14 @@ class NodeStore:
         finally:
             self._unlisted = None
 
+    @contextmanager
+    def registering(self) -> Iterator[None]:
+        """Tells the index of all nodes that are written inside with one write. Whoever deletes what no ref leads to is
+        waited for before the index is held, which they need as well. Raises Busy where they take very long."""
+        self.repository.writers.begin()
+        with self.index.transaction():
+            yield
+
     def list_new(self) -> None:
         """Stores what was written since `together` began, and tells the index of the nodes: it must never know what the
         next power cut takes. Raises StoreUnwritable."""

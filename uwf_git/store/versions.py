@@ -422,7 +422,7 @@ class Registry(Versions["Compiled"]):
             yield path, path, data
 
     def _tree(self, definition: Compiled) -> Oid:
-        with self._store.index.transaction():
+        with self._store.registering():
             put_definition(self._store, definition.payload, definition.schemas)
         files = version_files(self._store, definition.workflow, definition.hash, definition.schemas)
         files[definition.workflow.file] = definition.source.text
