@@ -211,6 +211,7 @@ eval_ = Group(
         "show": Place("evaluation.suites:show", "Show a suite's cases, and what its runs came to."),
         "run": Place("evaluation.running:run", "Try cases and have them judged."),
         "compare": Place("evaluation.comparing:compare", "Compare two runs of a suite case by case."),
+        "check": Place("evaluation.checking:check", "Fail where a suite is worse than its baseline."),
         "baseline": eval_baseline,
     },
     examples=(

@@ -178,7 +178,7 @@ def test_builtin_types_keep_their_hashes_as_stores_hold_nodes_of_them() -> None:
         "Trial": "DY0VM7BMRT4E5",
         "Score": "3Y1P8V59PQ6XF",
         "SuiteRun": "9D4ST712WQ95H",
-        "Baseline": "CEYDTGQHZZT2H",
+        "Baseline": "9ENYQ67A48NW3",
     }
 
 

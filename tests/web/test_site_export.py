@@ -11,8 +11,10 @@ import httpx
 import pytest
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
 from conftest import EXAMPLES, Uwf
+from judged_suites import run, version
 from playwright.sync_api import Page, expect
 from site_serving import keep_picture
+from workflows import opened
 
 _LINK = re.compile(r'(?:href|src)="([^"]*)"')
 
@@ -46,6 +48,8 @@ def store(uwf: Uwf, thread: str) -> tuple[str, str]:
     other = uwf("thread", "start", "con", "-p", "<script>alert(1)</script> & a secret plan").json["thread"]
     uwf("thread", "step", other, "--agent", "uwf-rehearse")
     uwf("crew", "import", EXAMPLES / "crew" / "press")
+    for scores in ({"csv": [1]}, {"csv": [0.5, 1]}):
+        run(opened(), "con", version(opened(), "Writes."), scores)
     return thread, other
 
 
@@ -76,6 +80,9 @@ def test_an_export_is_read_from_a_disk(uwf: Uwf, store: tuple[str, str], browser
     keep_picture(browser_page, "export")
     browser_page.get_by_role("link", name="Do it").first.click()
     expect(browser_page.get_by_role("heading", level=1)).to_contain_text("Do it")
+    browser_page.get_by_role("link", name="Suites").click()
+    browser_page.get_by_role("link", name="con", exact=True).click()
+    expect(browser_page.locator(".outcome")).to_contain_text("1 worse")
     browser_page.get_by_role("link", name="Workflows").click()
     browser_page.get_by_role("link", name="größe.x").click()
     browser_page.get_by_role("link", name="Crews").click()

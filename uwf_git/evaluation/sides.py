@@ -20,8 +20,9 @@ SHORTEST = 4
 
 
 class Side(NamedTuple):
-    """The results of one run, or those of a baseline. `said` is what people call it. Of a case in `unknown` nobody can
-    say how good it is, for that reason; its other repeats may be in `scored` all the same."""
+    """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
+    that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason; its other repeats may be in
+    `scored` all the same."""
 
     said: str
     run: Hash
@@ -29,14 +30,35 @@ class Side(NamedTuple):
     agent: str | None
     scored: tuple[Scored, ...]
     unknown: Mapping[str, str] = {}
+    judges: frozenset[str] = frozenset()
 
 
-def side_of(suite: Suite, run: SuiteRun, names: Mapping[Hash, str] = {}) -> Side:
-    """The side that a run is; `names` are those of workflows."""
-    results = _counting(suite, run)
+def side_of(
+    suite: Suite, run: SuiteRun, names: Mapping[Hash, str] = {}, results: Sequence[Result] | None = None
+) -> Side:
+    """The side that a run is; `names` are those of workflows, `results` its own where they are known."""
+    counting = {case.hash for case in suite.cases}
+    results = [
+        each
+        for each in (results if results is not None else suite.results(run))
+        if each.case.hash in counting
+    ]
     scored = tuple(_scored(each) for each in results if each.state != ERROR)
     unknown = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
-    return Side(said_of(run, suite, names), run.hash, workflow_of(suite, run), run.agent, scored, unknown)
+    return Side(
+        said_of(run, suite, names),
+        run.hash,
+        workflow_of(suite, run),
+        run.agent,
+        scored,
+        unknown,
+        judges_of(results),
+    )
+
+
+def judges_of(results: Iterable[Result]) -> frozenset[str]:
+    """The names of the judges that gave scores."""
+    return frozenset(score.judge.name for result in results for score in result.scores)
 
 
 def why_unknown(result: Result) -> str:
@@ -60,7 +82,8 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
         for run in case["runs"]
     ]
     workflow = payload.get("workflow")
-    return Side(payload["said"], payload["run"], workflow, payload.get("agent"), tuple(scored))
+    judges = frozenset(payload.get("judges", ()))
+    return Side(payload["said"], payload["run"], workflow, payload.get("agent"), tuple(scored), {}, judges)
 
 
 def baseline_of(suite: Suite, side: Side) -> Baseline:
@@ -75,7 +98,7 @@ def baseline_of(suite: Suite, side: Side) -> Baseline:
         {"case": hashes[name], "name": name, "runs": [_payload(run) for run in runs]}
         for name, runs in sorted(by_case(side.scored).items())
     ]
-    chosen = {"workflow": side.workflow, "agent": side.agent}
+    chosen = {"workflow": side.workflow, "agent": side.agent, "judges": sorted(side.judges)}
     payload = {
         "suite": suite.name,
         "said": side.said,
@@ -140,11 +163,6 @@ def by_hash(suite: Suite, text: str) -> SuiteRun | None:
 def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
     """The agents and labels that runs have."""
     return sorted({name for run in runs for name in (run.agent, run.label) if name})
-
-
-def _counting(suite: Suite, run: SuiteRun) -> Sequence[Result]:
-    counting = {case.hash for case in suite.cases}
-    return [each for each in suite.results(run) if each.case.hash in counting]
 
 
 def _scored(result: Result) -> Scored:

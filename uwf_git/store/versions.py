@@ -489,6 +489,16 @@ class Baselines(Versions[Baseline]):
     kept = "a baseline"
     prefix = layout.BASELINES
 
+    def current(self, name: str) -> Version:
+        """The newest baseline of a suite. Raises NotFound, which says how one is set."""
+        try:
+            return super().current(name)
+        except NotFound as error:
+            known = nearest(name, self.names())
+            raise NotFound(
+                error.message, known or f"set one: {layout.GROUPS[self.kind]} set {name}"
+            ) from None
+
     def name_of(self, definition: Baseline) -> str:
         return definition.suite
 

@@ -626,6 +626,7 @@ BASELINE = _builtin(
                 "description": "The hash of the Workflow node that all of it was run with.",
             },
             "agent": {**_TEXT, "description": "The one that was asked for, where one was."},
+            "judges": {**_TEXTS, "description": "The names of those that gave the scores."},
             "cases": {
                 "type": "array",
                 "minItems": 1,

@@ -48,7 +48,9 @@ def compare(
     from uwf_git.evaluation.comparison import compare as do
 
     found = find_suite(invocation, suite, (a, b))
-    one, other = (find_side(invocation, found, text, workflow, agent) for text in (a, b))
+    other = find_side(invocation, found, b, workflow, agent)
+    one = find_side(invocation, found, a, workflow, agent, like=other)
+    warn_of_judges(invocation, one, other)
     value = compared_value(found, one, other, do(one.scored, other.scored))
     if plot is not None:
         from uwf_cli.plot import pair_chart
@@ -70,8 +72,16 @@ def side_value(side: Side) -> dict[str, Any]:
         "run": side.run,
         "workflow": side.workflow,
         "agent": side.agent,
+        "judges": sorted(side.judges),
         "unknown": dict(sorted(side.unknown.items())),
     }
+
+
+def warn_of_judges(invocation: Invocation, a: Side, b: Side) -> None:
+    """Warns where the scores of two sides don't mean the same."""
+    if a.judges != b.judges:
+        names = [", ".join(sorted(side.judges)) or "nobody" for side in (a, b)]
+        invocation.warn(f"the scores of a are by {names[0]}, those of b by {names[1]}")
 
 
 def compared_text(value: Mapping[str, Any]) -> str:

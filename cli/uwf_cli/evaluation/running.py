@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -29,63 +29,112 @@ if TYPE_CHECKING:
     from uwf_git.evaluation.trials import Version
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def running(function: _F) -> _F:
+    """Adds the options by which cases are tried and judged: those of `carried_out`."""
+    options = (
+        click.option(
+            "--workflow",
+            metavar="W",
+            help="NAME, NAME@VERSION, NAME~2, a hash or a file; else the newest of each case's own.",
+            shell_complete=complete_workflow,
+        ),
+        AGENT,
+        click.option(
+            "--repeat",
+            type=click.IntRange(1, 1000),
+            default=1,
+            show_default=True,
+            metavar="K",
+            help="Each case so often.",
+        ),
+        click.option(
+            "--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine."
+        ),
+        click.option(
+            "-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many at once."
+        ),
+        JUDGES,
+        click.option(
+            "--label",
+            default="",
+            metavar="TEXT",
+            help="Tells apart what looks the same, as after a change of a script.",
+        ),
+        click.option("--max-cost", metavar="USD", help="Begins no further trial after so many US dollars."),
+        click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens."),
+        click.option("--max-time", metavar="TIME", help="Likewise, after so long: 90s, 30m, 2h."),
+        click.option("--case-cost", metavar="USD", help="Each trial ends after so many US dollars."),
+        click.option("--case-tokens", metavar="N", help="Likewise, after so many tokens."),
+        click.option("--case-time", metavar="TIME", help="Likewise, after so much of its agents' time."),
+        click.option(
+            "--max-steps",
+            type=click.IntRange(min=1),
+            default=50,
+            show_default=True,
+            metavar="N",
+            help="Likewise, after N steps.",
+        ),
+        click.option(
+            "--retries",
+            type=click.IntRange(0, 100),
+            default=2,
+            show_default=True,
+            metavar="N",
+            help="A step that failed is tried again so often.",
+        ),
+        QUIET,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 @command(
     "uwf eval run bugs",
     "uwf eval run bugs csv --workflow solve-issue@7KQ2M4 --agent claude-code",
     "uwf eval run bugs --repeat 5 -j 4 --max-cost 10",
-    'uwf eval run bugs --judge "command:make test"    judged anew; what is known is not tried again',
+    'uwf eval run bugs --judge "command:make test"    what is known is judged anew',
 )
 @click.argument("suite", shell_complete=complete_suite)
 @click.argument("cases", metavar="[CASE]...", nargs=-1)
 @click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only cases with it; may be repeated.")
-@click.option(
-    "--workflow",
-    metavar="W",
-    help="NAME, NAME@VERSION, NAME~2, a hash or a file; else the newest of each case's own.",
-    shell_complete=complete_workflow,
-)
-@AGENT
-@click.option(
-    "--repeat",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    metavar="K",
-    help="Each case so often.",
-)
-@click.option("--fleet", "by_fleet", is_flag=True, help="Step whole threads by a fleet of this machine.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), default=1, metavar="N", help="So many at once.")
-@JUDGES
-@click.option(
-    "--label",
-    default="",
-    metavar="TEXT",
-    help="Tells apart what looks the same, as after a change of a script.",
-)
-@click.option("--max-cost", metavar="USD", help="Begins no further trial after so many US dollars.")
-@click.option("--max-tokens", metavar="N", help="Likewise, after so many tokens.")
-@click.option("--max-time", metavar="TIME", help="Likewise, after so long: 90s, 30m, 2h.")
-@click.option("--case-cost", metavar="USD", help="Each trial ends after so many US dollars.")
-@click.option("--case-tokens", metavar="N", help="Likewise, after so many tokens.")
-@click.option("--case-time", metavar="TIME", help="Likewise, after so much of its agents' time.")
-@click.option(
-    "--max-steps",
-    type=click.IntRange(min=1),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="Likewise, after N steps.",
-)
-@click.option(
-    "--retries",
-    type=click.IntRange(0, 100),
-    default=2,
-    show_default=True,
-    metavar="N",
-    help="A step that failed is tried again so often.",
-)
-@QUIET
+@running
 def run(
+    invocation: Invocation, suite: str, cases: tuple[str, ...], tags: tuple[str, ...], **options: Any
+) -> None:
+    """Try cases, have them judged, and record what came of it.
+
+    What was tried before with the same workflow, agents and files is not tried again, and what was judged by the same
+    judge is not judged again. --judge asks others than those of the cases.
+    """
+    from uwf_git.evaluation.suite import Suites
+    from uwf_git.evaluation.trials import threads_of
+
+    done = carried_out(invocation, suite, cases, tags, **options)
+    instance, failures = invocation.instance, Failures(invocation)
+    threads = threads_of(instance, done.results)
+    value = {
+        "suite": suite,
+        "commit": str(Suites(instance.store).tip(suite)),
+        "fresh": done.fresh,
+        **run_value(done.run, done.results),
+        "results": [result_value(result, threads.get(result.trial.hash)) for result in done.results],
+        "problems": [
+            {"case": name, "message": error.message, "hint": error.hint} for name, error in done.problems
+        ],
+    }
+    invocation.emit(value, lambda shown: summary(shown))
+    for name, error in done.problems:
+        error.message = f"{name}: {error.message}"
+        failures.add(error)
+    failures.end()
+    _raise_if_short(done, suite)
+
+
+def carried_out(
     invocation: Invocation,
     suite: str,
     cases: tuple[str, ...],
@@ -101,16 +150,13 @@ def run(
     retries: int,
     quiet: bool,
     **limits: str | None,
-) -> None:
-    """Try cases, have them judged, and record what came of it.
-
-    What was tried before with the same workflow, agents and files is not tried again, and what was judged by the same
-    judge is not judged again. --judge asks others than those of the cases.
-    """
+) -> Done:
+    """Tries cases of a suite, all of them where none are named, as the options of `running` say. Prints a line for each
+    result, for people. Raises NotFound, Usage."""
     from uwf_git.evaluation.run import run_suite
     from uwf_git.evaluation.stepping import Limits
     from uwf_git.evaluation.suite import Suites
-    from uwf_git.evaluation.trials import Asked, threads_of
+    from uwf_git.evaluation.trials import Asked
 
     instance = invocation.instance
     read = Suites(instance.store).read(suite)
@@ -132,8 +178,7 @@ def run(
         invocation, versions, chosen, agent, bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
     )
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
-    failures = Failures(invocation)
-    done = run_suite(
+    return run_suite(
         instance,
         suite,
         chosen,
@@ -146,23 +191,6 @@ def run(
         stepped=_by_fleet(invocation, agent, retries, budget, jobs) if by_fleet else None,
         show=_teller(invocation, quiet, max(len(read.named[case.hash]) for case in chosen)),
     )
-    threads = threads_of(instance, done.results)
-    value = {
-        "suite": suite,
-        "commit": str(Suites(instance.store).tip(suite)),
-        "fresh": done.fresh,
-        **run_value(done.run, done.results),
-        "results": [result_value(result, threads.get(result.trial.hash)) for result in done.results],
-        "problems": [
-            {"case": name, "message": error.message, "hint": error.hint} for name, error in done.problems
-        ],
-    }
-    invocation.emit(value, lambda shown: summary(shown))
-    for name, error in done.problems:
-        error.message = f"{name}: {error.message}"
-        failures.add(error)
-    failures.end()
-    _raise_if_short(done, suite)
 
 
 def _chosen(suite: Suite, names: tuple[str, ...], tags: tuple[str, ...]) -> list[Case]:

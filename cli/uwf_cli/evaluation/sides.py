@@ -13,6 +13,7 @@ from uwf_git.text import nearest
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
+    from uwf_git.evaluation.records import SuiteRun
     from uwf_git.evaluation.sides import Side
     from uwf_git.evaluation.suite import Suite
     from uwf_git.store.opened import Instance
@@ -36,11 +37,16 @@ def narrowing(function: _F) -> _F:
 
 
 def find_side(
-    invocation: Invocation, suite: Suite, text: str, workflow: str | None = None, agent: str | None = None
+    invocation: Invocation,
+    suite: Suite,
+    text: str,
+    workflow: str | None = None,
+    agent: str | None = None,
+    like: Side | None = None,
 ) -> Side:
     """The side that a word means: the baseline, a run by its hash, the newest run of a version of a workflow or of an
-    agent, of runs that came to their end before others. `workflow` and `agent` are those that it must have besides.
-    Raises NotFound, Usage."""
+    agent, of runs that came to their end before others. `workflow` and `agent` are those that it must have besides; a
+    run that has them in common with the one that it is `like` goes before others. Raises NotFound, Usage."""
     store = invocation.instance.store
     if text.partition("~")[0] == BASELINE:
         from uwf_git.store.versions import Baselines
@@ -56,17 +62,29 @@ def find_side(
         found = sides.matching(suite, version_, agent)
     else:
         found = sides.matching(suite, _version(invocation, workflow) if workflow else None, text)
+    if like is not None:
+        common = like
+        found.sort(key=lambda run: _differs(suite, run, common))
     if not found:
         raise _no_run(suite, text, version_ is not None, workflow, agent)
     return sides.side_of(suite, found[0], names)
 
 
+def _differs(suite: Suite, run: SuiteRun, like: Side) -> int:
+    """In how many things a run is another than a side."""
+    return (
+        (run.agent != like.agent)
+        + (sides.workflow_of(suite, run) != like.workflow)
+        + (sides.judges_of(suite.results(run)) != like.judges)
+    )
+
+
 def _version(invocation: Invocation, text: str) -> Hash | None:
     """The Workflow node that a text means; None where it means none."""
-    from uwf_cli.resolve import find_workflow
+    from uwf_cli.evaluation.running import find_version
 
     try:
-        return find_workflow(invocation, text).hash
+        return find_version(invocation, text).hash
     except NotFound:
         return None
 

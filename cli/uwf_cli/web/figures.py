@@ -165,16 +165,19 @@ SAID = 5
 
 
 def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
-    """The cases of a run: their scores, and what the judges said."""
+    """The cases of a run: their scores, what the judges said, and the threads that they were tried in."""
     from uwf_cli.evaluation.compared import average_value
     from uwf_git.evaluation.comparison import average, by_case
+    from uwf_git.evaluation.trials import threads_of
 
     run = next((each for each in suite.runs if each.hash == side.run), None)
     if run is None:
         return {"said": side.said, "time": None, "stopped": "", "cases": []}
     scored = by_case(side.scored)
     cases: dict[str, dict[str, Any]] = {}
-    for result in suite.results(run):
+    results = suite.results(run)
+    threads = threads_of(instance, results)
+    for result in results:
         runs = scored.get(result.name)
         case = cases.setdefault(
             result.name,
@@ -182,8 +185,10 @@ def _shown(instance: Instance, suite: Suite, side: Side) -> dict[str, Any]:
                 "case": result.name,
                 "average": average_value(average(runs)) if runs else None,
                 "said": [],
+                "threads": [],
             },
         )
+        case["threads"] += [threads[result.trial.hash]] if result.trial.hash in threads else []
         said = [*(score.reason for score in result.scores), *result.errors, result.trial.error]
         case["said"] += [each for each in said if each and each not in case["said"]][:SAID]
     return {

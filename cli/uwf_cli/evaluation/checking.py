@@ -1,0 +1,196 @@
+"""`uwf eval check`: a suite against what was accepted as good, for CI and for `git bisect run`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uwf_cli import terminal
+from uwf_cli.command import Command, command
+from uwf_cli.commands.review import write_whole
+from uwf_cli.completers import complete_suite
+from uwf_cli.evaluation.comparing import compared_text, compared_value, warn_of_judges
+from uwf_cli.evaluation.running import carried_out, find_version, running
+from uwf_cli.evaluation.sides import BASELINE, find_side, names_of
+from uwf_cli.invocation import Invocation
+from uwf_git.errors import Invalid, NotFound, Undecided, Worse
+from uwf_git.evaluation.comparison import LOSS
+from uwf_git.evaluation.sides import side_of
+from uwf_git.evaluation.suite import Suites
+from uwf_git.text import counted
+
+if TYPE_CHECKING:
+    from uwf_git.evaluation.comparison import Drop
+    from uwf_git.evaluation.junit import Checked
+    from uwf_git.evaluation.records import Result
+    from uwf_git.evaluation.sides import Side
+
+PASSED, WORSE, UNDECIDED = "passed", "worse", "undecided"
+
+
+class _ForBisect(Command):
+    """A command whose exit status `git bisect run` reads: 0 is good, 1 is bad, 125 can't be told, and from 128 on it
+    stops. So an error of the call never counts against a commit."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if parent is not None and not parent.resilient_parsing:
+            parent.ensure_object(Invocation).exit_status = _for_bisect
+        return super().make_context(info_name, args, parent, **extra)
+
+
+def _for_bisect(code: str, status: int) -> int:
+    return status if code in (Worse.code, Undecided.code) or status >= 128 else 128 + status
+
+
+def verdict_of(fallen: Drop) -> str:
+    """What becomes of a check."""
+    if fallen.is_too_much:
+        return WORSE
+    return PASSED if fallen.is_decided else UNDECIDED
+
+
+def check_value(compared: Mapping[str, Any], fallen: Drop) -> dict[str, Any]:
+    """The form that is printed."""
+    return {
+        "suite": compared["suite"],
+        "verdict": verdict_of(fallen),
+        "drop": {
+            "least": round(fallen.least, 6) + 0.0,
+            "most": round(fallen.most, 6) + 0.0,
+            "allowed": fallen.allowed,
+        },
+        "missing": list(fallen.missing),
+        **compared,
+    }
+
+
+def check_text(value: Mapping[str, Any]) -> str:
+    """The comparison, and what follows from it."""
+    colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
+    drop = value["drop"]
+    said = f"{_lower(drop)}, {drop['allowed']:.2f} is allowed"
+    return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n"
+
+
+def _lower(drop: Mapping[str, float]) -> str:
+    least, most = drop["least"], drop["most"]
+    if least != most:
+        return f"lower by {least:.2f} to {most:.2f}"
+    return f"lower by {least:.2f}" if least > 0 else f"higher by {-least:.2f}" if least < 0 else "as high"
+
+
+def raise_unless_passed(value: Mapping[str, Any], base: Side, now: Side) -> None:
+    """Raises Worse, or Undecided, as the verdict is."""
+    suite, drop = value["suite"], value["drop"]
+    if value["verdict"] == WORSE:
+        raise Worse(
+            f"suite {suite} is worse: its score is {_lower(drop)}, and {drop['allowed']:.2f} is allowed",
+            f"case by case: uwf eval compare {base.run} {now.run} --suite {suite}",
+        )
+    if value["verdict"] == UNDECIDED:
+        many, case = counted(len(value["missing"]), "case"), value["missing"][0]
+        why = f", {now.unknown[case]}" if case in now.unknown else ""
+        raise Undecided(
+            f"whether suite {suite} is worse can't be told: {many} have no score, such as {case}{why}",
+            f"run it to its end: uwf eval run {suite}",
+        )
+
+
+def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> list[Checked]:
+    """The cases as a server of CI shows them: they fail where the check does. `results` have what judges said."""
+    from uwf_git.evaluation.junit import ERROR, FAILED, Checked
+
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        why = [f"{score.judge.name}: {score.reason}" for score in result.scores if score.reason]
+        reasons.setdefault(result.name, []).extend(why)
+    found = []
+    for each in value["cases"]:
+        one, other = each["a"], each["b"]
+        said = f"{one['score']:.2f} before, {other['score']:.2f} now"
+        lost = each["outcome"] == LOSS and value["verdict"] == WORSE
+        seconds = other["seconds"] * other["runs"]
+        whole = "\n".join([said, *reasons.get(each["case"], ())])
+        found.append(Checked(each["case"], seconds, FAILED if lost else "", said if lost else "", whole))
+    for case in value["missing"]:
+        said = f"no score: {now.unknown.get(case, 'it was not run')}"
+        unsure = value["verdict"] == UNDECIDED
+        found.append(Checked(case, 0.0, ERROR if unsure else "", said if unsure else "", said))
+    found += [Checked(case, 0.0, said="it is not in the baseline") for case in value["onlyB"]]
+    return sorted(found, key=lambda each: each.name)
+
+
+@command(
+    "uwf eval check issues --workflow solve-issue.yaml",
+    "uwf eval check issues --max-drop 0.05 --repeat 5 --junit eval.xml",
+    "git bisect run uwf eval check issues --workflow solve-issue.yaml",
+    cls=_ForBisect,
+)
+@click.argument("suite", shell_complete=complete_suite)
+@click.option(
+    "--max-drop",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    metavar="X",
+    help="The average score may be lower by so much.",
+)
+@click.option(
+    "--against",
+    default=BASELINE,
+    show_default=True,
+    metavar="RUN",
+    help="What it is held against: anything that uwf eval compare takes.",
+)
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML too.")
+@running
+def check(
+    invocation: Invocation,
+    suite: str,
+    max_drop: float,
+    against: str,
+    junit: Path | None,
+    **options: Any,
+) -> None:
+    """Run a suite, and fail where its score is lower than that of its baseline.
+
+    What is known already is not run again. The exit status is 0 where it is not lower, 1 where it is, 125 where
+    nobody can tell, as the workflow is invalid or cases have no score, and 128 and more for every other error: so git
+    bisect run finds the version that broke it.
+    """
+    from uwf_git.evaluation.comparison import compare, drop
+
+    instance = invocation.instance
+    suites = Suites(instance.store)
+    base = find_side(invocation, suites.read(suite), against)
+    _require_workflow(invocation, options["workflow"])
+    done = carried_out(invocation, suite, (), (), **options)
+    read = suites.read(suite)
+    now = side_of(read, done.run, names_of(instance, read), done.results)
+    # A case of which one repeat has no score is not known: who is to say that the others stand for it?
+    known = [each for each in now.scored if each.case not in now.unknown]
+    warn_of_judges(invocation, base, now)
+    compared = compared_value(read, base, now, compare(base.scored, known))
+    value = check_value(compared, drop(base.scored, known, max_drop))
+    if junit is not None:
+        from uwf_git.evaluation.junit import junit as written
+
+        about = [("baseline", base.said), ("run", now.said), ("verdict", value["verdict"])]
+        text = written(suite, checked(value, now, done.results), about)
+        write_whole(junit, text.encode("utf-8", "replace"), force=True)
+    invocation.emit(value, check_text)
+    raise_unless_passed(value, base, now)
+
+
+def _require_workflow(invocation: Invocation, text: str | None) -> None:
+    """Raises Undecided for a workflow that isn't there, or is none: that is no fault of what is judged."""
+    try:
+        if text is not None:
+            find_version(invocation, text)
+    except (Invalid, NotFound) as error:
+        raise Undecided(f"{text} can't be judged: {error.message}", error.hint) from None

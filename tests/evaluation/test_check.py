@@ -1,0 +1,141 @@
+"""A suite is held against what was accepted as good, by CI and by `git bisect run`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import commands
+import pytest
+from conftest import EXAMPLES, Uwf
+from uwf_cli.web import figures
+from uwf_cli.web.addresses import Asked
+from workflows import opened
+
+FOLDER = EXAMPLES / "evaluation"
+CAREFUL = "not only the summary,\n      and run the tests."
+PYTHON = shlex.quote(sys.executable)
+Edit = Callable[[str], str]
+
+
+@pytest.fixture
+def issues(uwf: Uwf) -> str:
+    """The example's suite, with the example's script for all roles."""
+    uwf("workflow", "put", EXAMPLES / "solve-issue.yaml")
+    uwf("eval", "import", FOLDER / "suite.yaml")
+    uwf("config", "set", "judges.tests.command", f"{PYTHON} {FOLDER / 'passed.py'}")
+    uwf("config", "set", "agents.scripted.command", f"uwf-exec {PYTHON} {FOLDER / 'scripted.py'}")
+    uwf("config", "set", "defaultAgent", "scripted")
+    return "issues"
+
+
+def write(text: str, path: Path = Path("solve-issue.yaml")) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def solve_issue(edit: Edit = lambda text: text) -> str:
+    """The example's workflow, changed."""
+    return edit((EXAMPLES / "solve-issue.yaml").read_text(encoding="utf-8"))
+
+
+def hasty(text: str) -> str:
+    """Its reviewer believes what it is told."""
+    assert CAREFUL in text
+    return text.replace(CAREFUL, "not only the summary.")
+
+
+@pytest.mark.timeout(300)
+def test_git_bisect_finds_the_version_that_broke_it(uwf: Uwf, issues: str) -> None:
+    project = Path("project").absolute()
+    commands.git("init", "-q", "-b", "main", project)
+    file = project / "solve-issue.yaml"
+    edits: list[tuple[str, Edit]] = [
+        ("first", lambda text: text),
+        ("a comment", lambda text: "# Of ours.\n" + text),
+        ("shorter plans", lambda text: text.replace("Write a plan of small steps", "Write a short plan")),
+        ("a typo that nothing can be made of", lambda text: text.replace("graph:", "grahp:")),
+        ("the typo mended", lambda text: text.replace("grahp:", "graph:")),
+        ("reviews take too long", hasty),
+        (
+            "another description",
+            lambda text: text.replace("until the reviewer approves it", "until approved"),
+        ),
+        ("a last comment", lambda text: text + "# The end.\n"),
+    ]
+    text, made = solve_issue(), []
+    for said, edit in edits:
+        text = edit(text)
+        write(text, file)
+        commands.git("-C", project, "add", "solve-issue.yaml")
+        commands.git("-C", project, "commit", "-q", "-m", said)
+        made.append(commands.git("-C", project, "rev-parse", "HEAD"))
+    commands.git("-C", project, "checkout", "-q", made[0])
+    uwf("eval", "run", issues, "--workflow", file)
+    uwf("eval", "baseline", "set", issues)
+    commands.git("-C", project, "bisect", "start", made[-1], made[0])
+    check = [*commands.UWF, "eval", "check", issues, "--workflow", "solve-issue.yaml", "--quiet"]
+    told = commands.git("-C", project, "bisect", "run", *check)
+    assert f"{made[5]} is the first bad commit" in told
+    assert commands.git("-C", project, "rev-parse", "refs/bisect/bad") == made[5]
+
+
+def test_a_check_fails_for_what_is_worse_and_junit_names_the_cases(uwf: Uwf, issues: str) -> None:
+    uwf("eval", "run", issues)
+    uwf("eval", "baseline", "set", issues)
+    worse = write(solve_issue(hasty))
+    done = uwf("eval", "check", issues, "--workflow", worse, "--junit", "report.xml", check=1)
+    assert (done.json["verdict"], done.error["code"]) == ("worse", "worse")
+    assert done.json["drop"]["least"] == done.json["drop"]["most"] == pytest.approx(1 / 6, abs=1e-6)
+    assert [each["case"] for each in done.json["cases"]] == ["shelf", "slug", "median"]
+    (suite,) = ElementTree.parse("report.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("3", "2", "0")
+    failed = {case.get("name"): case.findtext("failure") for case in suite.findall("testcase")}
+    assert "3 of 4 tests pass" in str(failed["slug"]) and failed["median"] is None
+    passed = uwf("eval", "check", issues, "--workflow", worse, "--max-drop", "0.2").json
+    assert passed["verdict"] == "passed" and uwf("eval", "check", issues).json["drop"]["most"] == 0
+    against = uwf("eval", "check", issues, "--against", worse).json
+    assert (against["verdict"], against["wins"]) == ("passed", 2)
+
+
+def test_what_nobody_can_tell_is_no_drop_and_an_error_of_the_call_ends_a_bisection(
+    uwf: Uwf, issues: str
+) -> None:
+    assert "baseline" in uwf("eval", "check", issues, check=128 + 3).error["message"]
+    uwf("eval", "run", issues)
+    uwf("eval", "baseline", "set", issues)
+    broken = write(solve_issue().replace("graph:", "grahp:"))
+    assert uwf("eval", "check", issues, "--workflow", broken, check=125).error["code"] == "undecided"
+    uwf("eval", "check", issues, "--workflow", "nowhere.yaml", check=125)
+    fails = ("eval", "check", issues, "--agent", "uwf-exec no-such-program", "--retries", "0")
+    done = uwf(*fails, "--junit", "report.xml", check=125)
+    assert done.json["missing"] == ["median", "shelf", "slug"]
+    (suite,) = ElementTree.parse("report.xml").getroot()
+    assert (suite.get("failures"), suite.get("errors")) == ("0", "3")
+    uwf("eval", "check", "nothing", check=128 + 3)
+    uwf("eval", "check", issues, "--max-dorp", "1", check=128 + 2)
+    uwf("eval", "check", issues, "--max-drop", "2", check=128 + 2)
+
+
+def test_the_issues_of_the_example_are_open_and_its_script_closes_them(uwf: Uwf, issues: str) -> None:
+    for repository in sorted((FOLDER / "repositories").iterdir()):
+        left = shutil.copytree(repository, repository.name)
+        tests = commands.subprocess.run(
+            [sys.executable, "-B", "-m", "unittest"], cwd=left, capture_output=True, check=False
+        )
+        assert tests.returncode == 1, repository.name
+    found = uwf("eval", "run", issues).json
+    assert (found["passed"], found["score"]) == (3, 1.0)
+    assert {result["case"]: result["steps"] for result in found["results"]} == {
+        "median": 3,
+        "shelf": 5,
+        "slug": 5,
+    }
+    shown = figures.suite(opened(), Asked({"name": issues})).values["shown"]
+    assert {case["case"]: case["threads"] for case in shown["cases"]} == {
+        result["case"]: [result["thread"]] for result in found["results"]
+    }
