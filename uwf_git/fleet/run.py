@@ -10,8 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from uwf_git import log
 from uwf_git.errors import RemoteFailed, UwfError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import subprocess
 
     from uwf_git.store.opened import Instance
+
+_T = TypeVar("_T")
 
 _TICK = 0.2  # seconds between two looks at the children
 _QUIET = 0.5  # seconds without a word of any worker, after which the queue is asked whether all is done
@@ -107,7 +109,7 @@ class Fleet:
         """Has threads stepped until each has ended, waits, or was given up; with `stays`, until none waits. Those that
         were begun, and what has become of each. Raises RemoteFailed, and UwfError where no worker can be started."""
         self._admission = admission
-        queue = Queue(await connect(self._duty.place))
+        queue = Queue(await self._persist(lambda: connect(self._duty.place)))
         try:
             for _ in range(self._many):
                 self._begin_worker()
@@ -120,8 +122,20 @@ class Fleet:
         """Begins the threads that may be begun while so many are busy; whether there were any."""
         begun = self._admission.next(busy)
         self._begun.update((begin.thread, begin) for begin in begun)
-        await queue.start(begun)
+        await self._persist(lambda: queue.start(begun))
         return bool(begun)
+
+    async def _persist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
+        """What a server says; one of our own may be on its way up again."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await ask()
+            except RemoteFailed:
+                if self._server is None or time.monotonic() >= deadline:
+                    raise
+            await asyncio.sleep(_TICK)
+            await self._mend()
 
     async def _watch(self, queue: Queue, stays: bool) -> dict[str, Row]:
         done: dict[str, Row] = {}
