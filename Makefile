@@ -6,6 +6,7 @@
 #   make agent-programs  the real agents (claude, codex, llm, two of ACP) that tests run; 1.2 GB
 #   make test-agents   the tests with real agents, the slow ones among them: opencode, gemini, hermes as well
 #   make soak          random work of several processes for 30 minutes, and a check of what came of it (SECONDS=…)
+#   make fleet-soak    a fleet of 1,000 threads, whose workers and server are killed at random (THREADS=…, SEED=…)
 #   make fuzz          looks for inputs that break what reads them, 20 seconds each (SECONDS=…, SEED=…)
 #   make pictures      the pictures of docs/web.md, taken by Chromium
 #   make lint          ruff and mypy
@@ -23,7 +24,7 @@ PYTEST_ARGS ?=
 PIP_INSTALL = -m pip install -qq --disable-pip-version-check --no-input
 SOURCES = $(shell find uwf_git cli -name '*.py')
 
-.PHONY: demo test faults soak agent-programs test-agents fuzz pictures lint bench bench-smoke venv clean
+.PHONY: demo test faults soak fleet-soak agent-programs test-agents fuzz pictures lint bench bench-smoke venv clean
 
 demo: $(VENV)/.installed
 	@UWF_BIN=$(VENV)/bin sh examples/demo/run.sh
@@ -33,6 +34,9 @@ test: $(VENV)/.installed-dev
 
 soak: $(VENV)/.installed-dev
 	@$(VENV)/bin/python tests/histories/soak.py --seconds $(or $(SECONDS),1800) --keep history.jsonl
+
+fleet-soak: $(VENV)/.installed-dev
+	@$(VENV)/bin/python tests/fleet/killing.py --threads $(or $(THREADS),1000) --seed $(or $(SEED),0)
 
 faults: $(VENV)/.installed-dev
 	@UWF_TEST_FAULTS=all $(VENV)/bin/python -m pytest tests/faults $(PYTEST_ARGS)

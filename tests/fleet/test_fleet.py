@@ -23,10 +23,10 @@ from fleets import (
     kill,
     parent,
     processes,
-    some,
     steps_told,
     until,
 )
+from killing import soak
 
 
 def start(uwf: Uwf, many: int) -> list[str]:
@@ -107,19 +107,10 @@ def test_the_step_of_a_killed_worker_is_made_by_another(
     assert [each["error"] for each in uwf("thread", "attempts", thread).json] == ["interrupted"]
 
 
-@pytest.mark.parametrize("kind", [HAND, SERVER])
-def test_whatever_is_killed_is_started_again_and_no_step_lost_or_doubled(
-    uwf: Uwf, root: Path, kind: str
-) -> None:
-    start(uwf, 4)
-    running = begin("fleet", "run", "--all", "--workers", "2", "--heartbeat", "2")
-    assert running.stdout is not None
-    told = [json.loads(running.stdout.readline()) for _ in range(3)]
-    kill(some(kind, root)[0])
-    out, err = running.communicate(timeout=100)
-    assert running.returncode == 0, err
-    assert len(told) + len(steps_told(out)) <= 4 * STEPS
-    assert examine(store(root), STEPS).wrong == {}
+def test_no_step_is_lost_or_doubled_whatever_is_killed(root: Path) -> None:
+    done = soak(root, threads=8, workers=2, jobs=1, between=1.5, seed=1)
+    assert (done.found.wrong, done.status) == ({}, 0), done.said
+    assert done.found.steps and done.killed
 
 
 def test_nothing_outlives_a_killed_fleet(uwf: Uwf, root: Path, tmp_path: Path, patient: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Many threads, a fleet, and somebody who kills its workers, their hands and its server all the time; then git alone
 says of each thread whether it is complete exactly once.
 
-    python tests/fleet/soak.py --threads 1000 --workers 4 --jobs 2
+    python tests/fleet/killing.py --threads 1000 --workers 4 --jobs 2
 """
 
 from __future__ import annotations
