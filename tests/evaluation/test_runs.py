@@ -229,6 +229,9 @@ def test_a_step_is_done_again_on_the_real_history_before_it(bench: Bench) -> Non
     lost = bench.run("say-a-checker-2", "--workflow", "solve.yaml", suite="checks").json["results"][0]
     assert (lost["status"], lost["score"]) == ("inapplicable", 0)
     assert "calls for solver where the step was checker's" in lost["error"]
+    Path("solve.yaml").write_text(SOLVE.replace("$START: [{role: solver}]", "$START: [{role: checker}]"))
+    lost = bench.run("say-a-checker-2", "--workflow", "solve.yaml", suite="checks").json["results"][0]
+    assert "calls for checker where step 1 was solver's" in lost["error"]
     uwf("thread", "rm", thread, "--yes")
     uwf("cas", "reindex")
     assert bench.run("say-a-checker-2", suite="checks").json["fresh"] == 0

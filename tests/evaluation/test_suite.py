@@ -7,7 +7,9 @@ from conftest import REPOSITORY
 from forged import Forger
 
 from uwf_git.engine.step import step
+from uwf_git.errors import Invalid
 from uwf_git.evaluation.records import (
+    COMMAND,
     COMPLETED,
     EXACT,
     JSONATA,
@@ -170,3 +172,42 @@ def test_a_case_that_names_files_which_are_not_there_is_found(instance: Instance
     case = identified(prompt("two")._replace(fixture="0" * 40))
     Suites(instance.store).add("bugs", Added(cases=[case]))
     assert findings(instance) == {"missing-file"}
+
+
+def test_a_run_that_names_what_is_none_of_its_trials_is_found_and_read_without_that(
+    instance: Instance, head: Head
+) -> None:
+    suites, case = Suites(instance.store), of_thread(head)
+    suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    run = identified(SuiteRun(UNKNOWN, None, None, "", 1, 1, (RunResult(case.hash, case.hash),)))
+    suites.add("bugs", Added(runs=[run]))
+    assert findings(instance) == {"wrong-kind"}
+    suite = suites.read("bugs")
+    assert suite.results(suite.runs[0]) == []
+
+
+def test_no_case_can_hold_a_command(instance: Instance) -> None:
+    case = identified(prompt("two")._replace(judges=(Judge("x", COMMAND, ("rm", "-rf")),)))
+    with pytest.raises(Invalid, match="breaks its type"):
+        Suites(instance.store).add("bugs", Added(cases=[case]))
+
+
+def test_a_node_that_two_machines_made_at_other_times_is_one(instance: Instance, head: Head) -> None:
+    suites, git = Suites(instance.store), Forger(instance.location.git_dir)
+    case = of_thread(head)
+    first = suites.add("bugs", Added(cases=[case], commits=[head.commit]))
+    ours = suites.add("bugs", judged(case, head))
+    (score,) = suites.read("bugs").scores
+    path = f"{layout.result_folder(score)}/{layout.node_file(score)}"
+    content = git("show", f"{ours}:{path}", data=b"")
+    when = instance.store.get(score).timestamp
+    later = git.blob(content.replace(str(when), str(when + 1)).encode())
+    tree = instance.store.repository.grown(
+        instance.store.repository.commit(ours).tree, {path: Entry(BLOB_MODE, "", Oid(hex=later))}
+    )
+    message = git("log", "-1", "--format=%B", str(ours)).strip() + "\n"
+    theirs = Oid(hex=git.commit(str(tree), [str(first), str(head.commit)], message))
+    united = unite(instance.store, ours, theirs)
+    assert united not in (ours, theirs) and united == unite(instance.store, theirs, ours)
+    instance.store.repository.move_ref(REF, ours, united)
+    assert findings(instance) == set()

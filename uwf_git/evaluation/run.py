@@ -25,7 +25,7 @@ from uwf_git.evaluation.records import (
     identified,
 )
 from uwf_git.evaluation.suite import MOST_COMMITS, Added, Suite, Suites
-from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, best, plan, start_thread
+from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, best, plan, start_thread, tidy
 from uwf_git.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.opened import Instance
@@ -119,6 +119,7 @@ class _Run:
         jobs: int,
         stepped: Callable[[list[ThreadId]], None] | None,
     ) -> Done:
+        tidy(self._instance)
         suite = self._suites.read(self._name)
         planned = [
             each

@@ -60,16 +60,18 @@ class Suite(NamedTuple):
     runs: tuple[SuiteRun, ...]
 
     def results(self, run: SuiteRun) -> list[Result]:
-        """What a run saw, in its order: by case, then by repeat."""
+        """What a run saw, in its order: by case, then by repeat. What isn't in the suite, as in one that somebody has
+        changed by hand, is left out."""
         return [
             Result(
                 self.named[each.case],
                 self.every[each.case],
                 self.trials[each.trial],
-                tuple(self.scores[score] for score in each.scores),
+                tuple(self.scores[score] for score in each.scores if score in self.scores),
                 each.errors,
             )
             for each in run.results
+            if each.case in self.every and each.trial in self.trials
         ]
 
     def case(self, text: str) -> Case:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.engine.budget import limits as budget_limits
 from uwf_git.engine.status import KILLED
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.evaluation.fixtures import discard, lay_out, left_in
@@ -49,7 +50,7 @@ from uwf_git.store.history import ancestry
 from uwf_git.store.opened import Instance
 from uwf_git.text import one_line
 from uwf_git.values import cbor
-from uwf_git.values.ids import Hash, ThreadId
+from uwf_git.values.ids import Hash, ThreadId, is_thread_id
 from uwf_git.values.kinds import Start, Workflow, parse_start, parse_step
 from uwf_git.values.node import hash_of
 from uwf_git.values.types import USER
@@ -133,7 +134,10 @@ def plan(
     expected = case.expected
     if expected is None and step is not None and step.role != USER:
         expected = store.get(step.output).payload
-    limits = asked.limits._replace(budget={**asked.limits.budget, **case.limits})
+    # The tightest counts: a case may come from anybody.
+    sources = (("run", asked.limits.budget), ("case", case.limits))
+    held = {key: limit.value for key, limit in budget_limits(sources, {}).items()}
+    limits = asked.limits._replace(budget=held)
     key = TrialKey(version.hash, head, case.role, case.fixture, agents, asked.label, 1)
     return [
         Planned(
@@ -154,6 +158,17 @@ def plan(
 def folders_of(instance: Instance) -> Path:
     """Where the folders of trials are on this machine."""
     return instance.location.root / "evaluation"
+
+
+def tidy(instance: Instance) -> None:
+    """Removes the folders of trials whose threads have ended or were removed meanwhile."""
+    threads, folder = instance.threads, folders_of(instance)
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if not is_thread_id(each.name):
+            continue
+        thread = ThreadId(each.name)
+        if not instance.locks.is_held(thread) and (not threads.exists(thread) or threads.has_ended(thread)):
+            discard(each)
 
 
 def thread_of(instance: Instance, planned: Planned) -> ThreadId:

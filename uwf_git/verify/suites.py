@@ -34,6 +34,10 @@ from uwf_git.verify.objects import (
 
 _DEEPEST = 60  # folders within folders of a fixture
 _LINK, _PROGRAM = b"120000", b"100755"
+_JUDGES = {
+    "case": {"use", "jsonata", "exact", "schema", "workflow"},
+    "score": {"command", "jsonata", "exact", "schema", "workflow"},
+}
 _KINDS = {"case": "case", "removal": "removed case", "trial": "result", "score": "result", "run": "run"}
 
 
@@ -227,6 +231,25 @@ def _check_references(
             report("wrong-chain", f"trial {found} is of another workflow than its thread")
     if kind == "case" and ("prompt" in payload) is ("start" in payload):
         report("breaks-schema", f"case {found} is neither of a thread nor a prompt")
+    judges = {"case": payload.get("judges", ()), "score": [payload.get("judge")]}.get(kind, ())
+    for judge in judges:
+        kinds = judge.keys() & _JUDGES[kind]
+        if len(kinds) != 1:
+            report("breaks-schema", f"{kind} {found} has a judge of {len(kinds)} kinds")
+    expected = {"removal": ["case"], "score": ["trial"]}.get(kind, ())
+    wanted = [(payload[what], what) for what in expected]
+    if kind == "case":
+        wanted += [(each, "case") for each in payload.get("replaces", ())]
+    for each in payload["results"] if kind == "run" else ():
+        wanted += [
+            (each["case"], "case"),
+            (each["trial"], "trial"),
+            *((score, "score") for score in each["scores"]),
+        ]
+    for target, what in wanted:
+        content = here.get(target) or known.nodes.get(target)
+        if not is_kind(content.type, what):
+            report("wrong-kind", f"{kind} {found} names {target}, which is no {what}")
     for key in ("fixture", "work"):
         if (tree := payload.get(key)) is not None and not _has_fixture(known.objects, commit.tree, tree):
             report("missing-file", f"{kind} {found} names files {tree}, which are not in {layout.FIXTURES}")
