@@ -151,7 +151,8 @@ def suite(instance: Instance, asked: Asked) -> Page:
             "compared": value,
             "outcomes": OUTCOMES,
             "difference": difference_text(value["score"]) if value["score"] else "",
-            "chart": Markup(pairs_drawing(f"{before.said} and {after.said}", pairs_of(value))),
+            "chart": Markup(pairs_drawing(f"{before.said} and {after.said}", pairs_of(value)[:CHARTED])),
+            "uncharted": max(0, len(value["cases"]) - CHARTED),
             "duration": duration,
         }
     return Page("suite.html", f"Suite {name}", values)
@@ -159,6 +160,9 @@ def suite(instance: Instance, asked: Asked) -> Page:
 
 RUNS = 200
 """Runs that are offered to be compared."""
+
+CHARTED = 60
+"""Cases in a chart: those that differ most."""
 
 SAID = 5
 """What is shown of the reasons for a trial's scores."""
