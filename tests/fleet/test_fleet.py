@@ -153,3 +153,12 @@ def test_a_second_fleet_for_a_store_is_refused_while_one_is_up(
     (tmp_path / "go").touch()
     running.communicate(timeout=60)
     assert running.returncode == 0
+
+
+def test_a_role_that_a_human_plays_blocks_its_thread_and_no_other(uwf: Uwf, root: Path) -> None:
+    first, _ = start(uwf, 2)
+    uwf("thread", "step", first)
+    uwf("config", "set", "agentOverrides.five.two", "uwf-human")
+    done = uwf("fleet", "run", first, "--format", "text", check=5, timeout=100)
+    assert "1 thread: 1 waiting" in done.err
+    assert uwf("thread", "show", first).json["status"] == "idle"

@@ -33,6 +33,7 @@ STATES = (
     "delayed",
     "failed",
     "waiting",
+    "blocked",
     "paused",
     "held",
     "gave up",
@@ -54,10 +55,10 @@ def require() -> None:
 
 class Row(NamedTuple):
     """A thread in the queue. `state` is one of STATES: "delayed" is said of a step that is tried later, "failed" of one
-    that is tried again, "waiting", "paused" and "held" of a thread that goes on when somebody lets it, and the rest of
-    one that the queue has no more. `why` says what it waits for, or what its last step failed at; `worker` who is at
-    it, for the how manieth time, and `since` when, in Unix seconds; `used` what it has used since it was begun, where
-    that counts; `queue` is the task queue of its step."""
+    that is tried again, "waiting", "blocked", "paused" and "held" of a thread that goes on when somebody lets it, and
+    the rest of one that the queue has no more. `why` says what it waits for, or what its last step failed at;
+    `worker` who is at it, for the how manieth time, and `since` when, in Unix seconds; `used` what it has used since it
+    was begun, where that counts; `queue` is the task queue of its step."""
 
     thread: str
     state: str
@@ -77,7 +78,7 @@ class Row(NamedTuple):
     @property
     def resting(self) -> bool:
         """Whether nothing is going to happen by itself."""
-        return not self.open or self.state in ("waiting", "paused", "held")
+        return not self.open or self.state in ("waiting", "blocked", "paused", "held")
 
 
 @cache

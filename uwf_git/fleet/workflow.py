@@ -99,7 +99,8 @@ class ThreadInFleet:
             if moved and way in (DONE, WAIT):
                 continue
             if way == WAIT:
-                await self._wait("waiting", fault.message, looks)
+                # A human plays the role, or nobody trusts the code: nothing in the refs will say when that is over.
+                await self._wait("paused" if fault.code == "paused" else "blocked", fault.message, looks)
             elif way in (DONE, LATER):
                 delays += 1
                 await self._rest("delayed", fault, pause_before(LATER, delays, fault.after), looks)

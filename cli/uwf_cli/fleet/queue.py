@@ -266,7 +266,8 @@ def sync(
 
     async def bring(queue: Queue) -> dict[str, list[str]]:
         states = {row.thread: row.state for row in await queue.glance()}
-        told = outdated(instance, states)
+        blocked = [thread for thread, state in states.items() if state == "blocked"]
+        told = [*outdated(instance, states), *blocked]
         await queue.signal(told, asked.LOOK)
         started = await queue.start(each for each in begun if each.thread not in states)
         return {"told": told, "started": [thread for thread, new in started.items() if new]}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from uwf_git.store.opened import Instance
 
 _RECENT = 10.0  # seconds whose steps say how fast it goes
-_RESTS = ("waiting", "paused")
+_RESTS = ("waiting", "blocked", "paused")
 
 
 class Table:
