@@ -221,8 +221,10 @@ def said(project: Path, thread: str) -> list[str]:
 def test_what_a_step_left_in_its_worktree_is_there_for_the_next_one_on_another_machine(
     fleet: Fleet, project: Path
 ) -> None:
-    threads = fleet.start(2)
+    fleet.one.registers(FIVE)
+    threads = [fleet.one.starts(f"Say {each}", "five") for each in range(2)]
     work_in_clones(fleet, project, (fleet.one, fleet.other))
+    fleet(fleet.one, "run", "--all", "--workers", "0", "--open", "1", "--remote", "origin", timeout=200)
     for thread in threads:
         fleet.ends(thread)
         assert said(project, thread) == ["one", "two", "three", "four", "five"]

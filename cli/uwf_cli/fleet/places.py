@@ -178,6 +178,18 @@ def look_again(invocation: Invocation, threads: Collection[str]) -> None:
         invocation.warn(f"the fleet wasn't told: {error.message} — uwf fleet sync")
 
 
+def share(invocation: Invocation, remote: str, threads: list[ThreadId]) -> None:
+    """Pushes threads, so that workers elsewhere find them. Raises what keeps one of them from getting there."""
+    from uwf_cli.exchange import git_for
+    from uwf_git.sharing.step import share_all
+
+    instance = invocation.instance
+    problems = share_all(instance, git_for(instance), instance.remotes.get(remote), threads)
+    for problem in problems.values():
+        if problem is not None:
+            raise problem
+
+
 def begins(
     invocation: Invocation,
     threads: list[ThreadId],

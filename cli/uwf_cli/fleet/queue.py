@@ -16,7 +16,7 @@ from uwf_cli.command import command
 from uwf_cli.completers import complete_remote, complete_thread
 from uwf_cli.exchange import adopt_news, find_thread, git_for
 from uwf_cli.failures import Failures
-from uwf_cli.fleet.places import begins, found, pace, place
+from uwf_cli.fleet.places import begins, found, pace, place, share
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago, iso
 from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
@@ -67,24 +67,13 @@ def start(
     wanted = chosen_threads(invocation, chosen, failures, among)
     begun = begins(invocation, wanted if chosen.ids else wanted[::-1], heartbeat, tries)
     if remote is not None:
-        _share(invocation, remote, [ThreadId(each.thread) for each in begun])
+        share(invocation, remote, [ThreadId(each.thread) for each in begun])
     started = _ask(found(invocation, address, namespace), lambda queue: queue.start(begun))
     values = [{"thread": thread, "started": new} for thread, new in started.items()]
     _emit(invocation, chosen.ids, values, _started_text)
     if not wanted and not chosen.ids:
         invocation.note("no such threads are idle; uwf thread list shows what they are")
     failures.end()
-
-
-def _share(invocation: Invocation, remote: str, threads: list[ThreadId]) -> None:
-    """Pushes threads. Raises what keeps one of them from getting there."""
-    from uwf_git.sharing.step import share_all
-
-    instance = invocation.instance
-    problems = share_all(instance, git_for(instance), instance.remotes.get(remote), threads)
-    for problem in problems.values():
-        if problem is not None:
-            raise problem
 
 
 def _started_text(value: Any) -> str:

@@ -14,11 +14,22 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, CWD, QUIET, REMOTE, folder, outcome_line, repeated
 from uwf_cli.failures import Failures, tell
-from uwf_cli.fleet.places import WORKSPACE, WORKSPACE_REMOTE, allowance, begins, named, orders, pace, place
+from uwf_cli.fleet.places import (
+    WORKSPACE,
+    WORKSPACE_REMOTE,
+    allowance,
+    begins,
+    named,
+    orders,
+    pace,
+    place,
+    share,
+)
 from uwf_cli.invocation import Invocation
 from uwf_cli.selection import Chosen, chosen_threads, short_ids, threads
 from uwf_git.errors import Failure, Throttled, Usage, Waiting
 from uwf_git.text import counted
+from uwf_git.values.ids import ThreadId
 
 if TYPE_CHECKING:
     from uwf_git.fleet.admission import Allowance
@@ -110,6 +121,8 @@ def run(
     again = " ".join(chosen.ids) or "--all"
     invocation.going_on = f"nothing is lost, uwf fleet run {again}{repeated(agent, where, remote)} goes on"
     instance = invocation.instance
+    if remote is not None and address is not None:
+        share(invocation, remote, [ThreadId(each.thread) for each in wanted])
     admission = Admission(wanted, bounds._replace(stops_unpriced=instance.config.stops_unpriced))
     table = Table(instance, admission, len(wanted), Told(invocation))
     with up(instance, named(address, namespace)) as (at, server), table.drawn(invocation, quiet):
