@@ -158,7 +158,7 @@ while not Path(sys.argv[1]).exists():
 # A ref moved while it was packed, and stays loose; a file that was being written got its name; or a part of git's
 # packing met a pack that was joined into another just as that part began, and git ends there.
 REF_MOVED = re.compile(r"error: cannot lock ref '[^']+': is at [0-9a-f]{40} but expected [0-9a-f]{40}")
-FILE_GONE = re.compile(r"error: Could not stat 'objects/pack/tmp_\w+'")
+FILE_GONE = re.compile(r"error: Could not stat '(?:\S*/)?objects/(?:pack/)?tmp_\w+'")
 PACK_GONE = re.compile(
     r"fatal: (?:unable to (?:add|mark) recent objects|cannot open pack index)\nfatal: failed to run (?:repack|prune)\n"
 )
