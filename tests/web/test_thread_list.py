@@ -33,3 +33,20 @@ def test_the_filters_are_those_of_the_list_and_stay_in_the_address(
     assert "search=else" in browser_page.url
     browser_page.get_by_role("link", name="all").click()
     assert "search=else" in browser_page.url
+
+
+def test_a_role_that_a_human_plays_waits_on_the_pages_as_in_the_inbox(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("config", "set", "agentOverrides.pair.writer", "uwf-human")
+    (waits,) = uwf("inbox").json
+    assert (waits["kind"], waits["thread"]) == ("role", thread)
+    serving = serve("--write", "--run")
+    browser_page.goto(serving.launch)
+    expect(browser_page.get_by_role("link", name="waiting 1")).to_have_attribute("aria-current", "page")
+    browser_page.get_by_role("link", name="Do it").click()
+    expect(browser_page.get_by_role("heading", name="writer is for you")).to_be_visible()
+    expect(browser_page.get_by_text(waits["command"], exact=True)).to_be_visible()
+    expect(browser_page.get_by_text("Nobody is at work")).to_have_count(0)
+    expect(browser_page.get_by_role("button", name="Do one step")).to_have_count(0)
+    keep_picture(browser_page, "for-you")

@@ -13,11 +13,11 @@ from uwf_git.crews.conversation import CHOSEN, in_conversation, is_conversation
 from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
-from uwf_git.engine.status import chosen, outlook, used_up, wordless
+from uwf_git.engine.status import FAILED, IDLE, WAITING, chosen, outlook, used_up, wordless
 from uwf_git.errors import Invalid, Usage, UwfError
 from uwf_git.store.history import Head, Position
 from uwf_git.store.opened import Instance
-from uwf_git.store.threads import fork_hint
+from uwf_git.store.threads import Damaged, fork_hint
 from uwf_git.values.ids import Hash, ThreadId, new_thread_id
 from uwf_git.values.kinds import SUBWORKFLOW, Detail, Step, parse_workflow
 from uwf_git.values.types import ANSWER, BUNDLE, DETAIL, END, STEPNODE, USER
@@ -73,6 +73,23 @@ def waits_of(instance: Instance, head: Head) -> Waits | None:
     """What one thread waits for that nobody is at work on and that isn't paused; None for one that doesn't wait. Raises
     what reading it raises."""
     return _of(instance, head, Budgets(instance), _played_by_humans(instance))
+
+
+def wanting(instance: Instance) -> Callable[[Head | Damaged, str], str]:
+    """What threads are to a person on this machine, by their heads and status: waiting too where they are idle or have
+    failed, and a human plays the role that is next."""
+    plays, budgets = _played_by_humans(instance), Budgets(instance)
+
+    def found(head: Head | Damaged, status: str) -> str:
+        if plays is None or status not in (IDLE, FAILED) or not isinstance(head, Head):
+            return status
+        try:
+            waits = _of(instance, head, budgets, plays)
+        except UwfError:
+            return status
+        return status if waits is None else WAITING
+
+    return found
 
 
 def _of(

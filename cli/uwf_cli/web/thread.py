@@ -20,10 +20,11 @@ from uwf_cli.web import step as steps
 from uwf_cli.web.actions import possible
 from uwf_cli.web.addresses import Asked, Page
 from uwf_git.engine import budget
+from uwf_git.engine.inbox import ROLE, Waits, waits_of, wanting
 from uwf_git.engine.lineage import Kin, kin
 from uwf_git.engine.progress import Watch
 from uwf_git.engine.state import state
-from uwf_git.engine.status import CORRUPT, RUNNING, outlook, status_of, used_up
+from uwf_git.engine.status import CORRUPT, RUNNING, WAITING, outlook, status_of, used_up
 from uwf_git.errors import UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store import layout
@@ -115,6 +116,7 @@ class _Thread:
         self._begin = max(0, self._end - SHOWN)
         self._start = self._or(self._read_start, None)
         self._workflow = self._or(self._read_workflow, None)
+        self._wants = wanting(instance)
         self._prices: Mapping[str, Price] = self._or(lambda: budget.prices(instance), {})
 
     def _or(self, make: Callable[[], T], otherwise: U) -> T | U:
@@ -152,6 +154,7 @@ class _Thread:
         instance, head = self._instance, self._head
         around: Mapping[str, Any] = self._or(self._kin, {"parent": None, "tree": None, "left_out": 0})
         at: Mapping[str, Any] = self._or(lambda: state(instance, head), {"status": CORRUPT, "next": None})
+        status = self._wants(head, at["status"])
         running = Watch(instance).step(head.thread) if at["status"] == RUNNING else None
         title = head.row.title or head.thread
         taken = way_of(((row.role or "", row.asks) for row in self._rows if row.kind == "step"), _done(head))
@@ -162,7 +165,8 @@ class _Thread:
             "thread": head.thread,
             "name": title,
             "at": {**dict.fromkeys(_MAY_BE), **at},
-            "status": at["status"],
+            "status": status,
+            "plays": self._plays(status),
             "head": head,
             "started": self._rows[0] if self._rows and self._rows[0].kind == "start" else None,
             "author": name_of(head.row.author or ""),
@@ -172,7 +176,7 @@ class _Thread:
             "raise": self._or(lambda: _how_to_raise(instance, head), ""),
             "stuck": self._or(lambda: outlook(instance, head).hint, "") if at.get("problem") else "",
             "refused": None,
-            "may": self._or(lambda: possible(instance, head, at["status"]), None),
+            "may": self._or(lambda: possible(instance, head, status), None),
             "on": instance.threads.way_on(head) if head.archive else "",
             "folded": self._folded(),
             "task": self._start.prompt if self._start else None,
@@ -229,6 +233,11 @@ class _Thread:
             for key, limit in standing.limits.items()
         ]
 
+    def _plays(self, status: str) -> Waits | None:
+        """The role that a human is to play now; None where none is."""
+        found = self._or(lambda: waits_of(self._instance, self._head), None) if status == WAITING else None
+        return found if found is not None and found.kind == ROLE else None
+
     def _folded(self) -> str:
         """The ref of the fold that holds an ended thread; "" where it has refs of its own."""
         if self._instance.store.repository.ref(layout.ARCHIVE + self._head.thread) is not None:
@@ -261,7 +270,7 @@ class _Thread:
 
     def _relative(self, of: Kin) -> Relative:
         head = of.head
-        status = self._or(lambda: status_of(self._instance, head), CORRUPT)
+        status = self._or(lambda: self._wants(head, status_of(self._instance, head)), CORRUPT)
         how = {
             "": "",
             "fork": f"forked after step {of.at}" if of.at else "forked at the start",

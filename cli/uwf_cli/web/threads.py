@@ -7,8 +7,9 @@ from typing import Any
 
 from uwf_cli.commands.listing import thread_items
 from uwf_cli.resolve import moment
-from uwf_cli.selection import STATUSES, Filters, listed
+from uwf_cli.selection import STATUSES, Filters, Listed, listed
 from uwf_cli.web.addresses import Asked, Page
+from uwf_git.engine.inbox import wanting
 from uwf_git.errors import Usage
 from uwf_git.store.opened import Instance
 
@@ -27,7 +28,8 @@ SHOWN = 50
 def page(instance: Instance, asked: Asked) -> Page:
     """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, `thread`, which is an id and may
     repeat, and `from`, how many are left out. Raises Usage, NotFound."""
-    found = listed(instance, _filters(asked))
+    wants = wanting(instance)
+    found = [Listed(each.head, wants(each.head, each.status)) for each in listed(instance, _filters(asked))]
     if only := asked.all("thread"):
         found = [each for each in found if each.thread in only]
     counts = Counter(each.status for each in found)
