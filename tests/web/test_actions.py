@@ -45,12 +45,14 @@ def test_an_answer_lets_the_thread_go_on_and_one_to_an_old_question_is_refused(
     changing: httpx.Client, uwf: Uwf, asking: str
 ) -> None:
     form = {"head": _head(uwf, asking), "option": "2"}
+    old = {"head": _head(uwf, asking), "answer": "Rather\n<green>"}
     assert changing.get(f"/thread/{asking}/answer").status_code == 405
     done = changing.post(f"/thread/{asking}/answer", data=form)
     assert (done.status_code, done.headers["location"]) == (303, f"/thread/{asking}")
     assert uwf("thread", "steps", asking).json[-1]["output"] == {"answer": "blue"}
     again = changing.post(f"/thread/{asking}/answer", data=form)
     assert again.status_code == 409 and "moved on" in again.text
+    assert "\nRather\n&lt;green&gt;</textarea>" in changing.post(f"/thread/{asking}/answer", data=old).text
     assert len(uwf("thread", "steps", asking).json) == 2
 
 

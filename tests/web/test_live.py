@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import httpx
 import one_role
 import pytest
-from cli_samples import write
+from cli_samples import ASKS, scripted, write
 from commands import begin
 from conftest import Uwf
 from one_role import SPEAKER, tell
@@ -265,3 +265,125 @@ def test_a_page_answers_while_a_graph_of_200_roles_is_laid_out(
     graph = browser_page.get_by_role("group", name="The graph of wide")
     expect(graph.locator(".node")).to_have_count(202, timeout=60_000)
     expect(graph.locator(".node.now")).to_be_in_viewport()
+
+
+def test_the_box_holds_still_where_it_is_read_while_words_become_a_turn(
+    serve: Serve, browser_page: Page, spoken: str
+) -> None:
+    browser_page.goto(serve(spoken).launch)
+    turns = browser_page.get_by_label("Turns of the step that is being made")
+    tell(
+        1,
+        "words",
+        "---\ntext: so\n---\n" + "\n\n".join(f"Paragraph {number} of many." for number in range(60)),
+    )
+    expect(turns).to_contain_text("Paragraph 59")
+    for place, number in ((0, 2), (400, 4)):
+        turns.evaluate("(box, place) => { box.scrollTop = place; }", place)
+        tell(number, "turn")
+        expect(turns.locator("[data-turn]")).to_have_count(number // 2)
+        assert turns.evaluate("box => box.scrollTop") == place
+        tell(number + 1, "words", "And so on. " * 2000)
+        expect(turns.locator(".saying")).to_contain_text("And so on.")
+        assert turns.evaluate("box => box.scrollTop") == place
+    expect(browser_page.get_by_role("button", name="2 new turns")).to_be_visible()
+    # Its fields aren't a heading.
+    expect(turns.locator("[data-turn='1.1'] pre")).to_have_text("text: so")
+    expect(turns.get_by_role("heading")).to_have_count(0)
+
+
+def test_a_page_says_that_nothing_new_can_come_and_why(
+    serve: Serve, page: Page, uwf: Uwf, spoken: str
+) -> None:
+    serving = serve(spoken)
+    port = serving.address.rpartition(":")[2]
+    page.goto(serving.launch)  # which says in its console that it can't connect
+    said = page.get_by_role("status")
+    since = page.locator("[data-since]")
+    expect(since).to_be_visible()
+    expect(said).to_be_empty()
+    serving.process.terminate()
+    serving.process.wait()
+    expect(said).to_contain_text("No connection since", timeout=20_000)
+    stood = since.text_content()
+    page.wait_for_timeout(2500)
+    assert since.text_content() == stood
+    anew = serve(spoken, "--port", port)
+    expect(said).to_contain_text("started anew", timeout=20_000)
+    other = page.context.new_page()
+    other.goto(anew.launch)
+    expect(said).to_be_empty(timeout=20_000)
+    tell(1, "words", "Still there.")
+    expect(page.get_by_label("Turns of the step")).to_contain_text("Still there.")
+    tell(2, "end")
+    expect(page.locator("[data-status] .badge")).to_have_text("completed")
+    uwf("thread", "rm", spoken, "--yes")
+    expect(said).to_have_text("This thread was removed.", timeout=20_000)
+
+
+def test_the_top_of_a_page_says_what_its_badge_says(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str, script: Callable[[str, str], Path]
+) -> None:
+    browser_page.goto(serve(thread, "--write", "--run").launch)
+    top = browser_page.locator("[data-status]")
+    begin_it = browser_page.get_by_role("button", name="Do one step")
+    expect(browser_page.get_by_text("Nobody is at work on it.")).to_be_visible()
+    expect(begin_it).to_be_enabled()
+    process = begin("thread", "step", thread, "--agent", script("speaker", SPEAKER))
+    try:
+        expect(top.locator(".badge")).to_have_text("running")
+        expect(browser_page.get_by_text("Nobody is at work on it.")).to_have_count(0)
+        expect(browser_page.locator("[data-place=doing]")).to_contain_text("writer, step 1")
+        expect(begin_it).to_be_disabled()
+        browser_page.get_by_role("button", name="Somebody is at work on it — show").click()
+        expect(browser_page.get_by_role("heading", name="At work", exact=True)).to_be_visible()
+        tell(1, "end")
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    expect(top.locator(".badge")).to_have_text("idle")
+    expect(top).to_contain_text("1 step ")
+    expect(browser_page.get_by_role("heading", name="Was at work")).to_be_visible()
+    expect(browser_page.locator("[data-place=doing]")).to_contain_text("Nobody is at work on it")
+    expect(browser_page.get_by_text("Nothing was stepped yet.")).to_have_count(0)
+    expect(browser_page.get_by_role("button", name="1 new step, nobody is at work on it")).to_be_visible()
+
+
+def test_a_thread_that_leaves_its_tab_says_where_it_is(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "pause", thread)
+    browser_page.goto(serve().launch.replace("/?", "/?tab=waiting&"))
+    row = browser_page.locator(f"#t-{thread}")
+    expect(row.locator(".badge")).to_have_text("paused")
+    uwf("thread", "kill", thread)
+    expect(row.locator(".badge")).to_have_text("killed")
+    expect(browser_page.locator(".tabs a[aria-current] .count")).to_have_text("0")
+
+
+def test_what_was_typed_is_neither_lost_nor_moved_into_another_field(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    uwf("thread", "step", thread, "--agent", scripted(ASKS))
+    browser_page.goto(serve(thread, "--write").launch)
+    browser_page.get_by_label("Or say something else").fill("Rather a green one")
+    for name in ("Pause", "Kill"):
+        browser_page.locator("summary", has_text=name).click()
+    pause, kill = (
+        browser_page.locator(f"form[action$='/{name}']").get_by_label("Why") for name in ("pause", "kill")
+    )
+    pause.fill("Lunch")
+    kill.fill("Enough")
+    uwf("thread", "answer", thread, "-m", "1")
+    expect(browser_page.get_by_role("heading", name="This was answered")).to_be_visible()
+    browser_page.get_by_role("button", name="1 new step").click()
+    expect(pause).to_have_value("Lunch")
+    expect(kill).to_have_value("Enough")
+    copy = browser_page.get_by_label("What you had typed")
+    expect(copy).to_have_value("Rather a green one")
+    uwf("thread", "pause", thread)
+    browser_page.get_by_role("button", name="It is paused — show").click()
+    expect(copy).to_have_count(2)
+    browser_page.get_by_role("button", name="Let go of it").click()
+    expect(copy).to_have_count(0)

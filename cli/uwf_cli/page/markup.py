@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 LONGEST = 20_000  # characters of one tool's result, or one turn
 _LEADS_OUT = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+_FIELDS = re.compile(
+    r"\s*---[ \t]*\r?\n(?=[\w$.\"'-]+[ ]*:(?:\s|$))(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
+)
 _DEEPEST = 5  # tables within tables; what is deeper is JSON
 _room: ContextVar[list[int] | None] = ContextVar("room", default=None)
 
@@ -138,6 +141,15 @@ def markdown(source: str, below: int = 3, breaks: bool = False) -> str:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + below)}"
     return tag("div", parser.renderer.render(tokens, parser.options, {}), "prose")
+
+
+def answer(source: str) -> str:
+    """What an agent said, rendered; the block of fields at its beginning as it was written: as Markdown it would be
+    a heading."""
+    found = _FIELDS.match(source)
+    if found is None:
+        return markdown(source)
+    return pre(found[1], "yaml") + (markdown(rest) if (rest := source[found.end() :]).strip() else "")
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from uwf_cli.output import dollars, iso
-from uwf_cli.page.markup import fold, markdown, pre, tag, text
+from uwf_cli.page.markup import answer, fold, pre, tag, text
 from uwf_git.engine.spending import Spent, money, tokens_of
 from uwf_git.store.pages import verdict
 from uwf_git.text import cut, one_line
@@ -85,7 +85,7 @@ def turn(record: TurnRecord) -> str:
     kind = f"turn {record.role if record.role.isalpha() else ''}"
     if record.tool is None:
         said = record.text.strip()
-        words = markdown(cut(said, _PROSE)) if record.role == "assistant" else pre(record.text)
+        words = answer(cut(said, _PROSE)) if record.role == "assistant" else pre(record.text)
         return tag("div", tag("strong", text(record.role)) + (words if said else ""), kind)
     parts = []
     if record.arguments not in (None, {}):

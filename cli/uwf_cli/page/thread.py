@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from uwf_cli.page.graph import drawing, way_of
-from uwf_cli.page.markup import fold, markdown, pre, tag, text, value
+from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
 from uwf_cli.page.step import amounts, exact, gist, how_found, judges, name_of, turn
 from uwf_cli.page.style import STYLE
 from uwf_git.engine.budget import nested, prices, runs
@@ -204,9 +204,9 @@ class _Page:
         parts = [tag("div", tag("h3", f"{number} {text(self._who(step))}") + badges, "head")]
         parts.append(tag("p", self._meta(step, detail), "meta"))
         parts.append(value(step.output))
-        answer = report_of(step.output, node)
-        if answer:
-            parts.append(markdown(answer))
+        report = report_of(step.output, node)
+        if report:
+            parts.append(markdown(report))
         if is_kind(node.type, "step") and depth < _DEEPEST:
             parts.append(self._child(step.detail, depth))
         if detail is not None:
@@ -273,7 +273,7 @@ class _Page:
         parts = []
         if detail is not None:
             if detail.answer.strip():
-                parts.append(markdown(detail.answer))
+                parts.append(answer(detail.answer))
             parts.append(self._detail(detail))
         for name, printed in (("stdout", attempt.stdout), ("stderr", attempt.stderr)):
             if printed.strip():

@@ -7,7 +7,7 @@ what was asked for. They run in the main thread one after another, as the limits
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,6 +69,9 @@ AWAITED: tuple[tuple[str, Awaited], ...] = (("/search", search.page),)
 
 FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
 """Those that only a server has which may write."""
+
+_TYPED = ("answer", "message", "prompt", "reason")
+"""The fields of forms that somebody thinks about."""
 
 _STATUS = {2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
 
@@ -186,14 +189,17 @@ def _changes(site: Site, doing: Actions) -> list[Route]:
 
 def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable[[Request], Any]:
     async def act(request: Request) -> Response:
+        form = Form({})
         try:
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/x-www-form-urlencoded":
                 raise Usage(f"a form comes as urlencoded, and not as {kind!r}", "send it from the page")
-            address = await do(request, parse_form(await request.body()))
+            form = parse_form(await request.body())
+            address = await do(request, form)
         except Exception as error:
             back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
-            return _response(site, failed(error, "Not done", back))
+            typed = [form.text(name) for name in _TYPED if name in form.fields]
+            return _response(site, failed(error, "Not done", back, typed))
         return Response(status_code=303, headers={"location": address})
 
     return act
@@ -213,13 +219,13 @@ def made(site: Site, maker: Maker, asked: Asked) -> Page:
         return failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
 
 
-def failed(error: Exception, title: str, back: str = "") -> Page:
-    """The page that says what went wrong. `back` is where to look again."""
+def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:
+    """The page that says what went wrong. `back` is where to look again; what was `typed` stands there to be copied."""
     failure = describe(error)
     if failure.code == "internal":
         sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
     status = error.status if isinstance(error, NotDone) else _STATUS.get(failure.status, 500)
-    return Page("failure.html", title, {"failure": failure, "back": back}, status)
+    return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
 
 
 def _response(site: Site, page: Page, tag: str = "") -> Response:

@@ -273,7 +273,7 @@ class _How:
     def prose(self, name: str, text: str) -> Part:
         """A text that is Markdown."""
         room = min(self._room(name), _RENDERED)
-        return self._part(name, text, markup.markdown(text[:room]), room)
+        return self._part(name, text, markup.answer(text[:room]), room)
 
     def value(self, name: str, content: Any) -> Part:
         """A JSON value as a table; one that is very long, or deep, as text."""

@@ -21,31 +21,63 @@ const edge = document.createElement("button");
 edge.className = "news";
 edge.hidden = true;
 edge.addEventListener("click", show);
-document.body.append(told, edge);
+// And one that says that nothing new can come, and why.
+const lost = document.createElement("p");
+lost.className = "lost";
+lost.setAttribute("role", "status");
+document.body.append(told, lost, edge);
 
 const tell = (text) => { told.textContent = text; };
 
 async function look() {
   clearTimeout(timer);
   if (document.hidden || !tag) return;
-  try {
-    const answer = await fetch(location.pathname + location.search, { headers: { "If-None-Match": tag }, cache: "no-store" });
-    pause = answer.status === 200 ? SOON : Math.min(LATER, pause * 1.25);
-    if (answer.status === 200) {
-      tag = answer.headers.get("etag") ?? tag;
-      take(new DOMParser().parseFromString(await answer.text(), "text/html"));
-    }
-  } catch {
-    pause = LATER; // the server has ended, or begins anew
+  const answer = await asked(location.pathname + location.search, { "If-None-Match": tag });
+  pause = answer.status === 200 ? SOON : Math.min(LATER, pause * 1.25);
+  if (answer.status === 200) {
+    tag = answer.tag ?? tag;
+    take(answer.page);
+    await follow(answer.page);
   }
+  missing(answer.status);
   clearTimeout(timer);
   timer = setTimeout(look, pause);
+}
+
+// A page of the server: its status, 0 where there is no server, its tag, and itself where there is one.
+async function asked(address, headers = {}) {
+  try {
+    const answer = await fetch(address, { headers, cache: "no-store", signal: AbortSignal.timeout(20000) });
+    const page = answer.status === 200 ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+    return { status: answer.status, tag: answer.headers.get("etag"), page };
+  } catch {
+    return { status: 0 };
+  }
+}
+
+// Says why nothing new can come, from the time on when something came last.
+let heard = new Date();
+function missing(status) {
+  const was = lost.textContent;
+  const since = () => heard.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  lost.textContent = {
+    0: `No connection since ${since()}: is uwf web still at work?`,
+    200: "",
+    304: "",
+    401: "uwf web was started anew: open the address that it printed.",
+    404: document.querySelector("[data-thread]") ? "This thread was removed." : "This page is no longer there.",
+  }[status] ?? `Nothing new since ${since()}: uwf web can't show this page (${status}).`;
+  if (!lost.textContent) heard = new Date();
+  if (was && !lost.textContent) listening();
+  if (lost.textContent) silence();
 }
 
 // What a page says, but for what changes in place.
 function signature(page) {
   const copy = page.getElementById("content").cloneNode(true);
-  for (const each of copy.querySelectorAll("#turns, #last-line, #graph, .badge, .tabs .count")) each.remove();
+  for (const each of copy.querySelectorAll("#turns, #graph, .badge, .tabs .count, .left")) each.remove();
+  for (const each of copy.querySelectorAll("[data-place], .threads .meta")) each.replaceChildren();
+  for (const each of copy.querySelectorAll("[data-head]")) each.removeAttribute("data-head");
   for (const each of copy.querySelectorAll("time")) each.textContent = "";
   for (const each of copy.querySelectorAll("[data-since]")) each.removeAttribute("title");
   return copy.innerHTML;
@@ -62,7 +94,7 @@ function take(page) {
   const state = status(page);
   const kind = page.querySelector(".timeline") ? "step" : "thread";
   const parts = rows.length ? [`${rows.length} new ${kind}${rows.length > 1 ? "s" : ""}`] : [];
-  if (state && state !== status(document, true)) parts.push(state === "waiting" ? "it waits for you" : `it is ${state}`);
+  if (state && state !== status(document, true)) parts.push(SAID[state]);
   const text = parts.join(", ") || "This page has changed";
   edge.textContent = `${text[0].toUpperCase()}${text.slice(1)} — show`;
   if (rows.length && edge.textContent !== before && kind === "step" && !listening()) tell(parts[0]);
@@ -72,34 +104,67 @@ function take(page) {
 // The rows that a page has and the one that is shown doesn't.
 const fresh = (page) => [...page.querySelectorAll(ROWS)].filter((row) => !document.getElementById(row.id));
 
+const SAID = {
+  waiting: "it waits for you",
+  running: "somebody is at work on it",
+  idle: "nobody is at work on it",
+  failed: "its last attempt failed",
+  paused: "it is paused",
+  corrupt: "it can't be read",
+  completed: "it is done",
+  killed: "it was ended",
+};
+
 let told_status = status(document);
 function status(page, before = false) {
   return before ? told_status : page.querySelector("[data-status]")?.dataset.status;
 }
 
-// Changes what takes the same room.
+// Makes something say what it says now, unless it holds what somebody is at.
+function put(old, now) {
+  if (!old || !now || old.outerHTML === now.outerHTML || old.contains(document.activeElement)) return;
+  old.className = now.className;
+  if (old.innerHTML !== now.innerHTML) old.replaceChildren(...document.importNode(now, true).childNodes);
+  for (const name of ["datetime", "title"]) if (now.hasAttribute(name)) old.setAttribute(name, now.getAttribute(name));
+}
+
+// Changes what takes the same room. What a page no longer has is told as what it was, or by the state of the thread.
 function inPlace(page) {
-  const put = (old, now) => {
-    if (!old || !now || old.outerHTML === now.outerHTML) return;
-    old.className = now.className;
-    if (old.textContent !== now.textContent) old.textContent = now.textContent;
-    for (const name of ["datetime", "title"]) if (now.hasAttribute(name)) old.setAttribute(name, now.getAttribute(name));
-  };
   const counts = page.querySelectorAll(".tabs .count");
   document.querySelectorAll(".tabs .count").forEach((each, index) => put(each, counts[index]));
   put(document.querySelector("[data-status] .badge"), page.querySelector("[data-status] .badge"));
-  put(document.getElementById("last-line"), page.getElementById("last-line"));
-  for (const row of document.querySelectorAll(ROWS)) {
-    const now = page.getElementById(row.id);
-    if (!now) continue;
-    put(row.querySelector(".badge"), now.querySelector(".badge"));
-    put(row.querySelector("time"), now.querySelector("time"));
+  const places = new Map([...page.querySelectorAll("[data-place]")].map((each) => [each.dataset.place, each]));
+  for (const each of content().querySelectorAll("[data-place]")) {
+    const now = places.get(each.dataset.place), words = SAID[status(page)] ?? "";
+    if (now) put(each, now);
+    else each.textContent = each.dataset.gone ?? `${words.charAt(0).toUpperCase()}${words.slice(1)}.`;
   }
+  for (const row of document.querySelectorAll(ROWS)) asItIs(row, page);
+  // What can't be done now isn't offered.
+  const offered = new Set([...page.querySelectorAll("form.action")].map((each) => each.getAttribute("action")));
+  for (const form of content().querySelectorAll("form.action"))
+    for (const button of form.querySelectorAll("button")) button.disabled = !offered.has(form.getAttribute("action"));
   const graph = document.getElementById("graph"), drawn = page.getElementById("graph");
   if (graph && drawn && drawn.dataset.graph !== graph.dataset.graph) {
     graph.dataset.graph = drawn.dataset.graph;
     if (graph.dataset.drawn) import("./graph.js").then((each) => each.draw(graph));
   }
+  refresh();
+}
+
+function asItIs(row, page) {
+  const now = page.getElementById(row.id);
+  for (const part of [".badge", "time", ".meta"]) if (now) put(row.querySelector(part), now.querySelector(part));
+}
+
+// Threads that have left the tab which is shown say where they are now all the same.
+async function follow(page) {
+  const away = [...document.querySelectorAll("ol.threads > li[id]")].filter((row) => !page.getElementById(row.id));
+  if (!away.length) return;
+  const query = away.slice(0, 50).map((row) => `&thread=${encodeURIComponent(row.id.slice(2))}`).join("");
+  const now = (await asked(`/?tab=all${query}`)).page;
+  if (now) for (const row of away) asItIs(row, now);
+  refresh();
 }
 
 // Shows the page as it is now, in the place where the reader was, with what was opened, typed and focused.
@@ -125,10 +190,11 @@ function show() {
   for (const [key, open] of opened) if (found.has(key)) found.get(key).open = open;
   for (const [key, each] of typed) {
     const same = found.get(key);
-    if (!same) continue;
-    if ("checked" in each && /^(checkbox|radio)$/.test(each.type)) same.checked = each.checked;
+    if (!same) leave(each);
+    else if ("checked" in each && /^(checkbox|radio)$/.test(each.type)) same.checked = each.checked;
     else same.value = each.value;
   }
+  if (left) content().prepend(left);
   if (focus) found.get(focus)?.focus({ preventScroll: true });
   waiting = null;
   edge.hidden = true;
@@ -141,6 +207,30 @@ function show() {
   refresh();
   listening();
   drawn();
+}
+
+// What was typed and has no place any more stays, to be copied.
+let left = null;
+function leave(field) {
+  if (field.readOnly || !/^(text|textarea|search)$/.test(field.type) || field.value === field.defaultValue) return;
+  if (!left) {
+    left = document.createElement("section");
+    left.className = "notice left";
+    const words = document.createElement("p"), done = document.createElement("button");
+    words.textContent = "What you had typed has no place here any more. It is kept until you leave the page:";
+    done.textContent = "Let go of it";
+    done.addEventListener("click", () => {
+      left.remove();
+      left = null;
+    });
+    left.append(words, done);
+  }
+  const copy = document.createElement("textarea");
+  copy.readOnly = true;
+  copy.rows = 3;
+  copy.setAttribute("aria-label", "What you had typed");
+  copy.value = field.value;
+  left.lastElementChild.before(copy);
 }
 
 const kept = {};
@@ -169,8 +259,11 @@ function swap(old, now, page) {
 function keyOf(each) {
   if (each.id) return `#${each.id}`;
   const near = each.closest("[id]")?.id ?? "";
+  // A field belongs to its form, and what answers a question to that question.
+  const asks = each.closest(".asks")?.querySelector(".task")?.textContent ?? "";
+  const within = `${each.form?.getAttribute("action") ?? ""} ${each.tagName === "BUTTON" ? each.value : ""} ${asks}`;
   const said = each.name || each.getAttribute("href") || each.querySelector?.("summary")?.textContent || each.textContent.slice(0, 80);
-  return `${each.tagName} ${near} ${said}`;
+  return `${each.tagName} ${near} ${within} ${said}`;
 }
 
 // Loads older steps and threads on where they belong.
@@ -203,6 +296,7 @@ document.addEventListener("click", async (event) => {
 // Times, in the words of the server.
 function refresh() {
   for (const each of document.querySelectorAll("time[datetime]")) {
+    if (each.dataset.since && lost.textContent) continue; // whether it still goes on isn't known
     const seconds = (Date.now() - Date.parse(each.dateTime)) / 1000;
     const text = each.dataset.since ? lasted(seconds) : ago(seconds, each.dateTime);
     if (!Number.isNaN(seconds) && each.textContent !== text) each.textContent = text;
@@ -240,6 +334,8 @@ function drawn() {
   const graph = document.getElementById("graph");
   if (graph?.dataset.graph && !graph.dataset.live) import("./graph.js").then((each) => each.draw(graph));
 }
+
+for (const each of ["online", "offline"]) addEventListener(each, () => look());
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {

@@ -26,17 +26,21 @@ export function listen(list, tell, changed) {
   const on = (kind, act) => mine.addEventListener(kind, (event) => {
     if (mine === source) act(JSON.parse(event.data), event);
   });
-  mine.addEventListener("open", () => saying()?.remove()); // they are told again from their beginning
+  mine.addEventListener("open", () => { if (saying()) saying().dataset.old = "1"; }); // it is told again from its beginning
   mine.addEventListener("error", () => {
-    if (mine === source && mine.readyState === EventSource.CLOSED) source = null;
+    if (mine !== source) return;
+    if (mine.readyState === EventSource.CLOSED) source = null;
+    changed();
   });
   on("began", ({ made, step, role, by }) => {
     if (box.dataset.made !== String(made) && box.children.length) heading(`Step ${step}: ${role}, ${by}`);
     box.dataset.made = made;
   });
   on("said", ({ text }) => {
-    const follows = atEnd();
-    (saying() ?? begin()).querySelector("p").append(text);
+    const follows = atEnd(), item = saying() ?? begin(), words = item.querySelector("p");
+    if (item.dataset.old) words.textContent = text;
+    else words.append(text);
+    delete item.dataset.old;
     if (follows) box.scrollTop = box.scrollHeight;
   });
   on("dropped", () => saying()?.remove());
@@ -46,8 +50,7 @@ export function listen(list, tell, changed) {
     const item = document.createElement("li");
     item.dataset.turn = id;
     item.innerHTML = html;
-    if (item.querySelector(".assistant")) saying()?.remove();
-    add(item);
+    add(item, item.querySelector(".assistant") && saying());
   });
   on("step", ({ step, failed }, { lastEventId }) => {
     saying()?.remove();
@@ -111,11 +114,14 @@ function heading(text) {
   add(item);
 }
 
-function add(item) {
-  const follows = atEnd();
-  const words = saying();
-  if (words) words.before(item);
+// Puts something at the end, but before what is being said, or in the place of the `words` that it was made of: at once,
+// so that the box is never short of what somebody reads there.
+function add(item, words = null) {
+  const follows = atEnd(), top = box.scrollTop;
+  if (words) words.replaceWith(item);
+  else if (saying()) saying().before(item);
   else box.append(item);
+  if (!follows) box.scrollTop = top;
   if (follows) {
     while (box.children.length > MOST) box.firstElementChild.remove();
     box.scrollTop = box.scrollHeight;
