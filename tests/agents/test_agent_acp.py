@@ -306,6 +306,7 @@ def test_a_turn_that_fails_is_one_line_with_all_that_was_said(
     assert len(steps.noted("prompt")) == 1
     assert came.error.replace(Path(sys.executable).name, "python").startswith(error)
     assert "\n" not in came.error + came.hint and came.hint
+    assert "uwf thread" not in came.hint or came.hint.endswith(steps.thread)
     assert said is None or came.said == said
 
 

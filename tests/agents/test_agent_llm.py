@@ -86,7 +86,8 @@ def test_a_correction_goes_on_in_the_same_conversation(instance: Instance, serve
 def test_a_failed_attempt_is_taken_up_again_with_its_turns(instance: Instance, server: ModelServer) -> None:
     server.play([says("No block."), says("Still none."), says("Never.")])
     thread = start(instance, SCHEMA)
-    assert "gave 3 answers without a valid output" in perform("llm", [], thread).stderr
+    told = perform("llm", [], thread).stderr
+    assert "gave 3 answers without a valid output" in told and f"uwf thread attempts {thread}" in told
     report = instance.runs.read_report(thread)
     assert report is not None
     head = instance.threads.head(thread)

@@ -250,6 +250,11 @@ def test_a_humans_answer_records_a_raise_and_is_no_step_of_an_agent(instance: In
 def test_bad_budgets_are_refused_before_anything_starts(uwf: Uwf, instance: Instance) -> None:
     thread = start(instance)
     assert "has no maxCost" in uwf("thread", "budget", thread, "--max-cost", "3", check=2).error["message"]
+    limited = start(instance, {"maxSteps": 2})
+    for steps in ("2", "1"):
+        refused = uwf("thread", "budget", limited, "--max-steps", steps, check=2).error
+        assert "is 2 steps" in refused["message"] and refused["hint"].endswith(f"--max-steps +{steps}")
+    assert pending(instance, limited) == {}
     Path("w.yaml").write_text("name: w\n")
     assert (
         "no limit"

@@ -36,7 +36,8 @@ def test_the_printed_address_lets_in_once(serve: Serve) -> None:
         assert cookie.startswith(f"uwf-{serving.address.rpartition(':')[2]}=")
         assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
         assert first.get(serving.address + "/").status_code == 200
-        assert second.get(serving.launch).status_code == 401
+        refused = second.get(serving.launch)
+        assert refused.status_code == 401 and "end uwf web, start it again" in refused.text
 
 
 @pytest.mark.parametrize(

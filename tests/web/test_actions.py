@@ -85,6 +85,8 @@ def test_a_thread_is_started_forked_paused_and_killed(changing: httpx.Client, uw
     assert uwf("thread", "budget", made).json["budget"][0]["most"] == 1
     assert changing.post(f"/thread/{made}/budget", data={"maxSteps": "+4"}).status_code == 303
     assert uwf("thread", "budget", made).json["budget"][0]["most"] == 5
+    assert changing.post(f"/thread/{made}/budget", data={"maxSteps": " 2"}).status_code == 303
+    assert uwf("thread", "budget", made).json["budget"][0]["most"] == 7
     forked = changing.post(f"/thread/{made}/fork", data={"at": "0"})
     assert forked.status_code == 303 and made not in forked.headers["location"]
     assert changing.post(f"/thread/{made}/pause", data={"reason": "--now"}).status_code == 303

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from bundle_files import DEBATE
 from cli_samples import PAIR, REJECTS_ONCE, scripted, write
+from commands import git, loosen
 from conftest import EXAMPLES, Uwf
 from judged_suites import case_of
 from lived_in import LivedIn
@@ -116,7 +117,8 @@ def test_a_bundle_is_text_and_says_whether_it_is_trusted(client: httpx.Client, u
 def test_crews_are_named_only_where_there_are_some(client: httpx.Client, uwf: Uwf, thread: str) -> None:
     assert "/crews" not in client.get("/workflows").text
     uwf("crew", "import", EXAMPLES / "crew" / "press")
-    assert 'href="/crews"' in client.get("/workflows").text
+    for path in ("/workflows", "/workflow/none", "/nothing/here", "/search?q=x&workflow=none"):
+        assert 'href="/crews"' in client.get(path).text
     page = client.get("/crew/press").text
     assert "Nora" in page and "Shorten what was written last" in page and "/workflow/press/notes" in page
     assert client.get("/workflow/press/notes").status_code == 200
@@ -134,7 +136,10 @@ def test_spending_says_what_is_unknown(client: httpx.Client, uwf: Uwf, forks: tu
         assert re.search(rf"{each['role']}</th><td>{each['steps']}</td>", page)
     assert "unknown" in page and "the cost is unknown" in page
     assert "Nothing was spent there" in client.get("/stats?until=2001-01-01&since=2000-01-01").text
-    assert client.get("/stats?since=never").status_code == 400
+    for name in ("since", "until"):
+        wrong = client.get("/stats", params={"by": "role", name: "never"})
+        assert wrong.status_code == 400 and "neither a day nor a duration" in wrong.text
+        assert 'value="never"' in wrong.text and "Nothing was spent" not in wrong.text
     assert client.get("/stats?by=moon").status_code == 400
 
 
@@ -158,6 +163,10 @@ def test_what_was_said_is_found_and_marked(
     browser_page.get_by_label("What was said").fill("SECOND")
     browser_page.get_by_label("in any case").check()
     browser_page.get_by_label("Role").fill("writer")
+    browser_page.get_by_label("Started by").fill("nobody")
+    browser_page.get_by_role("button", name="Search").click()
+    expect(browser_page.get_by_text("Nobody said that")).to_be_visible()
+    browser_page.get_by_label("Started by").fill("ada")
     browser_page.get_by_role("button", name="Search").click()
     expect(browser_page.locator("mark").first).to_have_text("second")
     keep_picture(browser_page, "search")
@@ -169,8 +178,41 @@ def test_a_search_that_can_t_be_done_says_why(client: httpx.Client, thread: str)
     assert "Nobody said that" in client.get("/search?q=nothing-like-this").text
     found = client.get("/search?q=(&kind=E")
     assert found.status_code == 400 and "git can&#39;t search for" in found.text
-    assert client.get("/search?q=x&workflow=none").status_code in (400, 404)
+    assert 'value="("' in found.text
+    none = client.get("/search?q=x&workflow=none&author=ada")
+    assert none.status_code == 404 and "no workflow &#39;none&#39;" in none.text
+    assert 'value="none"' in none.text and 'value="ada"' in none.text and "Nobody said that" not in none.text
     assert "Nobody said that" in client.get("/search", params={"q": "--output=x"}).text
+
+
+def test_of_a_thread_with_damage_the_rest_and_the_others_are_searched_and_it_is_named(
+    client: httpx.Client, uwf: Uwf, forks: tuple[str, str], root: Path
+) -> None:
+    """Its newest commit is gone, and the text of another can't be read."""
+    store = root / "store.git"
+    lost = uwf("thread", "fork", forks[0], "--at", "2").json["thread"]
+    again = scripted(REJECTS_ONCE.replace("second", "third"), "again.yaml")
+    uwf("thread", "step", lost, "--agent", again)
+    head = git("--git-dir", store, "rev-parse", f"refs/uwf/threads/{lost}")
+    other = uwf("thread", "start", "pair", "-p", "Say second").json["thread"]
+    garbled = git("--git-dir", store, "rev-parse", f"refs/uwf/threads/{other}:start/README.md")
+    loosen(store)
+    (store / "objects" / head[:2] / head[2:]).unlink()
+    path = store / "objects" / garbled[:2] / garbled[2:]
+    path.chmod(0o644)
+    path.write_bytes(b"garbage")
+    for pattern in (("-F", "second"), ("sec.nd",)):
+        found = uwf("grep", *pattern, check=7)
+        assert {(each["thread"], each["number"]) for each in found.json} == {(forks[0], 3)}
+        lines = sorted(found.err.splitlines())
+        assert [line.split()[2] for line in lines] == sorted([lost, other])
+        assert head in found.err and garbled in found.err and found.err.count("uwf doctor --fix") == 2
+    assert "git can't search for" in uwf("grep", "-E", "(", check=2).error["message"]
+    page = client.get("/search?q=second")
+    assert page.status_code == 200 and "<mark>second</mark>" in page.text
+    assert page.text.count("can&#39;t be searched whole") == 2 and lost in page.text
+    nothing = client.get("/search?q=nothing-like-this").text
+    assert "Nobody said that" in nothing and "can&#39;t be searched whole" in nothing
 
 
 def test_a_search_that_takes_too_long_is_ended_with_its_git(

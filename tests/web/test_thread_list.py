@@ -35,6 +35,26 @@ def test_the_filters_are_those_of_the_list_and_stay_in_the_address(
     assert "search=else" in browser_page.url
 
 
+def test_a_filter_that_is_none_is_refused_beside_the_form(
+    serve: Serve, browser_page: Page, uwf: Uwf, thread: str
+) -> None:
+    browser_page.goto(serve().launch)
+    browser_page.get_by_label("Task has").fill("Do")
+    browser_page.get_by_label("Workflow").fill("pear")
+    expect(browser_page.locator("datalist option[value=pair]")).to_have_count(1)
+    browser_page.get_by_role("button", name="Filter").click()
+    expect(browser_page.get_by_role("alert")).to_contain_text("no workflow 'pear'")
+    expect(browser_page.get_by_role("alert")).to_contain_text("pair")
+    expect(browser_page.get_by_label("Task has")).to_have_value("Do")
+    browser_page.get_by_label("Workflow").fill("pair")
+    browser_page.get_by_label("Since").fill("never")
+    browser_page.get_by_role("button", name="Filter").click()
+    expect(browser_page.get_by_role("alert")).to_contain_text("neither a day nor a duration")
+    browser_page.get_by_label("Since").fill("2d")
+    browser_page.get_by_role("button", name="Filter").click()
+    expect(browser_page.get_by_role("link", name="Do it")).to_be_visible()
+
+
 def test_a_role_that_a_human_plays_waits_on_the_pages_as_in_the_inbox(
     serve: Serve, browser_page: Page, uwf: Uwf, thread: str
 ) -> None:

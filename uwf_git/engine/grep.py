@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from uwf_git.errors import Invalid, Usage, UwfError
+from uwf_git.errors import Invalid, StoreDamaged, Usage, UwfError
 from uwf_git.git.program import SETTINGS, Done, environment, telling_line
+from uwf_git.git.repository import Oid
 from uwf_git.processes.child import run_command
 from uwf_git.store import layout
 from uwf_git.store.history import Head
@@ -27,6 +28,11 @@ MOST_BYTES = 64 << 20
 _AT_ONCE = 4000  # names on one command line; each has some eighty characters
 _PROMPT, _ANSWER, _OUTPUT = "prompt", "answer", "output"
 _WHERE = (_PROMPT, _ANSWER, _OUTPUT)
+
+# What git says of objects that aren't there, or aren't whole; of a pattern it says something else.
+_UNREADABLE = re.compile(
+    r"does not exist in|but not in|unable to (?:resolve|read|parse|unpack)|bad object|invalid object|is corrupt"
+)
 
 # A node's file is JSON, indented by two: what it says stands in its payload.
 _NOT_PAYLOAD = re.compile(r'(?:[{}]|  "(?:type|timestamp|payload)": ?)')
@@ -52,20 +58,28 @@ class Hit(NamedTuple):
     text: str
 
 
+class Found(NamedTuple):
+    """The lines that match, and by thread what of it couldn't be read, which may have others."""
+
+    hits: list[Hit]
+    unread: dict[ThreadId, StoreDamaged]
+
+
 def grep(
     instance: Instance,
     heads: Iterable[Head],
     pattern: str,
     options: Sequence[str] = (),
     role: str | None = None,
-) -> list[Hit]:
+) -> Found:
     """The lines that a pattern matches, by thread, the newest first, then by step. `options` are git's: -i, -F, -E,
     -P. An output is only searched where the step's answer doesn't match, since that mostly holds it. Raises
     Usage for a pattern that is none, Invalid where it takes too long or finds too much."""
     files = _files(instance, heads, role)
     deadline = time.monotonic() + SECONDS
     hits: dict[tuple[Place, str, int], Hit] = {}
-    for name, line, column, text in _matching(instance, list(files), pattern, options, deadline):
+    unread: dict[str, StoreDamaged] = {}
+    for name, line, column, text in _matching(instance, list(files), pattern, options, deadline, unread):
         for place, where in files[name]:
             shown, at = (text, column) if where != _OUTPUT else _payload(text, column)
             if at > 0:
@@ -74,7 +88,11 @@ def grep(
     found = [hit for hit in hits.values() if hit.where != _OUTPUT or hit.place not in answered]
     found.sort(key=lambda hit: (hit.place.number, _WHERE.index(hit.where), hit.line))
     found.sort(key=lambda hit: hit.place.thread, reverse=True)
-    return found
+    lacking: dict[ThreadId, StoreDamaged] = {}
+    for name, error in unread.items():
+        for place, _where in files[name]:
+            lacking.setdefault(place.thread, error)
+    return Found(found, lacking)
 
 
 def _payload(text: str, column: int) -> tuple[str, int]:
@@ -119,9 +137,15 @@ def _unseen(instance: Instance, head: Head, seen: set[Hash]) -> Iterator[CommitR
 
 
 def _matching(
-    instance: Instance, names: Sequence[str], pattern: str, options: Sequence[str], deadline: float
+    instance: Instance,
+    names: Sequence[str],
+    pattern: str,
+    options: Sequence[str],
+    deadline: float,
+    unread: dict[str, StoreDamaged],
 ) -> Iterator[tuple[str, int, int, str]]:
-    """What git grep prints: file, line, column, text."""
+    """What git grep prints: file, line, column, text. One file that can't be read and git searches none, so those go to
+    `unread`, and the others are searched again."""
     program = shutil.which("git")
     if program is None:
         raise Invalid("the git program is not installed", "install git")
@@ -135,17 +159,28 @@ def _matching(
         "grep.fullName=true",
     ]
     words = ["grep", "-I", "-z", "-n", "--column", "--no-color", *options, "-e", pattern]
-    for begin in range(0, len(names), _AT_ONCE):
+    batches = [names[begin : begin + _AT_ONCE] for begin in range(0, len(names), _AT_ONCE)]
+    while batches:
+        batch = batches.pop(0)
         done = run_command(
-            [*repository, *plain, *words, *names[begin : begin + _AT_ONCE]],
+            [*repository, *plain, *words, *batch],
             env=environment(),
             timeout=max(deadline - time.monotonic(), 0.1),
             keep=MOST_BYTES,
         )
         if done.timed_out:
-            raise Invalid(f"the search took more than {SECONDS:.0f} seconds", "narrow it down with filters")
+            raise _too_long()
         if done.returncode not in (0, 1):
-            raise _refused(pattern, Done(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace")))
+            said = Done(done.returncode, b"", done.stderr_tail.decode("utf-8", "replace"))
+            lost = _unreadable(instance, batch, deadline) if _UNREADABLE.search(said.err) else {}
+            if not lost:
+                raise _refused(pattern, said)
+            unread.update(lost)
+            if rest := [
+                name for name in batch if name not in lost
+            ]:  # without a name git would search the index
+                batches.insert(0, rest)
+            continue
         if done.stdout_size > MOST_BYTES:
             raise Invalid(f"more than {MOST_BYTES >> 20} MiB match {pattern!r}", "give a longer pattern")
         for line in done.stdout_tail.split(b"\n"):
@@ -155,8 +190,30 @@ def _matching(
                 yield name.decode(), int(numbers[0]), column, text.decode("utf-8", "replace").rstrip("\r")
 
 
+def _unreadable(instance: Instance, names: Iterable[str], deadline: float) -> dict[str, StoreDamaged]:
+    """Those of the files that can't be read, and why."""
+    repository, lost = instance.store.repository, dict[str, StoreDamaged]()
+    for name in names:
+        if time.monotonic() > deadline:
+            raise _too_long()
+        oid, colon, path = name.partition(":")
+        try:
+            object_ = Oid(hex=oid)
+            found = repository.file(repository.root(object_), path) if colon else object_
+            if found is None:
+                raise StoreDamaged(f"commit {oid} has no {path}", "see: uwf doctor")
+            repository.blob(found)
+        except StoreDamaged as error:
+            lost[name] = error
+    return lost
+
+
+def _too_long() -> Invalid:
+    return Invalid(f"the search took more than {SECONDS:.0f} seconds", "narrow it down with filters")
+
+
 def _refused(pattern: str, done: Done) -> UwfError:
     reason = telling_line(done.err) or f"git grep exited with {done.code}"
-    if "unable to resolve" in reason or "unable to read" in reason or "bad object" in reason:
+    if _UNREADABLE.search(reason):
         return Invalid(f"git can't read what is to be searched: {reason}", "see: uwf doctor")
     return Usage(f"git can't search for {pattern!r}: {reason}", "-F searches for the text as it is")

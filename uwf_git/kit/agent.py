@@ -453,6 +453,7 @@ def read_output(
         reads=ctx.reads if schema is None else reads_all,
         written=ctx.written if schema is None else nothing_written,
         heard=heard or unheard,
+        kept=f"all that was said is kept: uwf thread attempts {ctx.thread}",
     )
 
 

@@ -89,7 +89,8 @@ class ExtractionFailed(AgentFailed):
 class _Said:
     """What was said so far: by the agent, to it, and by a model about it."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: str = "") -> None:
+        self.kept = kept  # where to look for it
         self.replies: list[Reply] = []
         self.turns: list[TurnRecord] = []
         self._read: list[Reply] = []
@@ -125,15 +126,16 @@ def extract(
     reads: Reads = reads_all,
     written: Written = nothing_written,
     heard: Heard = unheard,
+    kept: str = "",
 ) -> Extraction:
     """The output that `reply` holds, or a later reply to a correction, or what `model` reads out of them.
 
     Corrections need `continue_` and a reply with a session. With `clean`, an output must be valid without its secrets
     too. `reads` and `written` are for judge. `heard` is handed the turns of a reply that isn't enough, and
     what is then said to the agent, before anybody is asked more. Raises ExtractionFailed where none of these gave a
-    valid output, or failed itself.
+    valid output, or failed itself; its hint is `kept`, where nothing better is known.
     """
-    said = _Said()
+    said = _Said(kept)
     said.add(reply)
     how = "native" if talks(role) or reply.output is not None else "frontmatter"
     session = reply.session
@@ -363,9 +365,7 @@ def _failed(
     message = f"role {role.name} gave {times} without a valid output: {problems[0] if problems else '?'}"
     if len(problems) > 1:
         message += f" (and {len(problems) - 1} more)"
-    return ExtractionFailed(
-        message, hint or "all that was said is kept: uwf thread attempts ID", said, problems
-    )
+    return ExtractionFailed(message, hint or said.kept, said, problems)
 
 
 def _by_model(

@@ -245,7 +245,10 @@ def grep(
         else:
             failures.damaged(True)
             invocation.warn(f"thread {each.head.thread} can't be searched: {each.head.problem}")
-    hits = search(instance, heads, pattern, [*options, *["-i"] * insensitive], role)
+    hits, unread = search(instance, heads, pattern, [*options, *["-i"] * insensitive], role)
+    for thread, error in unread.items():
+        failures.damaged(True)
+        invocation.warn(f"thread {thread} can't be searched whole: {error.message} — {error.hint}")
     value = [
         {
             "thread": hit.place.thread,

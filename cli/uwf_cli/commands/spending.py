@@ -275,8 +275,8 @@ def budget(invocation: Invocation, /, thread: str, **given: str | None) -> None:
 
 
 def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, float]:
-    """The limits that options give. Raises Usage for one that the thread doesn't have."""
-    from uwf_git.engine.budget import OPTIONS, Budgets, parse_option
+    """The limits that options give. Raises Usage for one that the thread doesn't have, or that is no raise of it."""
+    from uwf_git.engine.budget import OPTIONS, Budgets, amount, parse_option
 
     standing = Budgets(instance).standing(head)
     held = standing.limits if standing else {}
@@ -290,6 +290,11 @@ def _raised(instance: Instance, head: Head, asked: dict[str, str]) -> dict[str, 
             raise Usage(
                 f"thread {head.thread} has no {key} that could be raised",
                 "limits are set by uwf thread start, by the workflow's budget, and by budgets in config.yaml",
+            )
+        if raised[key] <= held[key].value:
+            raise Usage(
+                f"{key} of thread {head.thread} is {amount(key, held[key].value)}: {option} {text} doesn't raise it",
+                f"give more than that, or say with a + by how much: {option} +{text}",
             )
     return raised
 

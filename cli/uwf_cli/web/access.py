@@ -52,6 +52,11 @@ class Refusal(NamedTuple):
     why: str
 
 
+_UNKNOWN = Refusal(
+    401,
+    "This page needs the address that uwf web printed, which lets one browser in, once."
+    " For another browser end uwf web, start it again, and open the address that it prints then.",
+)
 _FOREIGN = Refusal(403, "Another site asked for this. Open the address itself.")
 
 
@@ -86,9 +91,7 @@ class Access:
         elif (refused := _from_elsewhere(scope["method"], headers)) is not None:
             await _refuse(send, refused)
         elif not self._knows(headers.get("cookie", "")):
-            await _refuse(
-                send, Refusal(401, "This page needs the address that uwf web printed; it works once.")
-            )
+            await _refuse(send, _UNKNOWN)
         elif scope["method"] in _SAFE:
             if (without := _without_token(scope)) is not None:
                 await _answer(send, 303, "", (("location", without),))

@@ -169,12 +169,14 @@ def _said(form: Form, option: str) -> list[str]:
     return [f"{option}={reason}"] if reason else []
 
 
-def _limits(form: Form) -> list[str]:
-    return [f"{option}={form.option(key)}" for key, option in OPTIONS.items() if form.option(key)]
+def _limits(form: Form, sign: str = "") -> list[str]:
+    """The limits as options. `sign` stands before the numbers that have none."""
+    given = [(option, form.option(key)) for key, option in OPTIONS.items()]
+    return [f"{option}={sign if text[0].isdigit() else ''}{text}" for option, text in given if text]
 
 
 def _budget(at: At, form: Form) -> Order:
-    limits = _limits(form)
+    limits = _limits(form, "+")  # beside "Raise" a number is what is to be added
     if not limits:
         raise Usage(f"no limit of thread {at.thread} would be raised", "give at least one, such as +10")
     return Order(("thread", "budget", *limits, "--", at.thread))
@@ -278,7 +280,7 @@ def start_page(instance: Instance, asked: Asked) -> Page:
         "start.html",
         "Start a thread",
         {
-            "workflows": _workflows(instance),
+            "workflows": workflows(instance),
             "chosen": chosen,
             "limits": {key: _words(key) for key in OPTIONS},
             "command_line": f"uwf thread start {workflow} -p TEXT",
@@ -290,7 +292,7 @@ def start(instance: Instance, form: Form) -> Order:
     """The command that starts a thread. Raises Usage, NotFound for a workflow that isn't registered: by other names a
     command would find files."""
     workflow = form.fields.get("workflow", "")
-    if workflow not in _workflows(instance):
+    if workflow not in workflows(instance):
         raise NotFound(f"no workflow {workflow!r} is registered here", "choose one of the list")
     prompt = form.text("prompt")
     if not prompt:
@@ -300,7 +302,7 @@ def start(instance: Instance, form: Form) -> Order:
     return Order(("thread", "start", "--prompt=-", *speaker, *_limits(form), "--", workflow), prompt)
 
 
-def _workflows(instance: Instance) -> list[str]:
+def workflows(instance: Instance) -> list[str]:
     """What a thread can be started of, as a command names it."""
     from uwf_git.crews.registry import Crews
 

@@ -8,6 +8,9 @@ from urllib.parse import quote, urlencode
 
 from uwf_git.errors import Usage
 
+STATUS = {2: 400, 3: 404, 4: 409}
+"""The statuses of HTTP for errors, by exit status."""
+
 
 class Asked(NamedTuple):
     """What a page is asked for: the parts of its path by name, and its query, whose names may repeat."""

@@ -29,7 +29,9 @@ _NEEDED = ("starlette", "uvicorn", "jinja2")
     "uwf web --export pages        as files, to keep or to mail",
 )
 @click.argument("thread", metavar="[ID]", required=False, shell_complete=complete_thread)
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="8470, or where that is taken any.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="N", help="That one; else 8470, or a free one."
+)
 @click.option("--no-open", is_flag=True, help="Open no browser.")
 @click.option("--write", is_flag=True, help="Let the pages change threads.")
 @click.option("--run", is_flag=True, help="Let them run agents too; also what --write does.")

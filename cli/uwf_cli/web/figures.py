@@ -11,7 +11,7 @@ from uwf_cli.commands.spending import bars_of, labels, sums
 from uwf_cli.plot import bars_drawing, pairs_drawing
 from uwf_cli.resolve import moment
 from uwf_cli.web import addresses
-from uwf_cli.web.addresses import Asked, Page
+from uwf_cli.web.addresses import STATUS, Asked, Page
 from uwf_git.engine.budget import duration
 from uwf_git.errors import NotFound, Usage
 from uwf_git.store import layout
@@ -30,12 +30,16 @@ EVER = "2000-01-01"
 
 def spending(instance: Instance, asked: Asked) -> Page:
     """The sums. Its query: `by`, `since` (30 days ago where it isn't there), `until`, and `thread`, which may repeat.
-    Raises Usage, NotFound."""
+    A time that is none has no sums, and the page says why, with its form. Raises Usage, NotFound."""
     by = asked.one("by", "workflow")
     if by not in WAYS:
         raise Usage(f"no by {by!r}", "it is one of " + ", ".join(WAYS))
     since, until = asked.one("since", SPAN), asked.one("until")
-    span = moment(since, "since"), moment(until or None, "until", 86_400)
+    wrong: Usage | None = None
+    try:
+        span = moment(since, "since"), moment(until or None, "until", 86_400)
+    except Usage as error:
+        span, wrong = (0.0, 0.0), error
     threads = [instance.threads.find(each) for each in asked.all("thread")]
     value = sums(instance, by, span, threads)
     groups: list[dict[str, Any]] = value["groups"]
@@ -61,7 +65,9 @@ def spending(instance: Instance, asked: Asked) -> Page:
             "measured": what,
             "chart": Markup(bars_drawing(f"{what} by {by}", bars)),
             "duration": duration,
+            "wrong": wrong,
         },
+        STATUS[wrong.exit_status] if wrong else 200,
     )
 
 

@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 from uwf_cli.invocation import itself
-from uwf_cli.web.addresses import Asked, Page
-from uwf_git.errors import Invalid, NotFound, Usage, UwfError
+from uwf_cli.web.addresses import STATUS, Asked, Page
+from uwf_git.errors import Invalid, NotFound, StoreDamaged, Usage, UwfError
 from uwf_git.store.location import Location
 
 SECONDS = 5.0
@@ -25,17 +25,22 @@ _FILTERS = ("role", "workflow", "author", "since")
 
 async def page(location: Location, asked: Asked) -> Page:
     """What was found. Its query: `q`; `kind`, which is `text` as it is, or `E` or `P` for an expression; `case` for
-    any; and `role`, `workflow`, `author`, `since`. Raises what the search
-    raises, and Usage where it takes too long."""
+    any; and `role`, `workflow`, `author`, `since`. What the search says against them, or that it takes too long, stands
+    on the page, with its form."""
     pattern = asked.one("q")
-    values: dict[str, Any] = {"asked": asked, "pattern": pattern, "hits": [], "more": False, "shown": HITS}
+    values: dict[str, Any] = {"asked": asked, "pattern": pattern, "shown": HITS, "wrong": None}
+    values |= {"hits": [], "more": False, "unread": []}
     if not pattern:
         return Page("search.html", "Search", values)
-    words = _words(asked)
-    async with _AT_ONCE:
-        found = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
-    values |= {"hits": [_hit(each, pattern, asked) for each in found[:HITS]], "more": len(found) > HITS}
-    return Page("search.html", f"Search: {pattern}", values)
+    words, title = _words(asked), f"Search: {pattern}"
+    try:
+        async with _AT_ONCE:
+            found, unread = await _found(location, [*words, "--limit", str(HITS + 1), "--", pattern])
+    except UwfError as error:
+        return Page("search.html", title, {**values, "wrong": error}, STATUS.get(error.exit_status, 500))
+    hits = [_hit(each, pattern, asked) for each in found[:HITS]]
+    values |= {"hits": hits, "more": len(found) > HITS, "unread": unread}
+    return Page("search.html", title, values)
 
 
 def _words(asked: Asked) -> list[str]:
@@ -45,8 +50,9 @@ def _words(asked: Asked) -> list[str]:
     return words + [f"--{name}={asked.one(name)}" for name in _FILTERS if asked.one(name)]
 
 
-async def _found(location: Location, words: list[str]) -> list[dict[str, Any]]:
-    """What `uwf` prints. Raises Usage for a search that takes too long or finds too much, else what it says."""
+async def _found(location: Location, words: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """What `uwf` prints, and what it says can't be searched. Raises Usage for a search that takes too long or finds too
+    much, else what it says."""
     inherited = {name: value for name, value in os.environ.items() if name != "UWF_FORMAT"}
     child = await asyncio.create_subprocess_exec(
         *itself("json", *words),
@@ -66,9 +72,11 @@ async def _found(location: Location, words: list[str]) -> list[dict[str, Any]]:
         ) from None
     finally:
         await _end(child)
-    if code not in (0, 1, 7):  # 1: nothing matches; 7: there is damage beside what was found
+    # 1: nothing matches; 7: there is damage, beside what was found
+    if code not in (0, 1, 7) or (code == 7 and not out):
         raise _failure(code, err)
-    return list(json.loads(out or b"[]"))
+    warned = err.decode("utf-8", "replace").splitlines() if code == 7 else []
+    return list(json.loads(out or b"[]")), [line.removeprefix("uwf: ") for line in warned]
 
 
 async def _some(stream: asyncio.StreamReader) -> bytes:
@@ -92,7 +100,7 @@ async def _end(child: asyncio.subprocess.Process) -> None:
 
 
 def _failure(code: int, err: bytes) -> UwfError:
-    kind = {2: Usage, 3: NotFound}.get(code, Invalid)
+    kind = {2: Usage, 3: NotFound, 7: StoreDamaged}.get(code, Invalid)
     try:
         said = json.loads(err.splitlines()[-1])["error"]
         return kind(said["message"], said["hint"])

@@ -73,8 +73,6 @@ FORMS: tuple[tuple[str, Maker], ...] = (("/start", actions.start_page),)
 _TYPED = ("answer", "message", "prompt", "reason")
 """The fields of forms that somebody thinks about."""
 
-_STATUS = {2: 400, 3: 404, 4: 409}  # of HTTP, by exit status
-
 
 class Site(NamedTuple):
     """What is served: the store of a `location`; with `write` what changes threads, with `run` what runs agents."""
@@ -199,7 +197,8 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
         except Exception as error:
             back = addresses.thread(request.path_params["thread"]) if request.path_params else ""
             typed = [form.text(name) for name in _TYPED if name in form.fields]
-            return _response(site, failed(error, "Not done", back, typed))
+            page = failed(error, "Not done", back, typed)
+            return _response(site, made(site, lambda *_: page, Asked({})))
         return Response(status_code=303, headers={"location": address})
 
     return act
@@ -207,16 +206,15 @@ def _does(site: Site, do: Callable[[Request, Form], Awaitable[str]]) -> Callable
 
 def made(site: Site, maker: Maker, asked: Asked) -> Page:
     """The page that a function makes, or the one that says why there is none."""
+    known: dict[str, bool] = {}
     try:
         with site.opened() as instance, markup.room_for_markdown(render.RENDERED):
+            known["crews_known"] = workflow.has_crews(instance)
+            known["suites_known"] = figures.has_suites(instance)
             page = maker(instance, asked)
-            known = {
-                "crews_known": workflow.has_crews(instance),
-                "suites_known": figures.has_suites(instance),
-            }
-            return page._replace(values={**known, **page.values})
     except Exception as error:
-        return failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
+        page = failed(error, "Not found" if isinstance(error, NotFound) else "It can't be shown")
+    return page._replace(values={**known, **page.values})
 
 
 def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = ()) -> Page:
@@ -224,7 +222,7 @@ def failed(error: Exception, title: str, back: str = "", typed: Sequence[str] = 
     failure = describe(error)
     if failure.code == "internal":
         sys.stderr.write(f"uwf: {terminal.escape(failure.message)}\n")
-    status = error.status if isinstance(error, NotDone) else _STATUS.get(failure.status, 500)
+    status = error.status if isinstance(error, NotDone) else addresses.STATUS.get(failure.status, 500)
     return Page("failure.html", title, {"failure": failure, "back": back, "typed": typed}, status)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from uwf_cli.commands.listing import thread_items
 from uwf_cli.resolve import moment
 from uwf_cli.selection import STATUSES, Filters, Listed, listed
-from uwf_cli.web.addresses import Asked, Page
+from uwf_cli.web.actions import workflows
+from uwf_cli.web.addresses import STATUS, Asked, Page
 from uwf_git.engine.inbox import wanting
-from uwf_git.errors import Usage
+from uwf_git.errors import NotFound, Usage
 from uwf_git.store.opened import Instance
 
 TABS = {
@@ -27,9 +28,15 @@ SHOWN = 50
 
 def page(instance: Instance, asked: Asked) -> Page:
     """The list. Its query: `tab`, `workflow`, `author`, `since`, `search`, `status`, `thread`, which is an id and may
-    repeat, and `from`, how many are left out. Raises Usage, NotFound."""
+    repeat, and `from`, how many are left out. A filter that there can't be has no threads, and the page says why,
+    with its form. Raises Usage."""
     wants = wanting(instance)
-    found = [Listed(each.head, wants(each.head, each.status)) for each in listed(instance, _filters(asked))]
+    wrong: Usage | NotFound | None = None
+    try:
+        selected = listed(instance, _filters(asked))
+    except (Usage, NotFound) as error:
+        selected, wrong = [], error
+    found = [Listed(each.head, wants(each.head, each.status)) for each in selected]
     if only := asked.all("thread"):
         found = [each for each in found if each.thread in only]
     counts = Counter(each.status for each in found)
@@ -52,8 +59,11 @@ def page(instance: Instance, asked: Asked) -> Page:
             "more": max(0, len(chosen) - first - SHOWN),
             "size": SHOWN,
             "empty": not found,
+            "workflows": workflows(instance),
+            "wrong": wrong,
             "filtered": any(asked.one(name) for name in ("workflow", "author", "since", "search", "status")),
         },
+        STATUS[wrong.exit_status] if wrong else 200,
     )
 
 

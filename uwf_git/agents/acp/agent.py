@@ -218,7 +218,7 @@ def _say(ctx: Context, session: Session, text: str, notes: Sequence[str]) -> Rep
     name = Path(ctx.options.command[0]).name
     if said.stop in ("refusal", "cancelled"):
         how = "refused to go on" if said.stop == "refusal" else "cancelled its turn"
-        raise failed_with(reply, f"{name} {how}", "see what it said: uwf thread attempts ID")
+        raise failed_with(reply, f"{name} {how}", f"see what it said: uwf thread attempts {ctx.thread}")
     if said.failure and judged(ctx, reply).problems:
         failed = failed_with(reply, f"{name} failed: {_told(said.failure)}", "try it by hand")
         failed.throttled = Throttled.told(name, failed.message)

@@ -223,7 +223,7 @@ class Run:
             message = f"{program} failed: {words}"
         elif (old := self._too_old(env)) is not None:
             return old
-        return AgentFailed(message, "what it said before is kept: uwf thread attempts ID")
+        return AgentFailed(message, f"what it said before is kept: uwf thread attempts {self._ctx.thread}")
 
     def _unanswered(self, env: Mapping[str, str]) -> AgentFailed | None:
         """What is wrong with a run that reports no error, if anything is."""
