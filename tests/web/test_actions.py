@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -44,12 +45,15 @@ def _head(uwf: Uwf, thread: str) -> str:
 def test_an_answer_lets_the_thread_go_on_and_one_to_an_old_question_is_refused(
     changing: httpx.Client, uwf: Uwf, asking: str
 ) -> None:
+    assert "colour" in changing.get("/").text
     form = {"head": _head(uwf, asking), "option": "2"}
     old = {"head": _head(uwf, asking), "answer": "Rather\n<green>"}
     assert changing.get(f"/thread/{asking}/answer").status_code == 405
     done = changing.post(f"/thread/{asking}/answer", data=form)
     assert (done.status_code, done.headers["location"]) == (303, f"/thread/{asking}")
     assert uwf("thread", "steps", asking).json[-1]["output"] == {"answer": "blue"}
+    listed = changing.get("/").text
+    assert "last an answer" in listed and "$USER" not in listed and "Which" not in listed
     again = changing.post(f"/thread/{asking}/answer", data=form)
     assert again.status_code == 409 and "moved on" in again.text
     assert "\nRather\n&lt;green&gt;</textarea>" in changing.post(f"/thread/{asking}/answer", data=old).text
@@ -106,7 +110,11 @@ def test_a_used_up_budget_is_raised_on_the_page(
     small = uwf("thread", "start", "pair", "-p", "Little by little", "--max-steps", "1").json["thread"]
     uwf("thread", "step", small, "--agent", scripted(REJECTS_ONCE))
     index = (root / "store.git/uwf/index.db").stat().st_ino
+    listed = html.unescape(changing.get("/?tab=waiting").text)
+    assert "maxSteps is used up, 1 of 1 step" in listed
     page = changing.get(f"/thread/{small}").text
+    assert re.search(r"<details open>\s*<summary>Raise the budget", page)
+    assert "<summary>Raise" not in changing.get(f"/thread/{thread}").text
     assert f'action="/thread/{small}/budget"' in page and 'name="maxSteps"' in page
     assert (root / "store.git/uwf/index.db").stat().st_ino == index
     raised = changing.post(f"/thread/{small}/budget", data={"head": _head(uwf, small), "maxSteps": "+2"})

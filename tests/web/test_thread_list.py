@@ -64,6 +64,7 @@ def test_a_role_that_a_human_plays_waits_on_the_pages_as_in_the_inbox(
     serving = serve("--write", "--run")
     browser_page.goto(serving.launch)
     expect(browser_page.get_by_role("link", name="waiting 1")).to_have_attribute("aria-current", "page")
+    expect(browser_page.get_by_text(waits["question"], exact=True)).to_be_visible()
     browser_page.get_by_role("link", name="Do it").click()
     expect(browser_page.get_by_role("heading", name="writer is for you")).to_be_visible()
     expect(browser_page.get_by_text(waits["command"], exact=True)).to_be_visible()

@@ -10,8 +10,10 @@ from uwf_cli.resolve import moment
 from uwf_cli.selection import STATUSES, Filters, Listed, listed
 from uwf_cli.web.actions import workflows
 from uwf_cli.web.addresses import STATUS, Asked, Page
-from uwf_git.engine.inbox import wanting
-from uwf_git.errors import NotFound, Usage
+from uwf_git.engine.inbox import BUDGET, waits_of, wanting
+from uwf_git.engine.status import WAITING
+from uwf_git.errors import NotFound, Usage, UwfError
+from uwf_git.store.history import Head
 from uwf_git.store.opened import Instance
 
 TABS = {
@@ -46,7 +48,9 @@ def page(instance: Instance, asked: Asked) -> Page:
         raise Usage(f"no tab {tab!r}", "it is one of " + ", ".join(TABS))
     first = asked.number("from")
     chosen = [each for each in found if each.status in TABS[tab]]
-    shown: list[dict[str, Any]] = thread_items(instance, chosen[first : first + SHOWN])
+    listing = chosen[first : first + SHOWN]
+    items: list[dict[str, Any]] = thread_items(instance, listing)
+    shown = [{**item, "wants": _wanted(instance, each)} for item, each in zip(items, listing, strict=True)]
     return Page(
         "threads.html",
         f"Threads: {tab}",
@@ -65,6 +69,19 @@ def page(instance: Instance, asked: Asked) -> Page:
         },
         STATUS[wrong.exit_status] if wrong else 200,
     )
+
+
+def _wanted(instance: Instance, each: Listed) -> str:
+    """What a thread asks of a person, or why else it waits; empty where it doesn't, or can't be read."""
+    if each.status != WAITING or not isinstance(each.head, Head):
+        return ""
+    try:
+        waits = waits_of(instance, each.head)
+    except UwfError:
+        return ""
+    if waits is None:
+        return ""
+    return waits.reason if waits.kind == BUDGET else waits.question
 
 
 def _filters(asked: Asked) -> Filters:
