@@ -175,6 +175,22 @@ for count in range(25):
 """
 
 
+def test_an_end_that_was_killed_half_way_is_finished_and_one_with_later_steps_left_alone(
+    instance: Instance,
+) -> None:
+    thread = start(instance)
+    first = instance.threads.head(thread)
+    ended = instance.threads.archive(first, "completed")
+    repository, active = instance.store.repository, layout.THREADS + thread
+    repository.create_ref(active, first.commit)
+    instance.threads.archive(ended, "completed")
+    assert repository.ref(active) is None
+    another = instance.threads.head(start(instance, "another")).commit
+    repository.create_ref(active, another)
+    instance.threads.archive(ended, "completed")
+    assert repository.ref(active) == another
+
+
 def test_eight_processes_append_25_steps_each_and_none_is_lost_or_doubled(instance: Instance) -> None:
     thread = start(instance)
     program = APPENDER.format(folders=FOLDERS)

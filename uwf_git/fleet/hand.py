@@ -156,6 +156,9 @@ class Hand:
         found = instance.threads.head(thread)
         if found.archive is not None or found.node != head:
             log.info("3VZQ8T5N", "has moved on from {head}", head=head, thread=thread, now=found.node)
+            if found.archive is not None:
+                with instance.locks.hold(thread):  # who ended it may have been killed in the midst of that
+                    instance.threads.archive(found, found.archive.status)
             self._keep(found)
             return self._stand(thread)
         cwd = Path(self._orders.cwd) if self._orders.cwd else None

@@ -470,8 +470,11 @@ class Threads(Histories):
 
     def archive(self, head: Head, status: str, reason: str = "") -> Head:
         """Ends a thread: makes `refs/uwf/archive/<ULID>`, then deletes the active ref, and its pause if it is
-        paused. `status` is completed or killed. Ending an ended thread changes nothing."""
+        paused. `status` is completed or killed. Of a thread that has ended the active ref is deleted that whoever ended
+        it may have left, being killed; nothing else changes."""
         if head.archive:
+            if self._repository.ref(layout.THREADS + head.thread) == head.commit:
+                self._let_go(head.thread)
             return head
         self._store.gate(reason, "the reason", "a tag")
         text = (f"{status}: {one_line(reason, 500)}" if reason.strip() else status) + "\n"
@@ -483,13 +486,17 @@ class Threads(Histories):
             return self.head(head.thread)
         self._store.moved(layout.ARCHIVE + head.thread, tag, head.commit)
         log.info("Z070FPVA", "is archived as {status}", status=status, thread=head.thread, object=tag)
-        names = (prefix + head.thread for prefix in (layout.THREADS, layout.PAUSED, layout.RESUMED))
+        self._let_go(head.thread)
+        return head._replace(archive=row)
+
+    def _let_go(self, thread: ThreadId) -> None:
+        """Deletes what only a thread has that goes on."""
+        names = (prefix + thread for prefix in (layout.THREADS, layout.PAUSED, layout.RESUMED))
         found = {name: oid for name in names if (oid := self._repository.ref(name)) is not None}
         try:
             self._repository.delete_refs(found)
         except Busy as busy:  # the archive wins all the same, and `doctor` tells of what is left
             log.warning("4ZK7QX2M", "{refs} stay: {why}", refs=[*found], why=busy.message)
-        return head._replace(archive=row)
 
     def drop(self, ref: str) -> None:
         """Deletes a ref, unless it is gone or moves at this moment."""
