@@ -174,6 +174,62 @@ def test_agents_work_on_the_files_of_a_case_and_judges_see_what_they_left(
     bench.uwf("verify", "--all")
 
 
+def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
+    said = {
+        "0.25": 0.25,
+        "12 tests\n0.25": 0.25,
+        "12 passed\nfalse": 0.0,
+        "False": 0.0,
+        ".5": 0.5,
+        'log\n{"score": 0.75}': 0.75,
+        '{"score":\n0.5}': 0.5,
+        "12 passed": 1.0,
+        "12 tests\n87": None,
+        "2": None,
+        "-1": None,
+        "NaN": None,
+        "nan": None,
+        "1e999": None,
+        "-1e999": None,
+    }
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    judges = []
+    for number, text in enumerate(said):
+        Path(f"{number}.txt").write_text(text)
+        judges += ["--judge", f"j{number}=command:cat {Path(f'{number}.txt').absolute()}"]
+    judges += ["--judge", "failed=command:sh -c 'echo 0.25; exit 1'"]
+    (result,) = bench.run(*judges, check=6).json["results"]
+    found = {each["judge"]: each["score"] for each in result["scores"]}
+    assert found.pop("failed") == 0.0
+    assert found == {f"j{n}": score for n, score in enumerate(said.values()) if score is not None}
+    assert len(result["errors"]) == 7 and all("is no judgement" in each for each in result["errors"])
+
+
+def test_a_command_that_judges_is_given_no_secrets(
+    bench: Bench, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / ".env").write_text("IN_THE_FILE=sk-live-4f9Qz81LmW07bTgX2cVd\n")
+    monkeypatch.setenv("LEAKED_API_KEY", "sk-live-9f9Qz81LmW07bTgX2cVd")
+    monkeypatch.setenv("OF_THE_USER", "yes")
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    judge = 'command:sh -c \'echo "{\\"score\\":1,\\"reason\\":\\"$IN_THE_FILE-$LEAKED_API_KEY-$OF_THE_USER\\"}"\''
+    (result,) = bench.run("--judge", judge).json["results"]
+    assert [each["reason"] for each in result["scores"]] == ["--yes"]
+
+
+def test_a_line_that_is_no_case_is_named(bench: Bench) -> None:
+    def refused(line: bytes) -> str:
+        Path("cases.jsonl").write_bytes(b'{"name": "one", "prompt": "say\xe2\x80\xa8a"}\r\n\n' + line)
+        return bench.uwf("eval", "import", "cases.jsonl", "--to", "bugs", check=1).error["message"]
+
+    assert refused(b'{"prompt": }').startswith("cases.jsonl:3: not JSON: Expecting value at column 12")
+    for line in (b'{"expected": NaN}', b'{"prompt": "\\ud800"}', b"[" * 5000, b'{"prompt": "\xff"}'):
+        assert refused(line).startswith("cases.jsonl:3: ")
+    Path("cases.jsonl").write_text("\n")
+    assert "no cases" in bench.uwf("eval", "import", "cases.jsonl", "--to", "bugs", check=1).error["message"]
+    assert bench.uwf("eval", "list").json == []
+
+
 def test_what_a_file_of_cases_can_name_is_never_a_command(bench: Bench) -> None:
     def refused(case: str) -> str:
         Path("bad.yaml").write_text(f"workflow: solve\ncases:\n  - {case}\n")

@@ -74,6 +74,14 @@ class Secrets(dict[str, str]):
         self.others: list[tuple[str, str]] = []
         self.harmless: frozenset[str] = frozenset()
 
+    def kept_from(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The variables of an environment and of `.env` that hold no secrets: for what runs the code of others."""
+        return {
+            name: value
+            for name, value in {**self, **environ}.items()
+            if name in self.harmless or not (name in self or holds_secret(name, value))
+        }
+
 
 def load_secrets(root: Path, config: Config | None, environ: Mapping[str, str]) -> Secrets:
     """The values of `<root>/.env`, of every variable that an `apiKeyEnv` or the list `secrets` of the configuration

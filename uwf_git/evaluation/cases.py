@@ -14,6 +14,7 @@ A file of JSON lines has a case a line.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ LINES = (".jsonl", ".ndjson")
 _TOP = ("suite", "workflow", "judges", "limits", "tags", "cases")
 _FIELDS = ("name", "prompt", "fixture", "files", "workflow", "expected", "judges", "limits", "tags")
 _LONGEST_NAME = 40
+_OF_ITS_LINE = re.compile(r": line 1 column (\d+) \(char \d+\)")
 
 
 class Drafted(NamedTuple):
@@ -139,10 +141,9 @@ def _is_of_the_same(one: Case, other: Case) -> bool:
 def read_file(instance: Instance, path: Path) -> File:
     """The cases in a file, whose fixtures are stored. Raises NotFound, Invalid with the line at fault."""
     if path.suffix.lower() in LINES:
-        lines = read_bytes(path).decode("utf-8-sig", "replace").splitlines()
-        found = [
-            (parse_json(line), f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()
-        ]
+        found = list(_lines(path))
+        if not found:
+            raise Invalid(f"{path} has no cases", '{"name": …, "prompt": …}, a case a line')
         top: dict[str, Any] = {}
     else:
         document = yaml12.read(path)
@@ -168,6 +169,22 @@ def read_file(instance: Instance, path: Path) -> File:
                 f"{path} has two cases called {one_line(name, 60)!r}", "give each a name of its own"
             )
     return File(suite, cases)
+
+
+def _lines(path: Path) -> Iterator[tuple[Any, str]]:
+    """The values of a file of JSON lines, each with its place."""
+    # Only \n ends a line: a text may hold what else is taken for an end of one, such as U+2028.
+    for number, line in enumerate(read_bytes(path).removeprefix(codecs.BOM_UTF8).split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{path}:{number}"
+        try:
+            yield parse_json(line.decode("utf-8")), where
+        except UnicodeDecodeError as error:
+            raise Invalid(f"{where}: byte {error.start + 1} is not UTF-8", "save the file as UTF-8") from None
+        except UwfError as error:
+            message = _OF_ITS_LINE.sub(r" at column \1", error.message)
+            raise Invalid(f"{where}: {message}", error.hint) from None
 
 
 def _case(

@@ -2,8 +2,9 @@
 
 Expressions and commands are given the same value: `start` and `steps` as the conditions of a workflow see them, the
 last `output`, what was `expected`, and what it took: `cost`, `seconds`, `tokens`. A command runs in the folder as the
-agents left it, a copy of its own. What a judge comes to is true or false, a number from 0 to 1, or an object with
-`score`, `passed` and `reason`; of a command that prints no such thing it is the exit status.
+agents left it, a copy of its own, and without the user's secrets: what it runs there may be the code of anybody. What a
+judge comes to is true or false, a number from 0 to 1, or an object with `score`, `passed` and `reason`; of a command
+whose last line is no such thing it is the exit status.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
             judge.value,
             stdin=json.dumps(outcome.value(), ensure_ascii=False).encode("utf-8", "replace"),
             cwd=folder,
-            env={**instance.secrets, **os.environ, "UWF_TRIAL": outcome.trial.hash},
+            env={**instance.secrets.kept_from(os.environ), "UWF_TRIAL": outcome.trial.hash},
             timeout=called.timeout,
             guarded=True,
         )
@@ -210,15 +211,27 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
         how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else "could not be run"
         raise AgentFailed(f"judge {judge.name!r} {how}", complaint)
     for text in dict.fromkeys((printed, last)):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        is_number = not done.returncode and text == printed and _is_score(value)
-        if is_number or (isinstance(value, dict) and value.keys() & {"score", "passed", "pass"}):
+        value = _printed(text)
+        is_meant = not done.returncode and isinstance(value, bool | int | float)
+        if is_meant or (isinstance(value, dict) and value.keys() & {"score", "passed", "pass"}):
             return read(judge, value)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
     return Said(float(not done.returncode), not done.returncode, reason)
+
+
+def _printed(text: str) -> Any:
+    """What a text that a command printed says: JSON, or a number or truth as programs print them, `.5`, `nan`, `True`;
+    None for anything else."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    if (word := text.lower()) in ("true", "false"):
+        return word == "true"
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 # A workflow

@@ -22,7 +22,7 @@ from uwf_git.store.threads import Threads
 from uwf_git.text import counted
 
 if TYPE_CHECKING:
-    from uwf_git.config.secrets import Redactor
+    from uwf_git.config.secrets import Redactor, Secrets
     from uwf_git.config.settings import Config
     from uwf_git.git.objects import Person
     from uwf_git.log_files import Record
@@ -173,7 +173,7 @@ class Instance:
         return Remotes(self.store.repository, self.location.here)
 
     @cached_property
-    def secrets(self) -> Mapping[str, str]:
+    def secrets(self) -> Secrets:
         """What must never reach a node, by variable name."""
         from uwf_git.config.secrets import load_secrets
 
