@@ -174,6 +174,35 @@ def test_agents_work_on_the_files_of_a_case_and_judges_see_what_they_left(
     bench.uwf("verify", "--all")
 
 
+def test_a_judge_has_the_files_of_a_case_that_the_case_itself_ignores(bench: Bench, root: Path) -> None:
+    Path("outside").mkdir()
+    Path("outside/c.txt").write_text("not of the case")
+    files = {
+        ".gitignore": "*.txt\nout/\n",
+        "notes.txt": "todo",
+        "out/b.txt": "b",
+        "sub/c.txt": "c",
+        "d.txt": "d",
+    }
+    bench.imports([{"name": "one", "prompt": "say a", "files": files}])
+    agent = Path(bench.agent.partition(" ")[2])
+    change = (
+        "    import shutil\n    shutil.rmtree('sub', ignore_errors=True)\n"
+        f"    os.path.islink('sub') or os.symlink({str(Path('outside').absolute())!r}, 'sub')\n"
+        "    pathlib.Path('d.txt').unlink(missing_ok=True)\n    pathlib.Path('e.txt').write_text('e')\n"
+    )
+    marker = '    notes = pathlib.Path("notes.txt")\n'
+    text = agent.read_text()
+    assert marker in text
+    agent.write_text(text.replace(marker, change + marker))
+    judge = 'command:sh -c \'grep -q TODO notes.txt && git diff --name-only | tr "\\n" " " >&2; false\''
+    (result,) = bench.run("--judge", judge).json["results"]
+    listed = git("--git-dir", root / "store.git", "ls-tree", "-r", "--name-only", result["work"]).split()
+    assert listed == [".gitignore", "ignored.log", "notes.txt", "out/b.txt"]
+    assert result["scores"][0]["reason"] == "d.txt notes.txt sub/c.txt"
+    assert len(result["notes"]) == 1 and "a link that leads out" in result["notes"][0]
+
+
 def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     said = {
         "0.25": 0.25,

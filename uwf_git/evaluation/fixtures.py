@@ -1,9 +1,10 @@
 """Folders of files that cases begin with: taken in as git trees, laid out for agents and judges, and taken in again as
 they were left.
 
-What a folder's own .gitignore leaves out is left out, and git's own folder, whatever the user's git ignores besides. In
-a folder that is laid out the files are the one commit of a repository, so that agents and judges can ask git for what
-was changed. Nothing in it is believed: agents can write there what they like.
+What a folder's own .gitignore leaves out is left out, but for the fixture's own files, and so is git's own folder,
+whatever the user's git ignores besides. In a folder that is laid out the files are the one commit of a repository,
+so that agents and judges can ask git for what was changed. Nothing in it is believed: agents can write there what
+they like.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,13 +78,14 @@ def _check_path(path: str) -> None:
         raise Invalid(f"{one_line(path, 80)!r} is no path of a file below a folder", "as in src/app.py")
 
 
-def left_in(instance: Instance, folder: Path) -> Left:
-    """What a folder was left as; its files are stored. What can't be kept of it, such as a file with a secret, is left
-    out and noted; of too much nothing is kept."""
+def left_in(instance: Instance, folder: Path, fixture: str) -> Left:
+    """What the folder of a fixture was left as; its files are stored. What can't be kept of it, such as a file with a
+    secret, is left out and noted; of too much nothing is kept."""
     files: dict[str, Entry] = {}
     notes: list[str] = []
     try:
-        for path, mode, content in _files(folder):
+        tracked = _paths(instance.store.repository, Oid(hex=fixture))
+        for path, mode, content in _files(folder, tracked):
             if mode == _LINK and leads_out(path, os.fsdecode(content)):
                 notes.append(f"{one_line(path, 80)} is not kept: a link that leads out of its folder")
             elif spot := instance.redactor.first(content):
@@ -95,10 +97,26 @@ def left_in(instance: Instance, folder: Path) -> Left:
     return Left(str(instance.store.repository.grown(None, files)), tuple(notes[:20]))
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str, bytes]]:
-    """The files in a folder that aren't ignored: path, mode, content. Raises Invalid where there are too many."""
+def _paths(repository: Repository, tree: Oid, prefix: str = "") -> Iterator[str]:
+    """The paths of the files in a git tree."""
+    for entry in repository.tree(tree):
+        if entry.mode == TREE_MODE:
+            yield from _paths(repository, entry.oid, f"{prefix}{entry.name}/")
+        else:
+            yield prefix + entry.name
+
+
+def _is_below(folder: Path, path: str) -> bool:
+    """Whether no link leads to a path below a folder."""
+    return not any((folder / parent).is_symlink() for parent in Path(path).parents if parent.name)
+
+
+def _files(folder: Path, tracked: Iterable[str] = ()) -> Iterator[tuple[str, str, bytes]]:
+    """The files in a folder that aren't ignored, or are `tracked` all the same: path, mode, content. Raises Invalid
+    where there are too many."""
     size = 0
-    for number, path in enumerate(_listed(folder), 1):
+    listed = {*_listed(folder), *(path for path in tracked if _is_below(folder, path))}
+    for number, path in enumerate(sorted(listed), 1):
         try:
             status = os.lstat(folder / path)
             if stat.S_ISLNK(status.st_mode):
@@ -143,7 +161,7 @@ def _listed(folder: Path) -> list[str]:
         listed = git.run(
             f"--work-tree={folder}", *_NOT_THE_USERS, "ls-files", "-z", "-o", "--exclude-standard"
         ).out
-    return sorted(os.fsdecode(each) for each in listed.split(b"\0") if each and not each.endswith(b"/"))
+    return [os.fsdecode(each) for each in listed.split(b"\0") if each and not each.endswith(b"/")]
 
 
 # Laid out

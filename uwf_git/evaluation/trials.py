@@ -289,7 +289,7 @@ def _trial(instance: Instance, planned: Planned, ended: Ended, thread: ThreadId,
     spent = spent_since(instance, head, base)
     left = None
     if planned.case.fixture is not None and head.row.number > before:
-        left = left_in(instance, folders_of(instance) / thread)
+        left = left_in(instance, folders_of(instance) / thread, planned.case.fixture)
     trial = Trial(
         UNKNOWN,
         planned.key,
