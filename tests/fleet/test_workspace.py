@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,58 @@ def test_another_machine_goes_on_and_who_lost_the_race_keeps_what_it_left(
     assert at(project, "show", f"{kept}:made.txt") == "lost"
     left(here, "third")
     assert at(bare, "show", f"{branch(thread)}:made.txt") == "third"
+
+
+def test_no_git_enters_a_repository_that_an_agent_left_and_nothing_of_it_is_lost(
+    uwf: Uwf, instance: Instance, project: Path, tmp_path: Path
+) -> None:
+    """The filter is what a confined agent could write: plain files in its folder, which git would run as the user."""
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    ran = tmp_path / "ran"
+    folder = work(instance, spaces, thread, "echo mine > made.txt")
+    head = instance.threads.head(thread)
+
+    git("init", "-q", folder / "sub")
+    (folder / "sub/a").write_text("one")
+    git("-C", folder / "sub", "add", "a")
+    git("-C", folder / "sub", "commit", "-q", "-m", "one")
+    git("-C", folder / "sub", "config", "filter.x.clean", f"touch {ran}; cat")
+    (folder / "sub/.gitattributes").write_text("* filter=x\n")
+    (folder / "sub/a").write_text("another")
+    for _ in range(2):
+        with pytest.raises(RemoteFailed, match=r"a git repository of its own, sub/\.git") as refused:
+            spaces.keep(head)
+    assert "move sub/.git out of it" in refused.value.hint
+    with pytest.raises(RemoteFailed, match="is not kept"):
+        spaces.leave(thread)
+    assert (folder / "sub/a").read_text() == "another" and not ran.exists()
+
+    # The worktree of a thread that has ended stays as well, until somebody has seen to it; then nothing is lost.
+    uwf("thread", "kill", thread)
+    warned: list[str] = []
+    instance.warn = warned.append
+    assert spaces.tidy() == [] and "sub/.git" in warned[0] and (folder / "sub/a").exists()
+    shutil.move(folder / "sub/.git", tmp_path / "away")
+    assert spaces.tidy() == [thread] and not folder.exists() and not ran.exists()
+    assert at(project, "show", f"{branch(thread)}:sub/a") == "another"
+
+
+def test_a_worktree_whose_own_git_file_was_replaced_is_not_touched(instance: Instance, project: Path) -> None:
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    folder = work(instance, spaces, thread, "true")
+    (folder / "new.txt").write_text("new")
+    (folder / ".git").unlink()
+    git("init", "-q", folder)
+    with pytest.raises(RemoteFailed, match=r"its \.git is not what it was") as refused:
+        spaces.keep(instance.threads.head(thread))
+    repair = refused.value.hint.partition(", and git ")[2].partition(";")[0]
+    shutil.rmtree(folder / ".git")
+    git(*shlex.split(repair))
+    spaces.keep(instance.threads.head(thread))
+    spaces.leave(thread)
+    assert at(project, "show", f"{branch(thread)}:new.txt") == "new" and not folder.exists()
 
 
 def test_a_folder_a_thread(instance: Instance, tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ is when the thread is first worked on; for a fork, at what its last step left. A
 worktree is committed there, and `Uwf-Step` in the message says which step it was. With a remote of the project the
 branch is fetched from there before each step and pushed after it, so that any machine can go on. Once the thread has
 ended the worktree is removed, and the branch stays.
+
+An agent may leave a repository in the worktree, by cloning one or on purpose. Git would enter it, run as the user
+what its configuration names, and commit its files as a mere id. So no git looks at a worktree's files while there is
+one, and the worktree stays as it is.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import log
-from uwf_git.errors import NotFound, Usage
+from uwf_git.errors import NotFound, RemoteFailed, Usage, UwfError
 from uwf_git.git.program import Git
 from uwf_git.store.history import Head
 from uwf_git.store.location import enclosing_repository
@@ -27,6 +31,7 @@ from uwf_git.values.ids import ThreadId, is_thread_id
 WORKTREE, FOLDER = "worktree", "folder"
 TRAILER = "Uwf-Step"
 _BRANCHES = "refs/heads/uwf/work/"
+_LINE = 1 << 13  # characters that are read of a worktree's `.git`
 _HINT = "worktree:PROJECT, worktree:PROJECT@REVISION or folder:DIR"
 
 
@@ -81,7 +86,8 @@ def _project(wanted: Wanted) -> Git:
 
 
 class Workspaces:
-    """The workspaces of threads on this machine. What git refuses is raised as RemoteFailed, with git's reason."""
+    """The workspaces of threads on this machine. What git refuses is raised as RemoteFailed, with git's reason, and so
+    is a worktree in which an agent has left a repository."""
 
     def __init__(self, instance: Instance, wanted: Wanted) -> None:
         self._instance = instance
@@ -105,7 +111,7 @@ class Workspaces:
             folder.parent.mkdir(parents=True, exist_ok=True)
             project.run("worktree", "add", "-q", "--force", str(folder), branch.removeprefix("refs/heads/"))
         elif theirs := self._theirs(project, head.thread):
-            _follow(tree, theirs, branch)
+            _follow(tree, folder, theirs, branch)
         return folder
 
     def keep(self, head: Head) -> None:
@@ -116,6 +122,13 @@ class Workspaces:
         tree = _worktree(project, self._home / head.thread)
         if tree is None:
             return
+        self._commit(tree, head)
+        if self._wanted.remote:
+            branch = _BRANCHES + head.thread
+            project.run("push", "-q", "--no-verify", self._wanted.remote, f"{branch}:{branch}")
+
+    def _commit(self, tree: Git, head: Head) -> None:
+        _check(tree, self._home / head.thread)
         tree.run("add", "-A")
         user = self._instance.store.repository.config.user
         message = (
@@ -137,31 +150,42 @@ class Workspaces:
         branch = _BRANCHES + head.thread
         # Wherever the agent has gone, the thread's branch is where it is now.
         if tree.run("symbolic-ref", "-q", "HEAD", check=False).out.decode().strip() != branch:
-            tree.run("checkout", "-q", "-B", branch.removeprefix("refs/heads/"))
-        if self._wanted.remote:
-            project.run("push", "-q", "--no-verify", self._wanted.remote, f"{branch}:{branch}")
+            tree.run("checkout", "-q", "--no-recurse-submodules", "-B", branch.removeprefix("refs/heads/"))
 
     def leave(self, thread: ThreadId) -> None:
         """Removes the worktree of a thread that has ended; its branch stays."""
         if self._wanted.kind == WORKTREE:
             project = _project(self._wanted)
-            if _worktree(project, self._home / thread) is not None:
-                project.run("worktree", "remove", "--force", str(self._home / thread))
+            folder = self._home / thread
+            if (tree := _worktree(project, folder)) is not None:
+                _check(tree, folder)
+                project.run("worktree", "remove", "--force", str(folder))
 
     def tidy(self) -> list[ThreadId]:
-        """Leaves the workspaces of all threads that have ended or were removed meanwhile; returns which."""
+        """Leaves the workspaces of all threads that have ended or were removed meanwhile; returns which. What the last
+        step of one has left is committed first, where that has failed before; a worktree that can't be left is named
+        in a warning, and stays."""
         if self._wanted.kind == FOLDER or not self._home.is_dir():
             return []
         threads = self._instance.threads
-        left = [
+        ended = [
             ThreadId(path.name)
             for path in self._home.iterdir()
             if is_thread_id(path.name)
             and (not threads.exists(ThreadId(path.name)) or threads.has_ended(ThreadId(path.name)))
             and not self._instance.locks.is_held(ThreadId(path.name))
         ]
-        for thread in left:
-            self.leave(thread)
+        left: list[ThreadId] = []
+        for thread in ended:
+            try:
+                tree = _worktree(_project(self._wanted), self._home / thread)
+                if tree is not None and threads.exists(thread):
+                    self._commit(tree, threads.head(thread))
+                self.leave(thread)
+            except UwfError as error:
+                self._instance.warn(f"{error.message}; {error.hint}")
+            else:
+                left.append(thread)
         return left
 
     def _fetch(self, project: Git, thread: ThreadId) -> None:
@@ -211,7 +235,41 @@ def _worktree(project: Git, folder: Path) -> Git | None:
     return Git(own, cwd=folder) if own.is_dir() and folder.is_dir() else None
 
 
-def _follow(tree: Git, theirs: str, branch: str) -> None:
+def _check(tree: Git, folder: Path) -> None:
+    """Sees that git enters no repository when it looks at a worktree's files. Raises RemoteFailed."""
+    from uwf_git.agents.builtin.tools.repositories import nested
+    from uwf_git.agents.builtin.tools.results import ToolFailure, shown
+
+    own, again = folder / ".git", "the next attempt keeps it"
+    says = ""
+    try:
+        found = nested(folder)
+        # Git itself would refuse to remove it, and whoever works there next would be led elsewhere.
+        if own.is_file() and not own.is_symlink():
+            with own.open(encoding="utf-8", errors="surrogateescape") as file:
+                says = file.read(_LINE)
+        led = Path(says.removeprefix("gitdir:").strip() or "/").resolve()
+    except ToolFailure as failure:
+        raise RemoteFailed(
+            f"workspace {folder} is not kept: {failure.message}", f"tidy it; {again}"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise RemoteFailed(f"workspace {folder} is not kept: {error}", f"tidy it; {again}") from None
+    if found:
+        path = shown("/".join(found[0]))
+        raise RemoteFailed(
+            f"workspace {folder} is not kept: it has a git repository of its own, {path}",
+            f"move {path} out of it, or remove it; {again}",
+        )
+    if led != tree.git_dir.resolve():
+        project = tree.git_dir.parent.parent
+        raise RemoteFailed(
+            f"workspace {folder} is not kept: its .git is not what it was",
+            f"move that away, and git -C {project} worktree repair; {again}",
+        )
+
+
+def _follow(tree: Git, folder: Path, theirs: str, branch: str) -> None:
     """Takes over what another machine has left on the thread's branch since. What was left here instead belongs to a
     step that doesn't count, and is kept on a branch of its own."""
     ours = tree.run("rev-parse", "HEAD").out.decode().strip()
@@ -223,5 +281,8 @@ def _follow(tree: Git, theirs: str, branch: str) -> None:
         log.warning(
             "W7NQ4XKD", "what was left here of a step that lost its race is kept as {kept}", kept=kept
         )
-    tree.run("checkout", "-q", "-f", "-B", branch.removeprefix("refs/heads/"), theirs)
+    _check(tree, folder)
+    tree.run(
+        "checkout", "-q", "-f", "--no-recurse-submodules", "-B", branch.removeprefix("refs/heads/"), theirs
+    )
     tree.run("clean", "-q", "-f", "-d")

@@ -128,6 +128,16 @@ class Before:
         return said
 
 
+def nested(project: Path) -> list[tuple[str, ...]]:
+    """The path of each `.git`, of any kind, in the folders below a folder. Nothing is changed. Raises ToolFailure
+    where there is too much to search, `too_large`, or a folder that can't be looked into, `denied`."""
+    look = _Look(None, frozenset(), opens=False)
+    found = [each.parts for each in _walk(project, look) if not each.bare and len(each.parts) > 1]
+    if look.closed:
+        raise ToolFailure("denied", "it has folders that can't be read, which may hide git repositories")
+    return found
+
+
 @contextlib.contextmanager
 def _noted(notes: Path, project: Path, found: Sequence[Found], look: _Look, seconds: float) -> Iterator[None]:
     """Keeps a note of a command for the block, locked: one without a lock is of a process that was killed."""
