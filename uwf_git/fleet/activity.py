@@ -15,10 +15,10 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from uwf_git.errors import Throttled
+from uwf_git.errors import Invalid, Throttled
 from uwf_git.fleet import asked
 from uwf_git.fleet.exchange import Exchange
-from uwf_git.fleet.exits import DONE, UNKEPT, Fault, parse_fault, way_on
+from uwf_git.fleet.exits import DONE, UNKEPT, Fault, fault_of, parse_fault, way_on
 from uwf_git.fleet.hands import Hands
 from uwf_git.fleet.limits import Gate, queue_of
 
@@ -38,10 +38,14 @@ class Steps:
         """Whether the worker is about to end: a step that is cancelled then is for another one."""
 
     @activity.defn(name=asked.STEP)
-    async def step(self, thread: str, head: str, counts: bool = False) -> dict[str, Any]:
+    async def step(self, thread: Any, head: Any, counts: Any = False) -> dict[str, Any]:
         """Where a thread stands after the step that comes after `head`, made here, or by somebody else before; with
         `counts` also what it has used. Raises ApplicationError with the fault, and where the thread stands if that is
         known."""
+        try:
+            asked.parse_step(thread, head)
+        except Invalid as error:
+            raise _failure(fault_of(error)) from None
         request = {"do": "step", "thread": thread, "head": head, "counts": counts}
         async with _alive():
             try:

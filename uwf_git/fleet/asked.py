@@ -7,6 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.errors import Invalid
+from uwf_git.values.ids import ThreadId, is_hash, is_thread_id
+
 QUEUE = "uwf"
 """The task queue of the workflows, and of steps that ask no provider; with the name of one behind it, of those that ask
 that."""
@@ -16,6 +19,7 @@ LOOK, HOLD, LET = "look", "hold", "let"
 
 HEARTBEAT = 30.0
 TRIES = 3
+_LONGEST = 1e9  # seconds that a time may be said to last
 
 
 class Begin(NamedTuple):
@@ -57,14 +61,52 @@ class Stand(NamedTuple):
         return self._asdict()
 
 
-def parse_begin(value: Mapping[str, Any]) -> Begin:
-    """What `as_json` gave, also a later version's."""
-    return Begin(**{name: value[name] for name in Begin._fields if name in value})
+def parse_begin(value: object) -> Begin:
+    """What `as_json` gave, also a later version's. Raises Invalid for what anybody else may have put into a queue."""
+    begin = Begin(**_fields(value, Begin))
+    heartbeat, tries = begin.heartbeat, begin.tries
+    if not isinstance(begin.queue, str) or type(begin.held) is not bool or not _is_used(begin.used):
+        raise _invalid()
+    if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _LONGEST or type(tries) is not int:
+        raise _invalid()
+    return begin
 
 
-def parse_stand(value: Mapping[str, Any]) -> Stand:
-    """What `as_json` gave, also a later version's."""
-    return Stand(**{name: value[name] for name in Stand._fields if name in value})
+def parse_stand(value: object) -> Stand:
+    """What `as_json` gave, also a later version's. Raises Invalid for what else a queue may say."""
+    stand = Stand(**_fields(value, Stand))
+    texts = (stand.status, stand.queue, stand.why, stand.next or "", stand.problem or "")
+    if not all(isinstance(each, str) for each in texts) or type(stand.done) is not bool:
+        raise _invalid()
+    if not _is_used(stand.used):
+        raise _invalid()
+    return stand
+
+
+def parse_step(thread: object, head: object) -> tuple[ThreadId, str]:
+    """The thread of a step, and the head that it comes after. Raises Invalid for what else a queue may say: both get
+    into the names of refs."""
+    if not isinstance(thread, str) or not is_thread_id(thread) or not is_hash(head):
+        raise _invalid()
+    return ThreadId(thread), str(head)
+
+
+def _fields(value: object, kind: type[Begin] | type[Stand]) -> dict[str, Any]:
+    """Those of a value that a type has, with the thread and the head seen to. Raises Invalid."""
+    if not isinstance(value, Mapping) or set(kind._fields) - kind._field_defaults.keys() - value.keys():
+        raise _invalid()
+    parse_step(value["thread"], value["head"])
+    return {name: value[name] for name in kind._fields if name in value}
+
+
+def _is_used(value: object) -> bool:
+    return value is None or (
+        isinstance(value, Mapping) and all(type(each) in (int, float) for each in value.values())
+    )
+
+
+def _invalid() -> Invalid:
+    return Invalid("the queue names no step of a thread", "put threads into it with: uwf fleet start ID")
 
 
 def activity_id(thread: str, head: str) -> str:

@@ -226,7 +226,9 @@ class Queue:
         status = listed.status
         if status == WorkflowExecutionStatus.COMPLETED:
             result = await self.client.get_workflow_handle(listed.id, run_id=listed.run_id).result()
-            return Row(listed.id, str(result["status"]), head=str(result["head"]), used=used)
+            said = result if isinstance(result, Mapping) else {}
+            ended = "killed" if said.get("status") == "killed" else "completed"
+            return Row(listed.id, ended, head=str(said.get("head", "")), used=used)
         if status in (WorkflowExecutionStatus.CANCELED, WorkflowExecutionStatus.TERMINATED):
             return Row(listed.id, "cancelled", used=used)
         if status != WorkflowExecutionStatus.RUNNING or state:

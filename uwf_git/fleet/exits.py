@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from uwf_git.errors import UwfError
+
 DONE = "done"
 """Somebody else did the step: the thread is looked at, and goes on from there."""
 WAIT = "wait"
@@ -59,6 +61,11 @@ class Fault(NamedTuple):
 def parse_fault(value: Mapping[str, Any]) -> Fault:
     """What `as_json` gave, also a later version's."""
     return Fault(**{name: value[name] for name in Fault._fields if name in value})
+
+
+def fault_of(error: UwfError) -> Fault:
+    """An error of which nothing has to be hidden."""
+    return Fault(error.code, error.exit_status, error.message, error.hint)
 
 
 def lost(message: str, hint: str = "") -> Fault:

@@ -22,14 +22,14 @@ from typing import IO, Any, NamedTuple
 from uwf_git import lifetime, log
 from uwf_git.errors import HeadMoved, NotFound, RemoteFailed, UwfError, Waiting, failure_of
 from uwf_git.fleet.admission import used_by
-from uwf_git.fleet.asked import Stand
+from uwf_git.fleet.asked import Stand, parse_step
 from uwf_git.fleet.exits import UNKEPT, Fault
 from uwf_git.fleet.limits import impatient, next_queue
 from uwf_git.fleet.workspace import Workspaces, parse_wanted
 from uwf_git.store.history import Head
 from uwf_git.store.location import locate
 from uwf_git.store.opened import Instance, begin_log, wanted_log
-from uwf_git.values.ids import ThreadId
+from uwf_git.values.ids import ThreadId, parse_thread_id
 
 LARGEST = 120 << 20  # bytes of memory with which it is replaced by another after a step
 _BROKEN_OFF = Fault("interrupted", 130, "the step was broken off")
@@ -91,14 +91,17 @@ class Hand:
         try:
             try:
                 if do in ("gather", "share"):
-                    return {"problems": self._exchange(do, [ThreadId(each) for each in request["threads"]])}
-                thread = ThreadId(request["thread"])
-                stand = self._step(thread, request["head"]) if do == "step" else self._stand(thread)
+                    return {
+                        "problems": self._exchange(do, [parse_thread_id(each) for each in request["threads"]])
+                    }
+                thread, head = parse_step(request["thread"], request["head"])
+            except Exception as error:
+                return {"fault": self._fault(error).as_json()}
+            try:
+                stand = self._step(thread, head) if do == "step" else self._stand(thread)
                 return {"stand": self._counted(stand, request).as_json()}
             except Exception as error:  # of a plug-in's code anything may come
-                if "thread" in request:
-                    return self._failed(request, error)
-                return {"fault": self._fault(error).as_json()}
+                return self._failed(thread, request, error)
         except KeyboardInterrupt:
             return {"fault": _BROKEN_OFF.as_json()}
 
@@ -130,9 +133,8 @@ class Hand:
             else stand
         )
 
-    def _failed(self, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
+    def _failed(self, thread: ThreadId, request: Mapping[str, Any], error: Exception) -> dict[str, Any]:
         """The answer where a step wasn't made; the words of a question, which are for people, are no part of it."""
-        thread = ThreadId(request["thread"])
         stand: dict[str, Any] | None = None
         if not isinstance(error, Unkept):
             with contextlib.suppress(Exception):

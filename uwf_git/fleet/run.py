@@ -19,16 +19,19 @@ from uwf_git.fleet import asked, place
 from uwf_git.fleet.admission import Admission, Allowance
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.client import Queue, Row, connect
+from uwf_git.fleet.exits import LATER, parse_fault, way_on
 from uwf_git.fleet.hands import Hands, Tell
 from uwf_git.fleet.news import outdated
 from uwf_git.fleet.place import Place
 from uwf_git.fleet.server import Server
 from uwf_git.fleet.worker import Duty
 from uwf_git.processes.child import Pipes, lines, spawn
+from uwf_git.values.ids import ThreadId, is_thread_id
 
 if TYPE_CHECKING:
     import subprocess
 
+    from uwf_git.store.history import Head
     from uwf_git.store.opened import Instance
 
 _T = TypeVar("_T")
@@ -184,16 +187,49 @@ class Fleet:
         """What the queue has, and of the threads that were begun those it has no more. A thread that it has lost is put
         in anew."""
         wanted = self._begun
-        open_ = {row.thread: row for row in await queue.glance()}
+        open_ = {row.thread: row for row in await queue.glance() if self._is_ours(row.thread)}
         known = dict(done)
         for thread in wanted.keys() - open_.keys() - known.keys():
             row = await queue.row(thread)
+            if row is not None and row.state in ("completed", "killed"):
+                row = await self._seen_to(row)
             if row is None:
                 await queue.start([wanted[thread]])
                 row = Row(thread, "queued")
             (open_ if row.open else known)[thread] = row
         self._resting = {row.thread: row.state for row in open_.values() if row.resting}
         return open_, known
+
+    def _is_ours(self, thread: str) -> bool:
+        """Whether a thread of the queue is one that was begun here, or another of this store: a queue may say anything
+        of threads that there aren't."""
+        if thread in self._begun:
+            return True
+        return is_thread_id(thread) and self._instance.threads.exists(ThreadId(thread))
+
+    async def _seen_to(self, row: Row) -> Row | None:
+        """What the refs say of a thread that has ended by the queue, which anybody may have told so; None where it
+        goes on."""
+        head = self._ended(row.thread)
+        if head is None and self._carrier is not None:
+            answer = await self._carrier.do({"do": "gather", "threads": [row.thread]})
+            said = answer.get("fault") or answer["problems"].get(row.thread)
+            if said is not None:
+                fault = parse_fault(said)
+                return row._replace(
+                    state="delayed" if way_on(fault) == LATER else "gave up", why=fault.message
+                )
+            head = self._ended(row.thread)
+        if head is not None and head.archive is not None:
+            return row._replace(state=head.archive.status, head=head.node)
+        self._tell({"warning": f"the queue says that thread {row.thread} has ended, which it hasn't"})
+        return None
+
+    def _ended(self, thread: str) -> Head | None:
+        with contextlib.suppress(UwfError):
+            head = self._instance.threads.head(ThreadId(thread))
+            return head if head.archive is not None else None
+        return None
 
     async def _pass_on_news(self, queue: Queue) -> None:
         """Tells the queue of waiting threads which somebody has answered or resumed, as the refs say."""

@@ -1,8 +1,9 @@
 """Temporal's own server as a child on loopback, for a fleet of one machine.
 
 Its database is a file of the private folder, which lives no longer than the fleet: what is true is in git, and the
-queue is made anew from that. It has no page, which would accept any Host. Any user of the machine can reach its port;
-what they can ask for is a step of a thread that is there, see docs/threats.md.
+queue is made anew from that. It has no page, which would accept any Host. Its HTTP API can't be left out and refuses
+all, for any web page could call it. Any user of the machine can reach its port; what they can ask for is a step of a
+thread that is there, see docs/threats.md.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _TRIES = 5  # ports that somebody else may take before the server does
 _MEMORY = "200MiB"  # beyond which Go's collector works harder
 # It may be lost, so nothing is waited for; what the kernel has got survives the death of the server.
 _PRAGMAS = ("synchronous=OFF",)
+_NO_HOST = "frontend.httpAllowedHosts=[]"  # who calls the HTTP API is refused
 
 
 def find_program() -> str:
@@ -114,6 +116,7 @@ class Server:
                 str(self._port),
             ),
             *("--db-filename", str(self._database), "--log-level", "error"),
+            *("--dynamic-config-value", _NO_HOST),
             *(word for pragma in _PRAGMAS for word in ("--sqlite-pragma", pragma)),
         ]
         self._guard = Descendants({"GOMEMLIMIT": _MEMORY, **os.environ})

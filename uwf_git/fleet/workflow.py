@@ -15,6 +15,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.exceptions import TimeoutError as TimedOut
 
+from uwf_git.errors import Invalid
 from uwf_git.fleet import asked
 from uwf_git.fleet.asked import Begin, Stand
 from uwf_git.fleet.exits import (
@@ -38,7 +39,10 @@ _RETRY = RetryPolicy(
 )
 
 
-@workflow.defn(name=asked.WORKFLOW, sandboxed=False)
+# What a stranger has put into the queue fails at once: a workflow that can't be played is played again and again.
+@workflow.defn(
+    name=asked.WORKFLOW, sandboxed=False, failure_exception_types=[Invalid, TypeError, ValueError, KeyError]
+)
 class ThreadInFleet:
     """One thread on its way. Its id is the thread's; it ends as the thread does, and fails where a step can't be
     made."""
@@ -65,9 +69,11 @@ class ThreadInFleet:
         self._held = False
 
     @workflow.run
-    async def run(self, value: dict[str, Any]) -> dict[str, Any]:
+    async def run(self, value: Any = None) -> dict[str, Any]:
         """Makes steps to the thread's end; what that is. Fails with the fault that kept it from going on."""
         at = asked.parse_begin(value)
+        if workflow.info().workflow_id != at.thread:
+            raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
         self._held = self._held or at.held
         failures = delays = 0
         while True:
@@ -113,12 +119,11 @@ class ThreadInFleet:
     async def _step(self, at: Begin) -> tuple[Stand | None, Fault | None]:
         """Where the thread stands after a step, as far as is known, and why there was none."""
         try:
-            value: dict[str, Any] = await workflow.execute_activity(
+            value = await workflow.execute_activity(
                 asked.STEP,
                 args=[at.thread, at.head, at.used is not None],
                 activity_id=asked.activity_id(at.thread, at.head),
                 task_queue=at.queue,
-                result_type=dict,
                 start_to_close_timeout=_LONGEST,
                 heartbeat_timeout=timedelta(seconds=at.heartbeat),
                 retry_policy=_RETRY,
