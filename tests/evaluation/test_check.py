@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import sys
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 
 import commands
 import pytest
-from conftest import EXAMPLES, Uwf
+from conftest import EXAMPLES, Result, Uwf
 from uwf_cli.web import figures
 from uwf_cli.web.addresses import Asked
 from workflows import opened
@@ -20,6 +21,18 @@ FOLDER = EXAMPLES / "evaluation"
 CAREFUL = "not only the summary,\n      and run the tests."
 PYTHON = shlex.quote(sys.executable)
 Edit = Callable[[str], str]
+ONE_ROLE = """\
+name: tasks
+description: One does a task.
+roles:
+  doer:
+    description: Does it.
+    systemPrompt: Do it.
+    outputSchema: {type: object, properties: {said: {type: string}}, required: [said]}
+graph:
+  $START: [{role: doer}]
+  doer: [{role: $END}]
+"""
 
 
 @pytest.fixture
@@ -31,6 +44,37 @@ def issues(uwf: Uwf) -> str:
     uwf("config", "set", "agents.scripted.command", f"uwf-exec {PYTHON} {FOLDER / 'scripted.py'}")
     uwf("config", "set", "defaultAgent", "scripted")
     return "issues"
+
+
+DOES = """
+import sys
+sys.exit(7) if "Break it" in sys.stdin.read() else print('{"said": "done"}')
+"""
+
+
+class Tasks:
+    """A suite of tasks, and an agent that fails at some."""
+
+    def __init__(self, uwf: Uwf, agent: Path) -> None:
+        self._uwf, self.agent = uwf, f"uwf-exec {agent}"
+        write(ONE_ROLE, Path("tasks.yaml"))
+        uwf("workflow", "put", "tasks.yaml")
+
+    def are(self, **prompts: str) -> None:
+        """Imports cases by their names; one that is there already is changed."""
+        cases = [json.dumps({"name": name, "prompt": prompt}) for name, prompt in prompts.items()]
+        write("\n".join(cases) + "\n", Path("tasks.jsonl"))
+        self._uwf("eval", "import", "tasks.jsonl", "--to", "tasks", "--workflow", "tasks")
+
+    def __call__(self, command: str, *args: str | Path, check: int = 0) -> Result:
+        return self._uwf(
+            "eval", command, "tasks", *args, "--agent", self.agent, "--retries", "0", check=check
+        )
+
+
+@pytest.fixture
+def tasks(uwf: Uwf, script: Callable[[str, str], Path]) -> Tasks:
+    return Tasks(uwf, script("does", DOES))
 
 
 def write(text: str, path: Path = Path("solve-issue.yaml")) -> Path:
@@ -118,7 +162,58 @@ def test_what_nobody_can_tell_is_no_drop_and_an_error_of_the_call_ends_a_bisecti
     assert (suite.get("failures"), suite.get("errors")) == ("0", "3")
     uwf("eval", "check", "nothing", check=128 + 3)
     uwf("eval", "check", issues, "--max-dorp", "1", check=128 + 2)
-    uwf("eval", "check", issues, "--max-drop", "2", check=128 + 2)
+    for drop in ("2", "nan", "inf"):
+        assert (
+            "--max-drop" in uwf("eval", "check", issues, "--max-drop", drop, check=128 + 2).error["message"]
+        )
+
+
+def test_nothing_is_passed_of_which_nothing_is_known(uwf: Uwf, tasks: Tasks) -> None:
+    tasks.are(a="Do a.", b="Do b.", c="Do c.")
+    tasks("run")
+    uwf("eval", "baseline", "set", "tasks")
+    tasks.are(b="Break it, b.", new="Break it.")
+    unsure = tasks("check", "--junit", "report.xml", check=125)
+    assert (unsure.json["verdict"], unsure.json["missing"]) == ("undecided", ["b"])
+    assert {case: found.tag for case, found in junit().items()} == {"b": "error", "new": "error"}
+    # A new case has no like in the baseline: it can't make the difference.
+    uwf("eval", "remove", "tasks", "b")
+    passed = tasks("check", "--junit", "report.xml")
+    assert (passed.json["verdict"], passed.json["gone"]) == ("passed", ["b"])
+    assert "1 case of the baseline, changed or taken out since, such as b" in passed.err
+    assert "1 case without a score, new since the baseline, such as new" in passed.err
+    assert {case: found.tag for case, found in junit().items()} == {"b": "skipped", "new": "skipped"}
+    uwf("eval", "remove", "tasks", "a", "c")
+    nothing = tasks("check", "--max-drop", "1", "--junit", "report.xml", check=125)
+    assert "no case has a score now and in" in nothing.error["message"]
+    assert {case: found.tag for case, found in junit().items()} == dict.fromkeys("abc", "skipped") | {
+        "new": "error"
+    }
+
+
+def junit() -> dict[str, ElementTree.Element]:
+    """What is said of each case of report.xml that isn't well."""
+    (suite,) = ElementTree.parse("report.xml").getroot()
+    found = {str(case.get("name")): case[0] for case in suite.findall("testcase") if len(case)}
+    counts = {kind: sum(each.tag == kind for each in found.values()) for kind in ("error", "skipped")}
+    assert (suite.get("errors"), suite.get("skipped")) == tuple(map(str, counts.values()))
+    return {case: each for case, each in found.items() if each.tag != "system-out"}
+
+
+def test_a_part_of_a_suite_is_a_baseline_only_where_that_is_meant(uwf: Uwf, tasks: Tasks) -> None:
+    tasks.are(a="Do a.", b="Do b.", broken="Break it.")
+    tasks("run", "a")
+    for command in (("set", "tasks"), ("propose", "tasks", "--branch", "less")):
+        refused = uwf("eval", "baseline", *command, check=2).error
+        assert "no score of 2 of 3 cases, such as b: it was not run" in refused["message"]
+        assert "--partial" in refused["hint"]
+    tasks("run", check=6)
+    assert "broken" in uwf("eval", "baseline", "set", "tasks", check=2).error["message"]
+    part = uwf("eval", "baseline", "set", "tasks", "--partial").json
+    assert [case["case"] for case in part["cases"]] == ["a", "b"]
+    tasks.are(a="Break it, a.", b="Break it, b.")
+    tasks("run", check=6)
+    assert "3 of 3" in uwf("eval", "baseline", "set", "tasks", "--partial", check=2).error["message"]
 
 
 def test_the_issues_of_the_example_are_open_and_its_script_closes_them(uwf: Uwf, issues: str) -> None:

@@ -98,4 +98,5 @@ def test_a_baseline_is_set_once_and_keeps_its_history(uwf: Uwf, runs: tuple[str,
 
 def test_a_run_with_a_case_that_nobody_can_judge_makes_no_baseline(uwf: Uwf, instance: Instance) -> None:
     run(instance, "issues", version(instance, "Writes."), {"a": [1], "b": [1, None]})
-    assert "b has no score" in uwf("eval", "baseline", "set", "issues", check=2).error["message"]
+    refused = uwf("eval", "baseline", "set", "issues", check=2).error["message"]
+    assert "no score of 1 of 2 cases, such as b: it broke" in refused

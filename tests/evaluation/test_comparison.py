@@ -19,7 +19,7 @@ from uwf_git.evaluation.comparison import (
     drop,
     overall,
 )
-from uwf_git.evaluation.junit import ERROR, FAILED, Checked, junit
+from uwf_git.evaluation.junit import ERROR, FAILED, SKIPPED, Checked, junit
 
 RUNS = st.lists(
     st.builds(
@@ -75,6 +75,7 @@ def test_a_case_without_a_score_leaves_a_drop_undecided_only_where_it_could_chan
     assert not unsure.is_decided and unsure.missing == ("c",)
     assert (unsure.least, unsure.most) == pytest.approx((-0.125, 0.125))
     assert drop(before, [Scored("a", 1), Scored("b", 0.5), Scored("d", 1)], 0.125).is_decided
+    assert not drop(before, [Scored("new", 1)], 1).is_decided and not drop([], before, 1).is_decided
     lost = drop(before, [Scored("a", 0), Scored("d", 0)], 0.1)
     assert lost.is_too_much and lost.is_decided and lost.missing == ("b", "c")
 
@@ -110,14 +111,14 @@ TEXT = st.text(st.characters(), max_size=30)
 
 
 @settings(max_examples=60, deadline=None)
-@given(TEXT, st.lists(st.tuples(TEXT, st.sampled_from(["", FAILED, ERROR]), TEXT), max_size=4))
+@given(TEXT, st.lists(st.tuples(TEXT, st.sampled_from(["", FAILED, ERROR, SKIPPED]), TEXT), max_size=4))
 def test_any_text_makes_a_junit_file_that_counts_right(suite: str, cases: list[tuple[str, str, str]]) -> None:
     made = [Checked(name, 1.5, wrong, said, said) for name, wrong, said in cases]
     root = ElementTree.fromstring(junit(suite, made, [(suite, suite)]).encode("utf-8"))
     (inner,) = root
     found = inner.findall("testcase")
     assert len(found) == int(root.get("tests", "")) == int(inner.get("tests", "")) == len(cases)
-    for kind, wrong in (("failures", FAILED), ("errors", ERROR)):
+    for kind, wrong in (("failures", FAILED), ("errors", ERROR), ("skipped", SKIPPED)):
         assert (
             int(inner.get(kind, ""))
             == len(inner.findall(f"testcase/{wrong}"))

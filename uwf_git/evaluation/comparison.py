@@ -215,13 +215,14 @@ def chance(wins: int, losses: int) -> float:
 class Drop(NamedTuple):
     """What became of the average since a baseline: it is lower by `least` to `most`, which differ where cases of the
     baseline have no score now, the `missing`; negative where it rose. `allowed` is by how much it may be lower, `lost`
-    are the cases that are worse."""
+    are the cases that are worse, `known` counts those that have a score before and now."""
 
     least: float
     most: float
     allowed: float
     lost: tuple[Compared, ...]
     missing: tuple[str, ...]
+    known: int
 
     @property
     def is_too_much(self) -> bool:
@@ -230,8 +231,8 @@ class Drop(NamedTuple):
 
     @property
     def is_decided(self) -> bool:
-        """Whether the missing cases make no difference to that."""
-        return self.is_too_much or self.most <= self.allowed + SAME
+        """Whether anything was compared, and the missing cases make no difference to that."""
+        return self.is_too_much or (self.known > 0 and self.most <= self.allowed + SAME)
 
 
 def drop(a: Iterable[Scored], b: Iterable[Scored], allowed: float) -> Drop:
@@ -245,4 +246,4 @@ def drop(a: Iterable[Scored], b: Iterable[Scored], allowed: float) -> Drop:
     most = fallen + math.fsum(average(before[case]).score for case in missing)
     size = max(len(before), 1)
     lost = tuple(each for each in known if each.outcome == LOSS)
-    return Drop(least / size, most / size, allowed, lost, tuple(missing))
+    return Drop(least / size, most / size, allowed, lost, tuple(missing), len(known))

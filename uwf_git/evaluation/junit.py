@@ -8,13 +8,15 @@ from xml.sax.saxutils import escape, quoteattr
 
 from uwf_git.text import for_xml
 
-FAILED, ERROR = "failure", "error"
-"""What is wrong with a case: it is worse than it may be, or nobody knows how it is."""
+FAILED, ERROR, SKIPPED = "failure", "error", "skipped"
+"""What is wrong with a case: it is worse than it may be, nobody knows how it is, or it wasn't compared."""
+
+_KIND = {FAILED: "worse", ERROR: "unknown", SKIPPED: "apart"}
 
 
 class Checked(NamedTuple):
-    """A case as a server shows it. `wrong` is FAILED, ERROR, or "" where all is well; `message` says in a line why, and
-    `said` is what somebody reads who opens it. `seconds` are those of its runs together."""
+    """A case as a server shows it. `wrong` is FAILED, ERROR, SKIPPED, or "" where all is well; `message` says in a line
+    why, and `said` is what somebody reads who opens it. `seconds` are those of its runs together."""
 
     name: str
     seconds: float
@@ -26,8 +28,8 @@ class Checked(NamedTuple):
 def junit(suite: str, cases: Sequence[Checked], about: Sequence[tuple[str, str]] = ()) -> str:
     """An XML document, its last line end included; the same for the same. `about` are properties of the whole."""
     counts = (
-        f'tests="{len(cases)}" failures="{_count(cases, FAILED)}" errors="{_count(cases, ERROR)}" skipped="0"'
-        f' time="{_seconds(sum(each.seconds for each in cases))}"'
+        f'tests="{len(cases)}" failures="{_count(cases, FAILED)}" errors="{_count(cases, ERROR)}"'
+        f' skipped="{_count(cases, SKIPPED)}" time="{_seconds(sum(each.seconds for each in cases))}"'
     )
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -48,7 +50,7 @@ def _case(suite: str, case: Checked) -> list[str]:
         f'    <testcase classname={_quoted(suite)} name={_quoted(case.name)} time="{_seconds(case.seconds)}"'
     )
     if case.wrong:
-        kind = "worse" if case.wrong == FAILED else "unknown"
+        kind = _KIND[case.wrong]
         inner = (
             f'<{case.wrong} message={_quoted(case.message)} type="{kind}">{_text(case.said)}</{case.wrong}>'
         )

@@ -22,7 +22,7 @@ SHORTEST = 4
 class Side(NamedTuple):
     """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
     that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason; its other repeats may be in
-    `scored` all the same."""
+    `scored` all the same. `gone` are the results of cases that count no longer, by what these were called."""
 
     said: str
     run: Hash
@@ -31,6 +31,7 @@ class Side(NamedTuple):
     scored: tuple[Scored, ...]
     unknown: Mapping[str, str] = {}
     judges: frozenset[str] = frozenset()
+    gone: tuple[Scored, ...] = ()
 
 
 def side_of(
@@ -38,12 +39,14 @@ def side_of(
 ) -> Side:
     """The side that a run is; `names` are those of workflows, `results` its own where they are known."""
     counting = {case.hash for case in suite.cases}
-    results = [
-        each
-        for each in (results if results is not None else suite.results(run))
-        if each.case.hash in counting
-    ]
-    scored = tuple(_scored(each) for each in results if each.state != ERROR)
+    every = results if results is not None else suite.results(run)
+    results = [each for each in every if each.case.hash in counting]
+    scored, gone = (
+        tuple(
+            _scored(each) for each in every if each.state != ERROR and (each.case.hash in counting) is counts
+        )
+        for counts in (True, False)
+    )
     unknown = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
     return Side(
         said_of(run, suite, names),
@@ -53,6 +56,7 @@ def side_of(
         scored,
         unknown,
         judges_of(results),
+        gone,
     )
 
 
@@ -67,36 +71,48 @@ def why_unknown(result: Result) -> str:
 
 
 def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
-    """The side that a baseline is, without the cases that count no longer."""
+    """The side that a baseline is."""
     counting, payload = {case.hash for case in suite.cases}, baseline.payload
-    scored = [
-        Scored(
-            suite.named[case["case"]],
-            run["score"],
-            run["durationMs"] / 1000,
-            run.get("cost"),
-            run["unpriced"],
+    scored: list[Scored] = []
+    gone: list[Scored] = []
+    for case in payload["cases"]:
+        name = suite.named.get(case["case"], case["name"])
+        (scored if case["case"] in counting else gone).extend(
+            Scored(name, run["score"], run["durationMs"] / 1000, run.get("cost"), run["unpriced"])
+            for run in case["runs"]
         )
-        for case in payload["cases"]
-        if case["case"] in counting
-        for run in case["runs"]
-    ]
     workflow = payload.get("workflow")
     judges = frozenset(payload.get("judges", ()))
-    return Side(payload["said"], payload["run"], workflow, payload.get("agent"), tuple(scored), {}, judges)
+    return Side(
+        payload["said"],
+        payload["run"],
+        workflow,
+        payload.get("agent"),
+        tuple(scored),
+        judges=judges,
+        gone=tuple(gone),
+    )
 
 
-def baseline_of(suite: Suite, side: Side) -> Baseline:
-    """The baseline that a run makes. Raises Usage where it has no result, or one that nobody can judge."""
-    if side.unknown:
-        name, why = next(iter(sorted(side.unknown.items())))
-        raise Usage(f"run {side.run} can't be a baseline: case {name} has no score, {why}", "run it again")
-    if not side.scored:
-        raise Usage(f"run {side.run} can't be a baseline: it has no result", "run it to its end")
+def baseline_of(suite: Suite, side: Side, is_partial: bool = False) -> Baseline:
+    """The baseline that a run makes. Raises Usage where a case has no score, unless it `is_partial`: then such cases
+    are left out of it, and one must be left."""
+    known = {name: runs for name, runs in by_case(side.scored).items() if name not in side.unknown}
+    lacking = sorted({suite.named[case.hash] for case in suite.cases} - known.keys())
+    if not suite.cases:
+        raise Usage(f"suite {suite.name} has no cases", f"uwf eval add ID --to {suite.name}")
+    if lacking and not (is_partial and known):
+        name = lacking[0]
+        many = f"{len(lacking)} of {counted(len(suite.cases), 'case')}"
+        why = side.unknown.get(name, "it was not run")
+        raise Usage(
+            f"run {side.run} can't be a baseline: it has no score of {many}, such as {name}: {why}",
+            f"uwf eval run {suite.name}" + ("; if a part will do: --partial" if known else ""),
+        )
     hashes = {suite.named[case.hash]: case.hash for case in suite.cases}
     cases = [
         {"case": hashes[name], "name": name, "runs": [_payload(run) for run in runs]}
-        for name, runs in sorted(by_case(side.scored).items())
+        for name, runs in sorted(known.items())
     ]
     chosen = {"workflow": side.workflow, "agent": side.agent, "judges": sorted(side.judges)}
     payload = {

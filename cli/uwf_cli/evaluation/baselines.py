@@ -23,6 +23,11 @@ from uwf_git.text import counted, iso
 if TYPE_CHECKING:
     from uwf_git.store.versions import PastVersion, Version
 
+PARTIAL = click.option(
+    "--partial", is_flag=True, help="Leave cases out that have no score, instead of refusing the run."
+)
+"""The option that allows a baseline of a part of a suite."""
+
 _UNLESS_CHANGED = {True: None, False: ("unchanged", "it was that already")}
 
 
@@ -34,24 +39,35 @@ _UNLESS_CHANGED = {True: None, False: ("unchanged", "it was that already")}
 @click.argument("suite")
 @click.argument("run", required=False)
 @narrowing
+@PARTIAL
 def set_(
-    invocation: Invocation, suite: str, run: str | None, workflow: str | None, agent: str | None
+    invocation: Invocation,
+    suite: str,
+    run: str | None,
+    workflow: str | None,
+    agent: str | None,
+    partial: bool,
 ) -> None:
     """Accept the scores of a run as what others are held against.
 
     The run is the newest one, or what "uwf eval compare" would take: a version of a workflow, an agent, a label or a
-    hash. Every case must have a score.
+    hash. Every case of the suite must have a score, unless a part will do.
     """
     baselines = Baselines(invocation.instance.store)
     before = baselines.names()
     old = baselines.current(suite).commit if suite in before else None
-    version = baselines.put(_made(invocation, suite, run, workflow, agent))
+    version = baselines.put(_made(invocation, suite, run, workflow, agent, partial))
     value = {**version_value(baselines, version), "changed": version.commit != old}
     invocation.emit(value, lambda shown: _text(shown, _UNLESS_CHANGED[shown["changed"]]))
 
 
 def _made(
-    invocation: Invocation, name: str, text: str | None, workflow: str | None, agent: str | None
+    invocation: Invocation,
+    name: str,
+    text: str | None,
+    workflow: str | None,
+    agent: str | None,
+    is_partial: bool,
 ) -> Baseline:
     """The baseline that a run makes. Raises NotFound, Usage."""
     suite = Suites(invocation.instance.store).read(name)
@@ -61,7 +77,7 @@ def _made(
         side = find_side(invocation, suite, workflow or agent or "", None, agent)
     else:
         side = sides.side_of(suite, sides.newest(suite), names_of(invocation.instance, suite))
-    return sides.baseline_of(suite, side)
+    return sides.baseline_of(suite, side, is_partial)
 
 
 @command("uwf eval baseline show issues", "uwf eval baseline show issues~1")
@@ -125,6 +141,7 @@ def past(baselines: Baselines, suite: str) -> list[dict[str, Any]]:
 @click.argument("suite")
 @click.argument("run", required=False)
 @narrowing
+@PARTIAL
 @click.option("--branch", metavar="BRANCH", required=True, help="The proposal's name.")
 @click.option(
     "--remote", metavar="NAME", shell_complete=complete_remote, help="Also push it there, for review."
@@ -135,6 +152,7 @@ def propose(
     run: str | None,
     workflow: str | None,
     agent: str | None,
+    partial: bool,
     branch: str,
     remote: str | None,
 ) -> None:
@@ -148,7 +166,7 @@ def propose(
     instance = invocation.instance
     chosen = instance.remotes.get(remote) if remote else None
     baselines = Baselines(instance.store)
-    made = _made(invocation, suite, run, workflow, agent)
+    made = _made(invocation, suite, run, workflow, agent, partial)
     proposal = make(instance, baselines, made, branch)
     value = {
         **proposal.to_json(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,16 @@ def _for_bisect(code: str, status: int) -> int:
     return status if code in (Worse.code, Undecided.code) or status >= 128 else 128 + status
 
 
+class _Share(click.FloatRange):
+    """A number within bounds, and NaN is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return found
+
+
 def verdict_of(fallen: Drop) -> str:
     """What becomes of a check."""
     if fallen.is_too_much:
@@ -54,8 +65,8 @@ def verdict_of(fallen: Drop) -> str:
     return PASSED if fallen.is_decided else UNDECIDED
 
 
-def check_value(compared: Mapping[str, Any], fallen: Drop) -> dict[str, Any]:
-    """The form that is printed."""
+def check_value(compared: Mapping[str, Any], fallen: Drop, gone: Iterable[str]) -> dict[str, Any]:
+    """The form that is printed; `gone` are the cases of the baseline that count no longer."""
     return {
         "suite": compared["suite"],
         "verdict": verdict_of(fallen),
@@ -65,6 +76,7 @@ def check_value(compared: Mapping[str, Any], fallen: Drop) -> dict[str, Any]:
             "allowed": fallen.allowed,
         },
         "missing": list(fallen.missing),
+        "gone": sorted(gone),
         **compared,
     }
 
@@ -73,7 +85,7 @@ def check_text(value: Mapping[str, Any]) -> str:
     """The comparison, and what follows from it."""
     colour = {PASSED: "green", WORSE: "red"}.get(value["verdict"], "yellow")
     drop = value["drop"]
-    said = f"{_lower(drop)}, {drop['allowed']:.2f} is allowed"
+    said = f"{_lower(drop)}, {drop['allowed']:.2f} is allowed" if value["cases"] else "nothing was compared"
     return f"{compared_text(value)}\n{terminal.style(value['verdict'], colour)}  {said}\n"
 
 
@@ -92,6 +104,11 @@ def raise_unless_passed(value: Mapping[str, Any], base: Side, now: Side) -> None
             f"suite {suite} is worse: its score is {_lower(drop)}, and {drop['allowed']:.2f} is allowed",
             f"case by case: uwf eval compare {base.run} {now.run} --suite {suite}",
         )
+    if value["verdict"] == UNDECIDED and not value["missing"]:
+        raise Undecided(
+            f"whether suite {suite} is worse can't be told: no case has a score now and in {base.said}",
+            f"accept what there is now: uwf eval baseline set {suite}",
+        )
     if value["verdict"] == UNDECIDED:
         many, case = counted(len(value["missing"]), "case"), value["missing"][0]
         why = f", {now.unknown[case]}" if case in now.unknown else ""
@@ -103,7 +120,7 @@ def raise_unless_passed(value: Mapping[str, Any], base: Side, now: Side) -> None
 
 def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> list[Checked]:
     """The cases as a server of CI shows them: they fail where the check does. `results` have what judges said."""
-    from uwf_git.evaluation.junit import ERROR, FAILED, Checked
+    from uwf_git.evaluation.junit import ERROR, FAILED, SKIPPED, Checked
 
     reasons: dict[str, list[str]] = {}
     for result in results:
@@ -117,11 +134,13 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> l
         seconds = other["seconds"] * other["runs"]
         whole = "\n".join([said, *reasons.get(each["case"], ())])
         found.append(Checked(each["case"], seconds, FAILED if lost else "", said if lost else "", whole))
-    for case in value["missing"]:
+    apart = dict.fromkeys(value["gone"], "it counts no longer")
+    apart |= dict.fromkeys(value["onlyB"], "it is not in the baseline")
+    found += [Checked(case, 0.0, SKIPPED, said, said) for case, said in apart.items()]
+    unsure = ERROR if value["verdict"] == UNDECIDED else SKIPPED
+    for case in sorted({*value["missing"], *now.unknown}):
         said = f"no score: {now.unknown.get(case, 'it was not run')}"
-        unsure = value["verdict"] == UNDECIDED
-        found.append(Checked(case, 0.0, ERROR if unsure else "", said if unsure else "", said))
-    found += [Checked(case, 0.0, said="it is not in the baseline") for case in value["onlyB"]]
+        found.append(Checked(case, 0.0, unsure, said, said))
     return sorted(found, key=lambda each: each.name)
 
 
@@ -134,7 +153,7 @@ def checked(value: Mapping[str, Any], now: Side, results: Sequence[Result]) -> l
 @click.argument("suite", shell_complete=complete_suite)
 @click.option(
     "--max-drop",
-    type=click.FloatRange(0, 1),
+    type=_Share(0, 1),
     default=0.0,
     show_default=True,
     metavar="X",
@@ -163,7 +182,7 @@ def check(
     nobody can tell, as the workflow is invalid or cases have no score, and 128 and more for every other error: so git
     bisect run finds the version that broke it.
     """
-    from uwf_git.evaluation.comparison import compare, drop
+    from uwf_git.evaluation.comparison import by_case, compare, drop
 
     instance = invocation.instance
     suites = Suites(instance.store)
@@ -174,9 +193,14 @@ def check(
     now = side_of(read, done.run, names_of(instance, read), done.results)
     # A case of which one repeat has no score is not known: who is to say that the others stand for it?
     known = [each for each in now.scored if each.case not in now.unknown]
-    warn_of_judges(invocation, base, now)
+    # Of a case that was changed and has no score, what is known is how its like was before.
+    gone = by_case(base.gone)
+    changed = [each for each in base.gone if each.case in now.unknown]
     compared = compared_value(read, base, now, compare(base.scored, known))
-    value = check_value(compared, drop(base.scored, known, max_drop))
+    fallen = drop((*base.scored, *changed), known, max_drop)
+    value = check_value(compared, fallen, gone.keys() - now.unknown.keys())
+    warn_of_judges(invocation, base, now)
+    _warn_of_apart(invocation, value, now)
     if junit is not None:
         from uwf_git.evaluation.junit import junit as written
 
@@ -185,6 +209,17 @@ def check(
         write_whole(junit, text.encode("utf-8", "replace"), force=True)
     invocation.emit(value, check_text)
     raise_unless_passed(value, base, now)
+
+
+def _warn_of_apart(invocation: Invocation, value: Mapping[str, Any], now: Side) -> None:
+    """Warns of cases that are left out of the verdict."""
+    apart = {
+        "of the baseline, changed or taken out since": value["gone"],
+        "without a score, new since the baseline": sorted(now.unknown.keys() - {*value["missing"]}),
+    }
+    for said, cases in apart.items():
+        if cases:
+            invocation.warn(f"not compared: {counted(len(cases), 'case')} {said}, such as {cases[0]}")
 
 
 def _require_workflow(invocation: Invocation, text: str | None) -> None:
