@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -28,7 +29,8 @@ TOGETHER = 20
 
 
 def of_a_worker(folder: Path, size: Size) -> Iterator[Row | Point]:
-    """Threads that are fetched before a step and pushed after."""
+    """Threads that are fetched before a step and pushed after; by ssh where sshd is installed."""
+    ssh = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     for transport, way, more in (
         ("path", "by path", ""),
         ("ssh", "by ssh", ""),
@@ -38,6 +40,8 @@ def of_a_worker(folder: Path, size: Size) -> Iterator[Row | Point]:
             "-o ControlMaster=auto -o ControlPersist=5 -o ControlPath={folder}/%C",
         ),
     ):
+        if transport == "ssh" and ssh is None:
+            continue
         with git_servers.serve(transport) as server:
             home = server.folder.parent
             config = server.config.replace("ssh -F", f"ssh {more.format(folder=home)} -F")

@@ -145,10 +145,10 @@ def refs(repository: Path | str, *patterns: str) -> dict[str, str]:
 
 def program(name: str, package: str) -> str:
     """The path of a program. Without it the test is skipped, or fails where CI is set."""
-    import pytest
-
     found = shutil.which(name, path=f"{_PATH}:/usr/sbin:/sbin:/usr/local/sbin")
     if found is None:
+        import pytest
+
         missing = f"{name} is missing: it comes with the Debian package {package}"
         if _CI:
             pytest.fail(missing)
