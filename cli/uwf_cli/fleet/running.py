@@ -192,7 +192,7 @@ class Told:
 
 @command(
     "uwf fleet worker --address temporal.example:7233 --remote origin",
-    "uwf fleet worker --address temporal.example:7233 --namespace triage -j 8 --remote origin",
+    "uwf fleet worker --address temporal.example:7233 -j 8 --remote origin",
 )
 @JOBS
 @AGENT
