@@ -33,10 +33,12 @@ crew show, crew menu, crew route, crew list, crew history, crew export
 thread show, thread list, thread steps, thread read, thread step-details, thread turns, thread prompt, thread attempts
 thread diff, thread log, ps, grep, inbox, cas get, cas has, cas refs, cas walk, cas hash, cas schema list
 cas schema get, remote list, export, agent list, agent check, config get, config list, config set, config unset, setup
-stats, trace export, debug, verify, completion, watch
+stats, trace export, debug, verify, completion, watch, eval list, eval show, eval compare, eval baseline show
+eval baseline list, eval baseline history
 """
-# What serves the other commands, and shows what is there.
-SERVES = {"mcp", "web"}
+# What serves the other commands, and shows what is there; a fleet makes its steps as `thread step` does.
+FLEET = "run worker start status pause resume cancel sync"
+SERVES = {"mcp", "web", *(f"fleet {each}" for each in FLEET.split())}
 
 
 def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -100,6 +102,7 @@ def test_no_command_lets_a_known_secret_into_a_store_a_log_a_message_or_a_remote
     _definitions(call, tmp_path)
     threads = _threads(call, tmp_path)
     _crews(call, tmp_path)
+    _suites(call, tmp_path, threads)
     _sharing(call, tmp_path, threads)
     written = {name.strip() for name in ",".join(READS.split("\n")).split(",")} - {""}
     expected = set(_commands(command_tree)) - written - SERVES
@@ -202,6 +205,22 @@ def _crews(call: Caller, tmp_path: Path) -> None:
     call("chat", name, check=None, stdin=f"{SAID}\n/quit\n")
     call("chat", check=None, stdin=f"{json.dumps(SAID)}\n/quit\n")
     call("crew rm", name, check=None)
+
+
+def _suites(call: Caller, tmp_path: Path, threads: dict[str, str]) -> None:
+    telling, plain = tmp_path / "telling.jsonl", tmp_path / "plain.jsonl"
+    telling.write_text(json.dumps({"name": "told", "prompt": SAID, "files": {"key.txt": SAID}}) + "\n")
+    plain.write_text(json.dumps({"name": "plain", "prompt": "Do it.", "workflow": "pair"}) + "\n")
+    call("eval import", telling, "--to", "telling", check=None)
+    call("eval import", plain, "--to", "plain", check=None)
+    call("eval add", threads["stepped"], "--to", "plain", "--judge", f"jsonata:'{SHELL}' = 'x'", check=None)
+    call("eval run", "plain", "--judge", f"command:sh -c 'echo {WORD}; echo {TOKEN} >&2'", check=None)
+    call("eval check", "plain", "--judge", f"command:echo {WORD}", check=None)
+    call("eval baseline set", "plain", "--partial", check=None)
+    call("eval baseline propose", "plain", "-m", WORD, check=None)
+    call("eval baseline accept", "plain", check=None)
+    call("eval baseline rm", "plain", check=None)
+    call("eval remove", "plain", "plain", check=None)
 
 
 def _sharing(call: Caller, tmp_path: Path, threads: dict[str, str]) -> None:
