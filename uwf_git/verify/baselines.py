@@ -10,10 +10,10 @@ from uwf_git.store import layout
 from uwf_git.store.pages import baseline_page
 from uwf_git.text import harmless, one_line
 from uwf_git.values.ids import Hash, name_problem
-from uwf_git.values.types import BUILTIN, is_kind
-from uwf_git.verify.definition import check_attributes, read_all
+from uwf_git.values.types import BUILTIN
+from uwf_git.verify.definition import check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import Nodes, files_below, node_files
+from uwf_git.verify.nodes import Nodes, files_below
 from uwf_git.verify.objects import Objects
 
 _NODES = "baseline/"
@@ -23,14 +23,7 @@ def check_baseline(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, repo
     """The suite whose baseline is in the tree of a commit that says to record the Baseline node `name`. Reports what is
     wrong; raises Bad where there is no baseline."""
     files = files_below(objects, tree, "", report)
-    blobs = node_files(files, _NODES)
-    if name not in blobs:
-        raise Bad("missing-file", f"there is no {_NODES}{layout.node_file(name)}")
-    here = read_all(nodes, blobs, report)
-    if name not in here:
-        raise Bad("missing-node", f"Baseline {name} can't be read")
-    if not is_kind(here[name].type, "baseline"):
-        raise Bad("wrong-kind", f"node {name} is no Baseline")
+    blobs, here = read_version(nodes, files, _NODES, name, "baseline", report)
     for extra in here.keys() - {name} - BUILTIN.keys():
         path = f"{_NODES}{layout.node_file(extra)}"
         report("extra-file", f"{path} is not of the baseline", Oid(raw=blobs[extra]))

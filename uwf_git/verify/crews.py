@@ -16,9 +16,9 @@ from uwf_git.values.kinds import Workflow, parse_workflow
 from uwf_git.values.node import Node
 from uwf_git.values.personas import Crew, parse_crew
 from uwf_git.values.types import BUILTIN, is_kind
-from uwf_git.verify.definition import SECONDS, check_attributes, read_all
+from uwf_git.verify.definition import SECONDS, check_attributes, read_version
 from uwf_git.verify.findings import Bad, Report
-from uwf_git.verify.nodes import NodeRow, Nodes, files_below, node_files
+from uwf_git.verify.nodes import NodeRow, Nodes, files_below
 from uwf_git.verify.objects import Objects
 
 _NODES = "crew/"
@@ -36,14 +36,7 @@ def check_crew(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, report: 
     """The crew in the tree of a commit that says to record the Crew node `name`. Reports what is wrong; raises Bad
     where there is no crew."""
     files = files_below(objects, tree, "", report)
-    blobs = node_files(files, _NODES)
-    if name not in blobs:
-        raise Bad("missing-file", f"there is no {_NODES}{layout.node_file(name)}")
-    here = read_all(nodes, blobs, report)
-    if name not in here:
-        raise Bad("missing-node", f"Crew {name} can't be read")
-    if not is_kind(here[name].type, "crew"):
-        raise Bad("wrong-kind", f"node {name} is no Crew")
+    blobs, here = read_version(nodes, files, _NODES, name, "crew", report)
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
         path = f"{_NODES}{layout.node_file(extra)}"

@@ -40,15 +40,8 @@ def check_definition(objects: Objects, nodes: Nodes, tree: bytes, name: Hash, re
     """The definition in the tree of a version commit that says to record the Workflow node `name`.
     Reports what is wrong; raises Bad where there is no workflow."""
     files = files_below(objects, tree, "", report)
-    blobs = node_files(files, "workflow/")
-    if name not in blobs:
-        raise Bad("missing-file", f"there is no workflow/{layout.node_file(name)}")
-    here = read_all(nodes, blobs, report)
-    if name not in here:
-        raise Bad("missing-node", f"Workflow {name} can't be read")
+    blobs, here = read_version(nodes, files, "workflow/", name, "workflow", report)
     root = here[name]
-    if not is_kind(root.type, "workflow"):
-        raise Bad("wrong-kind", f"node {name} is no Workflow")
     reached = nodes.closure(name, here, lambda _: False, report)
     for extra in here.keys() - reached - BUILTIN.keys():
         path = f"workflow/{layout.node_file(extra)}"
@@ -84,6 +77,22 @@ def read_all(nodes: Nodes, blobs: Mapping[Hash, bytes], report: Report) -> dict[
     for name in broken:
         del here[name]
     return here
+
+
+def read_version(
+    nodes: Nodes, files: Mapping[str, bytes], folder: str, name: Hash, kind: str, report: Report
+) -> tuple[Mapping[Hash, bytes], dict[Hash, Node]]:
+    """The blobs of all nodes in the folder of a version, and the nodes that can be read. Raises Bad where the one that
+    its commit names, of that kind, isn't among them."""
+    blobs = node_files(files, folder)
+    if name not in blobs:
+        raise Bad("missing-file", f"there is no {folder}{layout.node_file(name)}")
+    here = read_all(nodes, blobs, report)
+    if name not in here:
+        raise Bad("missing-node", f"{kind.capitalize()} {name} can't be read")
+    if not is_kind(here[name].type, kind):
+        raise Bad("wrong-kind", f"node {name} is no {kind.capitalize()}")
+    return blobs, here
 
 
 def _check_files(
