@@ -148,8 +148,9 @@ def test_a_second_fleet_for_a_store_is_refused_while_one_is_up(
     first, second = start(uwf, 2)
     running = begin("fleet", "run", first, *patient)
     wait_for(tmp_path / "began")
-    refused = uwf("fleet", "run", second, check=4)
-    assert refused.error["code"] == "busy" and "uwf fleet start" in refused.error["hint"]
+    for which in (second, "--all", "--search=none such"):
+        refused = uwf("fleet", "run", which, check=4)
+        assert refused.error["code"] == "busy" and "uwf fleet start --all" in refused.error["hint"]
     (tmp_path / "go").touch()
     running.communicate(timeout=60)
     assert running.returncode == 0

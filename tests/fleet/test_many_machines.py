@@ -4,6 +4,7 @@ their stores."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -182,9 +183,32 @@ def test_the_queue_is_made_again_from_the_refs(uwf: Uwf, fleet: Fleet, tmp_path:
         worker.communicate(timeout=60)
 
 
-def test_a_server_that_is_not_there_is_told_in_a_line(fleet: Fleet) -> None:
-    refused = fleet.one("fleet", "status", "--address", "127.0.0.1:1", check=8)
-    assert "no Temporal server answers at 127.0.0.1:1" in refused.error["message"]
+@pytest.mark.parametrize(
+    ("address", "tls", "reason"),
+    [
+        ("127.0.0.1:1", {}, "Connection refused"),
+        ("nowhere.invalid:7233", {}, None),
+        ("127.0.0.1:port", {}, "invalid port number"),
+        ("", {"TEMPORAL_TLS": "true"}, "it doesn't speak TLS, which is asked for"),
+        (
+            "",
+            dict.fromkeys(("TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CLIENT_KEY_PATH"), "/no/pem"),
+            "/no/pem: No such file or directory",
+        ),
+    ],
+)
+def test_a_server_that_is_not_there_is_told_in_a_line_of_plain_words(
+    fleet: Fleet, address: str, tls: dict[str, str], reason: str | None
+) -> None:
+    address = address or fleet.address
+    refused = fleet.one("fleet", "status", "--address", address, check=8, env=tls)
+    told, _, why = refused.error["message"].rpartition(f"no Temporal server answers at {address}: ")
+    assert (told, why) == ("", reason or why)
+    assert not re.search(r"::|[{}()]", why), why
+    assert refused.error["hint"]
+
+
+def test_without_a_fleet_and_an_address_it_says_what_starts_one(fleet: Fleet) -> None:
     assert "no fleet is up" in fleet.one("fleet", "status", check=3).error["message"]
 
 

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from uwf_git.errors import RemoteFailed, UwfError
+from uwf_git import log
+from uwf_git.errors import RemoteFailed, UwfError, failure_of
 from uwf_git.fleet import asked
 from uwf_git.fleet.asked import Begin
 from uwf_git.fleet.exits import Fault, parse_fault
@@ -41,6 +43,26 @@ STATES = (
     "completed",
     "killed",
 )
+
+_ADDRESS = "uwf fleet run starts one; else see that --address is right"
+_TLS = "see that TEMPORAL_TLS, TEMPORAL_TLS_… and TEMPORAL_API_KEY are what it asks for"
+_REASONS = (
+    (r'Os \{[^}]*message: "([^"]+)"', r"\1", _ADDRESS),
+    (r'failed to lookup address[^"]*?: ([^"]+)"', r"\1", _ADDRESS),
+    (r"invalid target URL: (.+)", r"\1", "an address is HOST:PORT"),
+    (r"InvalidCertificate\(UnknownIssuer", "its TLS certificate is by nobody who is known here", _TLS),
+    (r"InvalidCertificate\(NotValidForName", "its TLS certificate is for another name", _TLS),
+    (r"InvalidCertificate\(", "its TLS certificate is not accepted", _TLS),
+    (r"InvalidMessage\(|InvalidContentType", "it doesn't speak TLS, which is asked for", _TLS),
+    (
+        r'message: "(?:transport error|operation was canceled|h2 protocol error)',
+        "it breaks the connection off, as one does that speaks TLS alone",
+        _TLS,
+    ),
+    (r"grpc-status header missing", "who answers there is no Temporal server", _ADDRESS),
+    (r'Status \{ code: \w+, message: "([^"]+)"', r"\1", _TLS),
+)
+"""What Temporal's library says where it doesn't get a connection, what that is in plain words, and what to do."""
 
 _T = TypeVar("_T")
 
@@ -108,11 +130,24 @@ async def connect(place: Place) -> Client:
         given |= {"target_host": place.address, "namespace": place.namespace}
         return await asyncio.wait_for(Client.connect(**given), _WAIT.total_seconds())
     except (RPCError, RuntimeError, ValueError, OSError) as error:
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise RemoteFailed(
-            f"no Temporal server answers at {place.address}: {said}",
-            "uwf fleet run starts one; else see that --address and its namespace are right",
-        ) from None
+        reason, hint = _plain(error)
+        raise RemoteFailed(f"no Temporal server answers at {place.address}: {reason}", hint) from None
+
+
+def _plain(error: Exception) -> tuple[str, str]:
+    """Why there is no connection in plain words, and what to do: what Temporal's library says is the debug text of the
+    libraries that it is made of."""
+    log.info("5K8ZVQ3R", "there is no connection: {error}", error=str(error))
+    if isinstance(error, TimeoutError):
+        return f"it says nothing within {_WAIT.total_seconds():.0f} s", _ADDRESS
+    if isinstance(error, OSError):
+        return failure_of(error).message, _TLS  # a file that Temporal's variables name
+    said = str(error).strip().partition("\n")[0].removeprefix("Failed client connect: ")
+    for pattern, reason, hint in _REASONS:
+        if found := re.search(pattern, said):
+            return found.expand(reason), hint
+    is_plain = said and not re.search(r"::|[{}`]", said)
+    return said if is_plain else "the connection fails", _ADDRESS
 
 
 class Queue:

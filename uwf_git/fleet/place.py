@@ -83,7 +83,8 @@ def _take(descriptor: int, how: int, private: Path) -> None:
             time.sleep(0.005)
     found = find(private)
     where = f" at {found.address}" if found else ""
-    raise Busy(f"a fleet is up for this store{where}", "uwf fleet start ID adds threads to it")
+    hint = "uwf fleet start --all adds threads to it, uwf fleet status shows it"
+    raise Busy(f"a fleet is up for this store{where}", hint)
 
 
 def announce(folder: Path, place: Place) -> None:

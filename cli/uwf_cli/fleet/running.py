@@ -99,6 +99,7 @@ def run(
     from uwf_cli.fleet.table import Table
     from uwf_git.fleet import client
     from uwf_git.fleet.admission import Admission
+    from uwf_git.fleet.place import kept
     from uwf_git.fleet.run import Fleet, up
     from uwf_git.fleet.worker import Duty
 
@@ -113,7 +114,8 @@ def run(
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if not found:
         if not chosen.ids:
-            invocation.note("no such threads are idle; uwf thread list shows what they are")
+            with kept(invocation.instance.store.repository.private, alone=address is None):
+                invocation.note("no such threads are idle; uwf thread list shows what they are")
         failures.end()
         return
     counts = bool(bounds.limits)
