@@ -22,6 +22,7 @@ LAYERS = (
     "crews",
     "verify",
     "kit",
+    "cost",
     "engine",
     "agents",
     "bundles",

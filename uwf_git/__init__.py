@@ -12,7 +12,8 @@ Rooms, each importing only from itself and those above it. Beside them stand `er
     crews      personas, their menus and workflows
     verify     is it what it says it is?
     kit        what makes a command an agent
-    engine     one step, and what it cost
+    cost       what threads have used, and what they may use
+    engine     one step of one thread
     agents     the agents that ship
     bundles    workflows that are code: their contract, the harness, what they are trusted by
     sharing    two stores

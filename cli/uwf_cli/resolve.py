@@ -88,7 +88,7 @@ def json_value(text: str) -> Any:
 def limits(given: Mapping[str, str | None]) -> dict[str, float]:
     """The budget that the options --max-steps, --max-tokens, --max-cost and --max-time give, by the names of
     click. Raises Usage."""
-    from uwf_git.engine.budget import OPTIONS, parse_option
+    from uwf_git.cost.budget import OPTIONS, parse_option
 
     names = {key: option.lstrip("-").replace("-", "_") for key, option in OPTIONS.items()}
     return {key: parse_option(key, text) for key, name in names.items() if (text := given[name]) is not None}

@@ -129,7 +129,7 @@ def threads(function: _F) -> _F:
 def listed(instance: Instance, wanted: Filters) -> list[Listed]:
     """The threads that filters select, newest first. Without `ended`, only the active and the damaged ones, unless a
     status asks for others. Raises NotFound for a workflow that there is none of."""
-    from uwf_git.engine.budget import Budgets
+    from uwf_git.cost.budget import Budgets
     from uwf_git.engine.pause import paused_threads
     from uwf_git.engine.status import status_of
     from uwf_git.store.layout import ATTEMPTS

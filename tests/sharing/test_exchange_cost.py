@@ -239,7 +239,7 @@ def test_a_pull_starts_git_no_more_often_than_it_has_something_to_ask(
     assert taking <= one and not taking & none
     never = {
         "uwf_git.sharing.push",
-        "uwf_git.engine.budget",
+        "uwf_git.cost.budget",
         "uwf_git.crews.prompt",
         "uwf_git.sharing.proposals",
         *OF_PYTHON,
@@ -273,7 +273,7 @@ def test_a_push_of_a_step_loads_nothing_that_makes_steps_pulls_or_removes(
     assert "uwf_git.sharing.push" in found
     never = (
         "engine.step",
-        "engine.budget",
+        "cost.budget",
         "sharing.pull",
         "sharing.removal",
         "store.archives",

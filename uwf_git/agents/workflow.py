@@ -191,7 +191,8 @@ def _answered(ctx: Context) -> ThreadId | None:
 
 
 def _to_the_end(ctx: Context, child: ThreadId) -> Reply:
-    from uwf_git.engine.budget import account, raise_if_used_up
+    from uwf_git.cost.accounts import account
+    from uwf_git.cost.budget import raise_if_used_up
     from uwf_git.engine.step import step_untold
 
     instance = ctx.instance

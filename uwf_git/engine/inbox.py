@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from uwf_git.cost.budget import Budgets, pending, waiting
 from uwf_git.crews.conversation import CHOSEN, in_conversation, is_conversation
-from uwf_git.engine.budget import Budgets, pending, waiting
 from uwf_git.engine.pause import paused_threads
 from uwf_git.engine.stand_in import HUMAN
 from uwf_git.engine.status import FAILED, IDLE, WAITING, chosen, outlook, used_up, wordless

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from uwf_git.store.history import Head, Position
     from uwf_git.store.opened import Instance
     from uwf_git.store.private import Order, Report
+    from uwf_git.values.kinds import Workflow
 
 SHOWN = 4000  # characters of what an agent printed that are kept with a failed attempt, or logged
 
@@ -265,3 +266,36 @@ def hash_printed(config: AgentConfig, done: Finished, report: Report | None = No
             f"{name} printed {last[:60]!r}, which is no hash", "its last line must be that of its StepNode"
         )
     return Hash(last.upper())
+
+
+# What it will cost
+
+
+def untold_at(instance: Instance, head: Head, role: str, agent: str | None = None) -> str:
+    """Why nobody can tell beforehand what the agent of a role will cost that is next in a thread; "" where somebody
+    can."""
+    if head.row.workflow is None or head.row.start is None:
+        return ""
+    workflow = instance.registry.workflow(head.row.workflow)
+    if role not in workflow.roles:
+        return ""
+    persona = parse_start(instance.store.get(head.row.start).payload).persona
+    return next(iter(untold(instance, workflow, [role], persona, agent)), "")
+
+
+def untold(
+    instance: Instance, workflow: Workflow, roles: Iterable[str], persona: str = "", agent: str | None = None
+) -> list[str]:
+    """Why nobody can tell beforehand what the agents of some roles will cost, each in a clause. `agent` goes before
+    the configuration; `persona` is the id of who speaks where the workflow leaves that open."""
+    from uwf_git.config.resolve import resolve_agent
+
+    found: dict[str, None] = {}
+    for role in roles:
+        with contextlib.suppress(UwfError):  # whoever is to play the role is told of that
+            speaker = workflow.speaks(role, persona)
+            config = resolve_agent(instance.config, workflow.name, role, override=agent, persona=speaker)
+            playing = embedded(config.command)
+            if playing is not None and (why := playing.untold(instance.config, config.args)):
+                found[why] = None
+    return list(found)

@@ -11,7 +11,7 @@ from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from uwf_git import log
-from uwf_git.engine.budget import Budgets, Standing, before
+from uwf_git.cost.budget import COST, Budgets, Standing
 from uwf_git.engine.pause import is_paused
 from uwf_git.errors import LimitExceeded, NoTransition, Usage, UwfError
 from uwf_git.store.history import Head, History
@@ -198,7 +198,7 @@ def standing_of(
         if head.archive is not None or not budgets.sources(head):
             return None
         following = (found or outlook(instance, head)).next
-        return None if following in (END, None) else before(instance, head, following, budgets=budgets)
+        return None if following in (END, None) else budget_before(instance, head, following, budgets=budgets)
     except UwfError:  # of a thread that can't be read nothing is known here; reading it says why
         return None
 
@@ -217,3 +217,19 @@ def wordless(instance: Instance, head: Head) -> str:
     detail = instance.store.detail(parse_step(instance.store.get(head.node).payload).detail)
     said = one_line(body_of(detail.answer)) if detail else ""
     return f"{NO_QUESTION} {said}".strip()
+
+
+def budget_before(
+    instance: Instance, head: Head, role: str, agent: str | None = None, budgets: Budgets | None = None
+) -> Standing | None:
+    """Where a thread stands before the step of a role; None where it has no budget. `agent` goes before the
+    configuration. Where the configuration says that what nobody knows the price of has to wait, that counts as
+    reached, and so does an agent of which nobody can tell it."""
+    standing = (budgets or Budgets(instance)).standing(head)
+    held = standing.limits.get(COST) if standing is not None else None
+    if standing is None or standing.reached or held is None or not instance.config.stops_unpriced:
+        return standing
+    from uwf_git.engine.performer import untold_at
+
+    why = untold_at(instance, head, role, agent)
+    return standing._replace(reached=held, untold=why) if why else standing

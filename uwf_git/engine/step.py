@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git import log
+from uwf_git.cost import budget
+from uwf_git.cost.budget import Standing
 from uwf_git.crews.conversation import in_conversation
-from uwf_git.engine import budget
 from uwf_git.engine.acceptance import accept
-from uwf_git.engine.budget import Standing
 from uwf_git.engine.pause import pause_of, raise_if_paused, refusal
 from uwf_git.engine.performer import Made, called, perform, performer_of, reported, run_command_of
 from uwf_git.engine.status import (
@@ -28,6 +28,7 @@ from uwf_git.engine.status import (
     KILLED,
     WAITING,
     Outlook,
+    budget_before,
     outlook,
     outlook_of,
     raise_if_stuck,
@@ -201,7 +202,7 @@ def step_untold(
             )
         if found.next != END:
             assert found.next is not None
-            standing = budget.before(instance, at.head, found.next, agent)
+            standing = budget_before(instance, at.head, found.next, agent)
             if standing is not None and standing.reached is not None:
                 raise budget.waiting(thread, standing)
             try:

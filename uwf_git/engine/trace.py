@@ -21,8 +21,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from uwf_git import __version__
-from uwf_git.engine import spending
-from uwf_git.engine.spending import DEEPEST, Tokens
+from uwf_git.cost import spending
+from uwf_git.cost.spending import DEEPEST, Tokens
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head, ancestry
 from uwf_git.store.index import CommitRow

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from uwf_git.engine import budget
+from uwf_git.cost import budget
 from uwf_git.errors import StoreDamaged, Untrusted, Usage, UwfError
 from uwf_git.evaluation.records import (
     COMPLETED,

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from uwf_git import log
-from uwf_git.engine import budget
-from uwf_git.engine.spending import Spent, minus, money, tokens_of
+from uwf_git.cost import budget
+from uwf_git.cost.accounts import account
+from uwf_git.cost.spending import Spent, minus, money, tokens_of
 from uwf_git.engine.step import step_untold
 from uwf_git.errors import AgentFailed, HeadMoved, Invalid, NotFound, NoTransition, Waiting
 from uwf_git.evaluation.records import COMPLETED, FAILED, LIMITED, STUCK, WAITING, Told
@@ -153,8 +154,8 @@ def _over(instance: Instance, head: Head, base: Head, limits: Limits, made: int)
 
 def spent_since(instance: Instance, head: Head, base: Head) -> Spent:
     """What a thread has spent after an earlier head, its failed attempts included."""
-    whole = budget.account(instance, head).spent
-    return minus(whole, budget.account(instance, base).spent) if base.row.number else whole
+    whole = account(instance, head).spent
+    return minus(whole, account(instance, base).spent) if base.row.number else whole
 
 
 def told_of(instance: Instance, spent: Spent) -> Told:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git import log
-from uwf_git.engine.budget import limits as budget_limits
+from uwf_git.cost.budget import limits as budget_limits
 from uwf_git.engine.status import KILLED
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.evaluation.fixtures import discard, lay_out, left_in

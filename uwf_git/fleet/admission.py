@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from uwf_git.engine.budget import COST, OPTIONS, Limit, account, limits, prices, share, use, used_up
-from uwf_git.engine.spending import money
+from uwf_git.cost.accounts import account
+from uwf_git.cost.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
+from uwf_git.cost.spending import money
 from uwf_git.fleet.asked import Begin
 from uwf_git.store.opened import Instance
 from uwf_git.values.amounts import LIMITS

@@ -57,7 +57,7 @@ def remove(instance: Instance, thread: ThreadId) -> None:
     """Removes a thread from this store, with its failed attempts. Makes `refs/uwf/removed/<ULID>` and those that keep
     what it was, then deletes every ref of it; a fold is begun anew without it, unless a remote has that. Raises Busy
     while it runs or its refs are locked, HeadMoved where somebody moves it; then nothing is removed."""
-    from uwf_git.engine.budget import forget
+    from uwf_git.cost.budget import forget
 
     repository = instance.store.repository
     with instance.locks.hold(thread):

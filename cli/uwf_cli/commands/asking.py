@@ -185,7 +185,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
     is for uwf thread run.
     """
     from uwf_git.config.secrets import told
-    from uwf_git.engine.budget import waiting as budget_reached
+    from uwf_git.cost.budget import waiting as budget_reached
     from uwf_git.engine.inbox import answer, go_on
     from uwf_git.engine.pause import resume as let
     from uwf_git.engine.status import outlook, status_of, used_up
@@ -237,7 +237,7 @@ def resume(invocation: Invocation, chosen: Chosen, message: str | None) -> None:
 
 def _onward(instance: Instance, head: Head) -> str:
     """What lets a thread that nobody has to say anything to go on."""
-    from uwf_git.engine.budget import waiting as budget_reached
+    from uwf_git.cost.budget import waiting as budget_reached
     from uwf_git.engine.status import PAUSED, RUNNING, status_of, used_up
 
     status = status_of(instance, head)

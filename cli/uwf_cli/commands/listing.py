@@ -20,7 +20,7 @@ from uwf_git.values.types import role_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from uwf_git.engine.spending import Spent
+    from uwf_git.cost.spending import Spent
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId
 
@@ -71,9 +71,9 @@ def _rank(item: dict[str, Any], sort: str) -> tuple[bool, Any]:
 
 def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]]:
     """Threads as JSON, in the same order."""
-    from uwf_git.engine.budget import spent_by_all
+    from uwf_git.cost.accounts import spent_by_all
+    from uwf_git.cost.spending import money
     from uwf_git.engine.lineage import parents
-    from uwf_git.engine.spending import money
     from uwf_git.store.history import Head
 
     heads = [each.head for each in found if isinstance(each.head, Head)]
@@ -123,7 +123,7 @@ def thread_items(instance: Instance, found: list[Listed]) -> list[dict[str, Any]
 
 def _prices(instance: Instance, spent: Mapping[ThreadId, Spent]) -> Mapping[str, Any]:
     """The configured prices, where there is anything that they could be of."""
-    from uwf_git.engine.budget import prices
+    from uwf_git.cost.budget import prices
     from uwf_git.errors import UwfError
 
     if not any(each.lines for each in spent.values()):

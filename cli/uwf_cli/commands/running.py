@@ -146,7 +146,7 @@ def run(
 
 def warn_of_untold(invocation: Invocation, whys: Sequence[str]) -> None:
     """Warns of a limit in money that nobody can hold a thread to, and why."""
-    from uwf_git.engine.budget import UNTOLD_HINT
+    from uwf_git.cost.budget import UNTOLD_HINT
 
     if whys:
         invocation.warn(f"maxCost can't be held to: {'; '.join(whys)} — {UNTOLD_HINT}")
@@ -157,7 +157,8 @@ def _warn_of_agent(invocation: Invocation, thread: ThreadId, agent: str | None) 
     for its next step will cost."""
     if agent is None:
         return
-    from uwf_git.engine.budget import COST, Budgets, untold_at
+    from uwf_git.cost.budget import COST, Budgets
+    from uwf_git.engine.performer import untold_at
     from uwf_git.engine.status import outlook
 
     instance = invocation.instance
@@ -207,7 +208,7 @@ def repeated(agent: str | None, where: Path | None, remote: str | None) -> str:
 def _stopped(invocation: Invocation, outcome: Outcome) -> Waiting | None:
     """What a thread waits for, and the command that lets it go on; None where it doesn't wait. A question that people
     have just read isn't repeated."""
-    from uwf_git.engine.budget import waiting
+    from uwf_git.cost.budget import waiting
     from uwf_git.engine.status import NO_QUESTION, WAITING
 
     if outcome.status != WAITING:
@@ -243,7 +244,7 @@ def emit_outcome(invocation: Invocation, outcome: Outcome, compact: bool = False
 def outcome_value(invocation: Invocation, outcome: Outcome) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where a thread stands after a step, as JSON and for `outcome_line`. Warns of secrets that were taken out."""
     from uwf_git.config.secrets import told
-    from uwf_git.engine.budget import UNTOLD_HINT
+    from uwf_git.cost.budget import UNTOLD_HINT
 
     value = outcome.as_json()
     if redactions := told(outcome.redactions):

@@ -182,7 +182,8 @@ def _warn_of_untold(
     invocation: Invocation, workflow: Workflow, own: Mapping[str, float], persona: str, agent: str | None
 ) -> None:
     """Warns where a new thread may spend no more than so much money, and nobody can tell what its agents will cost."""
-    from uwf_git.engine.budget import COST, untold
+    from uwf_git.cost.budget import COST
+    from uwf_git.engine.performer import untold
 
     instance = invocation.instance
     configured = instance.config.budgets

@@ -92,7 +92,7 @@ class Run:
 
     def ask(self) -> None:
         """Says what it asks, or what it waits for. Raises Waiting for what no answer helps against."""
-        from uwf_git.engine.budget import raise_if_used_up
+        from uwf_git.cost.budget import raise_if_used_up
         from uwf_git.engine.pause import raise_if_paused
         from uwf_git.engine.status import outlook, raise_if_stuck
 

@@ -283,7 +283,7 @@ def _warn(
     """Warns where there is a limit in money and nobody can tell what an agent will cost."""
     if not limited:
         return
-    from uwf_git.engine.budget import untold
+    from uwf_git.engine.performer import untold
 
     found = {version.hash: version for version in map(versions, cases)}
     whys = [

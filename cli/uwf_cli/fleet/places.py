@@ -91,7 +91,7 @@ def allowance(function: _F) -> _F:
 
 
 def _bounds(most: int | None, texts: Mapping[str, str | None]) -> Allowance:
-    from uwf_git.engine.budget import parse_option
+    from uwf_git.cost.budget import parse_option
     from uwf_git.fleet.admission import Allowance
 
     return Allowance(most, {key: parse_option(key, text) for key, text in texts.items() if text is not None})

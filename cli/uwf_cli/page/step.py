@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from uwf_cli.output import dollars, iso
 from uwf_cli.page.markup import answer, fold, pre, tag, text
-from uwf_git.engine.spending import Spent, money, tokens_of
+from uwf_git.cost.spending import Spent, money, tokens_of
 from uwf_git.store.pages import verdict
 from uwf_git.text import cut, one_line
 from uwf_git.values.kinds import asks_human

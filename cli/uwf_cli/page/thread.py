@@ -13,8 +13,9 @@ from uwf_cli.page.graph import drawing, way_of
 from uwf_cli.page.markup import answer, fold, markdown, pre, tag, text, value
 from uwf_cli.page.step import amounts, exact, gist, how_found, judges, name_of, turn
 from uwf_cli.page.style import STYLE
-from uwf_git.engine.budget import nested, prices, runs
-from uwf_git.engine.spending import Spent, together
+from uwf_git.cost.accounts import nested, runs
+from uwf_git.cost.budget import prices
+from uwf_git.cost.spending import Spent, together
 from uwf_git.engine.status import outlook, status_of
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry

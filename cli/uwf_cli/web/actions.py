@@ -23,7 +23,7 @@ from uwf_cli.failures import reported
 from uwf_cli.invocation import itself
 from uwf_cli.web import addresses
 from uwf_cli.web.addresses import Asked, Page
-from uwf_git.engine.budget import OPTIONS, Budgets
+from uwf_git.cost.budget import OPTIONS, Budgets
 from uwf_git.engine.status import FAILED, IDLE, PAUSED, outlook
 from uwf_git.errors import Busy, HeadMoved, NotFound, Usage, UwfError, Waiting
 from uwf_git.processes.child import spawn

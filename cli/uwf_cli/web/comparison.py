@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_cli.web.addresses import Asked, Page
-from uwf_git.engine.budget import account, prices, spent_on
-from uwf_git.engine.spending import Spent, money
+from uwf_git.cost.accounts import account, spent_on
+from uwf_git.cost.budget import prices
+from uwf_git.cost.spending import Spent, money
 from uwf_git.engine.status import status_of
 from uwf_git.store.history import Head, History, shared_steps
 from uwf_git.store.opened import Instance

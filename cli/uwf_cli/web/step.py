@@ -18,8 +18,8 @@ from uwf_cli.commands.conversation import told_besides
 from uwf_cli.page import markup
 from uwf_cli.page.step import amounts, brief, how_found, judges, name_of, plain, turn
 from uwf_cli.web.addresses import Asked, Page
-from uwf_git.engine import budget
-from uwf_git.engine.spending import spent
+from uwf_git.cost import budget
+from uwf_git.cost.spending import spent
 from uwf_git.engine.turns import turns_so_far
 from uwf_git.errors import NotFound, UwfError
 from uwf_git.git.repository import Oid
@@ -40,7 +40,7 @@ from uwf_git.values.kinds import (
 from uwf_git.values.types import USER, is_kind, role_name
 
 if TYPE_CHECKING:
-    from uwf_git.engine.spending import Spent
+    from uwf_git.cost.spending import Spent
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
     from uwf_git.values.ids import ThreadId

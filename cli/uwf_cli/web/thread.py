@@ -19,7 +19,8 @@ from uwf_cli.web import addresses
 from uwf_cli.web import step as steps
 from uwf_cli.web.actions import possible
 from uwf_cli.web.addresses import Asked, Page
-from uwf_git.engine import budget
+from uwf_git.cost import budget
+from uwf_git.cost.accounts import account, spent_on
 from uwf_git.engine.inbox import ROLE, Waits, waits_of, wanting
 from uwf_git.engine.lineage import Kin, kin
 from uwf_git.engine.progress import Watch
@@ -43,7 +44,7 @@ from uwf_git.values.types import BUNDLE, END, USER, role_name
 
 if TYPE_CHECKING:
     from uwf_git.config.settings import Price
-    from uwf_git.engine.spending import Spent
+    from uwf_git.cost.spending import Spent
     from uwf_git.store.history import Head
     from uwf_git.store.index import CommitRow
     from uwf_git.store.opened import Instance
@@ -216,7 +217,7 @@ class _Thread:
                 left -= steps.weight_of_run(self._instance, past.step.detail)
                 if left < 0:
                     return ["more than is summed up here: uwf stats " + head.thread]
-        return amounts(budget.account(self._instance, self._head).spent, self._prices)
+        return amounts(account(self._instance, self._head).spent, self._prices)
 
     def _budget(self) -> list[tuple[str, str, float, float]]:
         """Of each limit that holds: its name, what of it is used in words, and both as numbers."""
@@ -346,7 +347,7 @@ class _Thread:
         spent = self._spent_on(step.detail) if row.merged is None else None
         if row.merged is not None:
             told = StepContext(row.node, role, None, step.detail, agent)
-            spent = budget.spent_on(instance, [told])[row.node]
+            spent = spent_on(instance, [told])[row.node]
         return plain._replace(
             by=brief(credited(agent, persona), 60),
             took=tuple(amounts(spent, self._prices)),

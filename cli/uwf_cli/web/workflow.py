@@ -15,7 +15,7 @@ from uwf_cli.page.graph import described, drawing
 from uwf_cli.resolve import Found, stored_workflow
 from uwf_cli.selection import Filters, Listed, listed
 from uwf_cli.web.addresses import Asked, Page
-from uwf_git.engine.budget import OPTIONS, duration
+from uwf_git.cost.budget import OPTIONS, duration
 from uwf_git.errors import NotFound, Usage, UwfError
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import Head

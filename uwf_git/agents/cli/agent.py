@@ -83,7 +83,7 @@ def _untold(config: Config, args: Sequence[str]) -> str:
 def _untold_by(row: Row, config: Config, args: Sequence[str]) -> str:
     """Why nobody can tell what the program of a row will cost: it doesn't say, and its model is unknown as yet, or has
     no price."""
-    from uwf_git.engine.spending import price_of
+    from uwf_git.cost.spending import price_of
 
     if any(place.cost for place in row.usage):
         return ""

@@ -11,7 +11,7 @@ from conftest import Uwf
 from spent_threads import assistant, attempt, detail, start, step, usage
 
 from uwf_git.config.settings import Price
-from uwf_git.engine.budget import (
+from uwf_git.cost.budget import (
     Budgets,
     Limit,
     amount,
@@ -23,8 +23,8 @@ from uwf_git.engine.budget import (
     use,
     used_up,
 )
+from uwf_git.cost.spending import spent, together
 from uwf_git.engine.inbox import answer
-from uwf_git.engine.spending import spent, together
 from uwf_git.engine.status import IDLE, WAITING, budget_reached, status_of
 from uwf_git.engine.step import step as do_step
 from uwf_git.errors import AgentFailed, Usage, Waiting

@@ -16,8 +16,8 @@ from spent_threads import assistant, attempt, extracted, start, step, tool, usag
 from uwf_cli.plot import Bar, bar_chart
 
 from uwf_git.config.settings import Price
-from uwf_git.engine.budget import account, nested, runs, runs_of_all
-from uwf_git.engine.spending import (
+from uwf_git.cost.accounts import account, nested, runs, runs_of_all
+from uwf_git.cost.spending import (
     BY,
     Money,
     Run,
