@@ -26,7 +26,7 @@ from uwf_cli.fleet.places import (
     share,
 )
 from uwf_cli.invocation import Invocation
-from uwf_cli.selection import Chosen, chosen_threads, short_ids, threads
+from uwf_cli.selection import Chosen, Filters, chosen_threads, short_ids, threads
 from uwf_git.errors import Failure, Throttled, Usage, Waiting
 from uwf_git.text import counted
 from uwf_git.values.ids import ThreadId
@@ -49,7 +49,7 @@ JOBS = click.option(
 
 
 @command(
-    "uwf fleet run --all --workers 4",
+    "uwf fleet run --workers 4",
     "uwf fleet run --workflow triage --workers 2 -j 4",
     "uwf fleet run --all --address temporal.example:7233 --namespace triage",
 )
@@ -91,7 +91,8 @@ def run(
     quiet: bool,
     bounds: Allowance,
 ) -> None:
-    """Step threads to their ends by workers of this machine, and go on past what fails. Prints one line a step.
+    """Step threads to their ends by workers of this machine, and go on past what fails: those that are named or that
+    filters select, else all that are idle. Prints one line a step.
 
     It starts a Temporal server of its own on this machine, unless one is named, and ends when each thread has ended,
     waits for somebody, or was given up. Filters select idle threads, and with --status failed those.
@@ -111,6 +112,8 @@ def run(
     where = folder(cwd)
     given = orders(invocation, agent, where, remote, workspace, workspace_remote)
     failures = Failures(invocation)
+    if not chosen.ids and chosen.filters == Filters():
+        chosen = Chosen((), Filters(ended=True))  # as --all says
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if not found:
         if not chosen.ids:
