@@ -73,7 +73,10 @@ def working(at_home: LivedIn, uwf: Uwf, script: Callable[[str, str], Path]) -> I
 
 @pytest.mark.skipif(not _WANTED, reason="nobody asked for pictures: make pictures")
 @pytest.mark.timeout(300)
-def test_every_page_has_its_picture(browser_page: Page, serve: Serve, at_home: LivedIn, working: str) -> None:
+def test_every_page_has_its_picture(
+    browser_page: Page, serve: Serve, uwf: Uwf, at_home: LivedIn, working: str
+) -> None:
+    uwf("eval", "baseline", "set", "solve-issue", "claude-code")
     browser_page.emulate_media(color_scheme="light", reduced_motion="reduce")
     site = serve("--write", "--run")
     browser_page.goto(site.launch)
@@ -88,6 +91,7 @@ def test_every_page_has_its_picture(browser_page: Page, serve: Serve, at_home: L
         "diff": f"/diff/{done}/{known.parted}",
         "workflow": "/workflow/solve-issue",
         "crew": "/crew/press",
+        "suite": "/eval/solve-issue",
         "stats": "/stats",
         "search": "/search?q=quote",
         "start": "/start?workflow=solve-issue",
@@ -103,6 +107,7 @@ def _take(page: Page, address: str, name: str, width: int, height: int) -> None:
     page.set_viewport_size({"width": width, "height": height})
     page.goto(address)
     expect(page.locator("h1").first).to_be_visible()
+    assert "Not found" not in page.locator("h1").all_inner_texts()
     page.wait_for_timeout(400)  # the graph is laid out
     path = _FOLDER / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
