@@ -234,3 +234,21 @@ def test_the_issues_of_the_example_are_open_and_its_script_closes_them(uwf: Uwf,
     assert {case["case"]: case["threads"] for case in shown["cases"]} == {
         result["case"]: [result["thread"]] for result in found["results"]
     }
+
+
+def test_an_error_is_counted_and_is_no_score(uwf: Uwf, tasks: Tasks) -> None:
+    tasks.are(a="Do a.", b="Do b.", broken="Break it.")
+    done = tasks("run", "--judge", "jsonata:0.5", check=6)
+    assert (done.json["score"], done.json["errors"]) == (0.5, 1)
+    assert {each["case"]: each["score"] for each in done.json["results"]}["broken"] is None
+    (last,) = uwf("eval", "show", "tasks").json["runs"]
+    assert (last["score"], last["errors"]) == (0.5, 1)
+    assert "1 in error, without a score; score 0.50" in uwf("eval", "show", "tasks", "--format", "text").out
+    judges = tasks("run", "--judge", "jsonata:2", check=6)
+    assert (judges.json["score"], judges.json["errors"]) == (None, 3)
+    assert "score –" in uwf("eval", "show", "tasks", "--format", "text").out
+    uwf("eval", "baseline", "set", "tasks", last["run"], "--partial")
+    compared = uwf("eval", "compare", "baseline", judges.json["run"], "--format", "text").out
+    checked = tasks("check", "--judge", "jsonata:2", "--format", "text", check=125).out
+    for told in (compared, checked):
+        assert "3 cases of b in error, without a score" in told

@@ -100,3 +100,12 @@ def test_a_run_with_a_case_that_nobody_can_judge_makes_no_baseline(uwf: Uwf, ins
     run(instance, "issues", version(instance, "Writes."), {"a": [1], "b": [1, None]})
     refused = uwf("eval", "baseline", "set", "issues", check=2).error["message"]
     assert "no score of 1 of 2 cases, such as b: it broke" in refused
+
+
+def test_a_case_of_which_one_run_is_an_error_is_compared_by_nobody(uwf: Uwf, instance: Instance) -> None:
+    first = version(instance, "Writes.")
+    run(instance, "issues", first, {"a": [1, 1], "b": [1, 1]}, agent="one")
+    run(instance, "issues", first, {"a": [1, 1], "b": [0, None]}, agent="other")
+    found = uwf("eval", "compare", "one", "other").json
+    assert [each["case"] for each in found["cases"]] == ["a"]
+    assert (found["onlyA"], found["b"]["unknown"]) == (["b"], {"b": "it broke"})

@@ -289,12 +289,15 @@ class Result(NamedTuple):
         return PASSED if all(score.passed for score in self.scores) else MISSED
 
     @property
-    def score(self) -> float:
-        """From 0 to 1: the mean of the judges', 1 where there are none; 0 for what did not come to its end."""
+    def score(self) -> float | None:
+        """From 0 to 1: the mean of the judges', 1 where there are none; 0 for what did not come to its end. None for an
+        ERROR, which says nothing of how good it is."""
+        if self.state == ERROR:
+            return None
         if self.trial.status != COMPLETED:
             return 0.0
         found = [score.score for score in self.scores]
-        return sum(found) / len(found) if found else float(not self.errors)
+        return sum(found) / len(found) if found else 1.0
 
     @property
     def judging(self) -> Told:

@@ -3,7 +3,7 @@ results as scores, by what the cases are called that count now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uwf_git.errors import NotFound, Usage
@@ -21,8 +21,9 @@ SHORTEST = 4
 
 class Side(NamedTuple):
     """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
-    that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason; its other repeats may be in
-    `scored` all the same. `gone` are the results of cases that count no longer, by what these were called."""
+    that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
+    `scored`, though other repeats may have a score: who is to say that they stand for it? `gone` are the results of
+    cases that count no longer, by what these were called."""
 
     said: str
     run: Hash
@@ -41,22 +42,16 @@ def side_of(
     counting = {case.hash for case in suite.cases}
     every = results if results is not None else suite.results(run)
     results = [each for each in every if each.case.hash in counting]
-    scored, gone = (
-        tuple(
-            _scored(each) for each in every if each.state != ERROR and (each.case.hash in counting) is counts
-        )
-        for counts in (True, False)
-    )
     unknown = {each.name: why_unknown(each) for each in reversed(results) if each.state == ERROR}
     return Side(
         said_of(run, suite, names),
         run.hash,
         workflow_of(suite, run),
         run.agent,
-        scored,
+        tuple(_scored(each for each in results if each.name not in unknown)),
         unknown,
         judges_of(results),
-        gone,
+        tuple(_scored(each for each in every if each.case.hash not in counting)),
     )
 
 
@@ -97,7 +92,7 @@ def side_of_baseline(suite: Suite, baseline: Baseline) -> Side:
 def baseline_of(suite: Suite, side: Side, is_partial: bool = False) -> Baseline:
     """The baseline that a run makes. Raises Usage where a case has no score, unless it `is_partial`: then such cases
     are left out of it, and one must be left."""
-    known = {name: runs for name, runs in by_case(side.scored).items() if name not in side.unknown}
+    known = by_case(side.scored)
     lacking = sorted({suite.named[case.hash] for case in suite.cases} - known.keys())
     if not suite.cases:
         raise Usage(f"suite {suite.name} has no cases", f"uwf eval add ID --to {suite.name}")
@@ -181,6 +176,8 @@ def agents_of(runs: Iterable[SuiteRun]) -> list[str]:
     return sorted({name for run in runs for name in (run.agent, run.label) if name})
 
 
-def _scored(result: Result) -> Scored:
-    told = result.trial.told
-    return Scored(result.name, result.score, told.seconds, told.cost, told.unpriced)
+def _scored(results: Iterable[Result]) -> Iterator[Scored]:
+    for result in results:
+        if (score := result.score) is not None:
+            told = result.trial.told
+            yield Scored(result.name, score, told.seconds, told.cost, told.unpriced)

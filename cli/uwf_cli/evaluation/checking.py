@@ -191,13 +191,11 @@ def check(
     done = carried_out(invocation, suite, (), (), **options)
     read = suites.read(suite)
     now = side_of(read, done.run, names_of(instance, read), done.results)
-    # A case of which one repeat has no score is not known: who is to say that the others stand for it?
-    known = [each for each in now.scored if each.case not in now.unknown]
     # Of a case that was changed and has no score, what is known is how its like was before.
     gone = by_case(base.gone)
     changed = [each for each in base.gone if each.case in now.unknown]
-    compared = compared_value(read, base, now, compare(base.scored, known))
-    fallen = drop((*base.scored, *changed), known, max_drop)
+    compared = compared_value(read, base, now, compare(base.scored, now.scored))
+    fallen = drop((*base.scored, *changed), now.scored, max_drop)
     value = check_value(compared, fallen, gone.keys() - now.unknown.keys())
     warn_of_judges(invocation, base, now)
     _warn_of_apart(invocation, value, now)

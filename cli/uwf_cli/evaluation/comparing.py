@@ -14,6 +14,7 @@ from uwf_cli.commands.review import write_whole
 from uwf_cli.evaluation.compared import comparison_text, comparison_value, pairs_of
 from uwf_cli.evaluation.sides import find_side, find_suite, narrowing
 from uwf_cli.invocation import Invocation
+from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_git.evaluation.comparison import Comparison
@@ -94,8 +95,10 @@ def _sides(value: Mapping[str, Any]) -> str:
 
 
 def _unknown(value: Mapping[str, Any]) -> str:
-    return "".join(
-        f"{terminal.style('no score', 'yellow')}  {name}: {case}: {why}\n"
-        for name in "ab"
-        for case, why in value[name]["unknown"].items()
-    )
+    lines = ""
+    for name in "ab":
+        if unknown := value[name]["unknown"]:
+            many = f"{counted(len(unknown), 'case')} of {name} in error, without a score"
+            lines += f"{terminal.style(many, 'yellow')}\n"
+            lines += "".join(f"  {case}: {why}\n" for case, why in unknown.items())
+    return lines

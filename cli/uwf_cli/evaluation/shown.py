@@ -58,7 +58,7 @@ def result_value(result: Result, thread: str | None = None) -> dict[str, Any]:
         "case": result.name,
         "repeat": trial.key.repeat,
         "state": result.state,
-        "score": round(result.score, 6),
+        "score": None if result.score is None else round(result.score, 6),
         "status": trial.status,
         "error": trial.error or None,
         "trial": trial.hash,
@@ -92,6 +92,7 @@ def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
     for result in results:
         whole, judging = whole.plus(result.trial.told), judging.plus(result.judging)
     states = [result.state for result in results]
+    scores = [result.score for result in results if result.score is not None]
     return {
         "run": run.hash,
         "workflow": run.workflow,
@@ -103,7 +104,7 @@ def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
         "failed": states.count(MISSED),
         "errors": states.count(ERROR),
         "missing": run.cases * run.repeat - len(results),
-        "score": round(fmean(result.score for result in results), 6) if results else None,
+        "score": round(fmean(scores), 6) if scores else None,
         **told_value(whole),
         "judging": told_value(judging),
         "stopped": run.stopped or None,
@@ -124,7 +125,7 @@ def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False)
     parts = [
         terminal.style(value["state"].ljust(6), _COLOUR[value["state"]]),
         name.ljust(size),
-        f"{value['score']:.2f}",
+        "–".ljust(4) if value["score"] is None else f"{value['score']:.2f}",
         terminal.style(said.strip(), "dim"),
         one_line(why, 160) if why else "",
     ]
@@ -142,9 +143,8 @@ def why_of(value: Mapping[str, Any]) -> str:
 def summary(value: Mapping[str, Any]) -> str:
     """A run in a line: how many were passed, the score, what it took."""
     parts = [f"{counted(value['passed'], 'trial')} passed"]
-    parts += [
-        f"{value[key]} {word}" for key, word in (("failed", "failed"), ("errors", "in error")) if value[key]
-    ]
+    parts += [f"{value['failed']} failed"] if value["failed"] else []
+    parts += [f"{value['errors']} in error, without a score"] if value["errors"] else []
     parts += [f"{value['missing']} missing"] if value["missing"] else []
     score = "–" if value["score"] is None else f"{value['score']:.2f}"
     took = f"{value['seconds']:.1f} s of agents' time, {dollars(value['cost'], value['unpriced'])}"
