@@ -20,7 +20,7 @@ from warm import WarmUwf
 from uwf_git.store.location import init, locate
 from uwf_git.store.opened import Instance
 
-pytest_plugins = ["site_serving", "lived_in"]
+pytest_plugins = ["site_serving", "lived_in", "suite_bench"]
 
 REPOSITORY = Path(__file__).parent.parent
 EXAMPLES = REPOSITORY / "examples"

@@ -2,96 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from commands import begin, git, wait_for, wait_until_gone
+from commands import git
 from conftest import Uwf
-from fleets import processes
+from suite_bench import SOLVE, Bench
 from two_machines import Machine
 
 Config = Callable[[str], Path]
-
-# One solves, the other checks: whoever fails the check solves once more.
-SOLVE = """\
-name: solve
-description: One solves, the other checks.
-roles:
-  solver:
-    description: Solves.
-    systemPrompt: Solve it.
-    outputSchema: {type: object, properties: {answer: {type: string}}, required: [answer]}
-  checker:
-    description: Checks.
-    systemPrompt: Check it.
-    outputSchema: {type: object, properties: {approved: {type: boolean}}, required: [approved]}
-conditions:
-  approved: {description: It is right., expression: 'steps[-1].output.approved = true'}
-graph:
-  $START: [{role: solver}]
-  solver: [{role: checker}]
-  checker: [{role: $END, condition: approved}, {role: solver}]
-"""
-
-# Notes each call; solves in capitals, edits notes.txt where that is, and approves of capitals.
-AGENT = """
-import json, os, pathlib, sys
-context = json.load(sys.stdin)
-with open(os.environ["CALLS"], "a") as calls:
-    calls.write(context["role"] + " " + context["start"]["prompt"] + "\\n")
-if context["role"] == "solver":
-    notes = pathlib.Path("notes.txt")
-    if notes.exists():
-        notes.write_text(notes.read_text().upper())
-        pathlib.Path("ignored.log").write_text("x")
-        if "leak" in context["start"]["prompt"]:
-            pathlib.Path("key.txt").write_text(os.environ["LEAKED_API_KEY"])
-    print(json.dumps({"answer": context["start"]["prompt"].upper()}))
-else:
-    answer = context["steps"][-1]["output"]["answer"]
-    print(json.dumps({"approved": answer == answer.upper()}))
-"""
-
-
-class Bench:
-    """A store with the workflow, and an agent that notes what it is asked."""
-
-    def __init__(self, uwf: Uwf, agent: Path, calls: Path) -> None:
-        self.uwf = uwf
-        self.agent = f"uwf-exec {agent}"
-        self._calls = calls
-        calls.touch()
-        Path("solve.yaml").write_text(SOLVE)
-        uwf("workflow", "put", "solve.yaml")
-
-    @property
-    def calls(self) -> int:
-        """How often the agent was asked."""
-        return len(self._calls.read_text().splitlines())
-
-    def imports(self, cases: list[dict[str, Any]], suite: str = "bugs") -> Any:
-        Path("cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
-        return self.uwf("eval", "import", "cases.jsonl", "--to", suite, "--workflow", "solve").json
-
-    def run(self, *args: str, suite: str = "bugs", check: int | None = 0) -> Any:
-        return self.uwf("eval", "run", suite, "--agent", self.agent, *args, check=check)
-
-    def results(self, *args: str, suite: str = "bugs") -> list[tuple[str, str, float | None]]:
-        found = self.run(*args, suite=suite, check=None).json["results"]
-        return [(each["case"], each["state"], each["score"]) for each in found]
-
-
-@pytest.fixture
-def bench(
-    uwf: Uwf, script: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Bench:
-    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-    return Bench(uwf, script("solves", AGENT), tmp_path / "calls")
 
 
 def test_a_case_is_tried_once_and_judged_anew_without_an_agent(bench: Bench) -> None:
@@ -323,36 +243,6 @@ def test_a_step_is_done_again_on_the_real_history_before_it(bench: Bench) -> Non
     uwf("verify", "--all")
 
 
-def test_a_run_that_was_killed_goes_on_where_it_was(
-    bench: Bench, script: Callable[[str, str], Path], tmp_path: Path, root: Path
-) -> None:
-    bench.imports([{"name": name, "prompt": f"say {name}"} for name in ("a", "b")])
-    slow = script(
-        "slow",
-        AGENT.replace(
-            "context = json.load(sys.stdin)",
-            "context = json.load(sys.stdin)\n"
-            "if (context['role'], context['start']['prompt']) == ('checker', 'say b'):\n"
-            "    pathlib.Path(os.environ['CALLS'] + '.now').write_text(str(os.getpid()))\n"
-            "    import time; time.sleep(0 if pathlib.Path(os.environ['CALLS'] + '.go').exists() else 60)",
-        ),
-    )
-    bench.agent = f"uwf-exec {slow}"
-    running = begin("eval", "run", "bugs", "--agent", bench.agent, start_new_session=True)
-    agent = int(wait_for(Path(f"{tmp_path}/calls.now")))
-    running.kill()
-    running.wait()
-    os.kill(agent, signal.SIGKILL)
-    assert bench.calls == 3  # the last one had not come to its note
-    (tmp_path / "calls.go").touch()
-    done = bench.run().json
-    assert [each["state"] for each in done["results"]] == ["passed", "passed"]
-    assert bench.calls == 4
-    listed = bench.uwf("thread", "list", "--all").json
-    assert len(listed) == 2
-    bench.uwf("verify", "--all")
-
-
 def test_a_run_stops_at_its_limits_with_what_it_has(bench: Bench, script: Callable[[str, str], Path]) -> None:
     bench.imports([{"name": name, "prompt": f"say {name}"} for name in ("a", "b", "c")])
     stopped = bench.run("--max-time", "1ms", check=5)
@@ -398,24 +288,6 @@ def test_a_workflow_judges_in_a_thread_of_its_own(
     assert score["step"] is not None and bench.calls == 2
     assert bench.run().json["fresh"] == 0
     bench.uwf("verify", "--all")
-
-
-def test_several_at_once_come_to_the_same(bench: Bench) -> None:
-    names = ["a", "b", "c", "d"]
-    bench.imports([{"name": name, "prompt": f"say {name}", "judges": ["exact:approved"]} for name in names])
-    expected = [(name, "error", None) for name in names]  # there is nothing to compare with
-    assert bench.results("-j", "3") == expected
-    assert bench.calls == 8
-    assert bench.results("-j", "2", "--judge", "command:true", "--repeat", "2") == [
-        (name, "passed", 1.0) for name in names for _ in range(2)
-    ]
-    assert bench.calls == 16
-    assert [
-        each["repeat"] for each in bench.run("--judge", "command:true", "--repeat", "2").json["results"]
-    ] == [
-        1,
-        2,
-    ] * 4
 
 
 def test_two_machines_add_to_one_suite_and_use_what_the_other_tried(
@@ -474,29 +346,3 @@ def test_a_fleet_steps_the_threads_of_a_run(bench: Bench) -> None:
     assert [(each["case"], each["state"]) for each in done["results"]] == [("a", "passed"), ("b", "passed")]
     assert bench.calls == 4
     assert bench.run().json["run"] == done["run"]  # by which means it was stepped is no part of it
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_what_runs_at_once_ends_with_the_run_and_goes_on_with_the_next(
-    bench: Bench, script: Callable[[str, str], Path], tmp_path: Path, root: Path, how: signal.Signals
-) -> None:
-    bench.imports([{"name": name, "prompt": f"say {name}"} for name in "ab"])
-    note = "pathlib.Path(f\"{os.environ['CALLS']}.{context['start']['prompt'][-1]}\").write_text(str(os.getpid()))"
-    slow = AGENT.replace(
-        "context = json.load(sys.stdin)",
-        f"context = json.load(sys.stdin)\n{note}\n"
-        "import time\nwhile not pathlib.Path(os.environ['CALLS'] + '.go').exists(): time.sleep(0.05)",
-    )
-    bench.agent = f"uwf-exec {script('slow', slow)}"
-    running = begin("eval", "run", "bugs", "--agent", bench.agent, "-j", "2")
-    agents = [int(wait_for(Path(f"{tmp_path}/calls.{name}"))) for name in "ab"]
-    workers = processes("uwf_git.evaluation.workers", root)
-    assert len(workers) == 2
-    running.send_signal(how)
-    assert running.wait() == (-how if how == signal.SIGKILL else 130)
-    for pid in (*workers, *agents):
-        wait_until_gone(pid)
-    assert bench.calls == 0
-    (tmp_path / "calls.go").touch()
-    assert bench.results("-j", "2") == [("a", "passed", 1.0), ("b", "passed", 1.0)]
-    assert (bench.calls, len(bench.uwf("thread", "list", "--all").json)) == (4, 2)

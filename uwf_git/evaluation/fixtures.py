@@ -171,7 +171,7 @@ def lay_out(repository: Repository, folder: Path, fixture: str | None, work: str
     """Makes a folder with the files of a fixture, as a git repository of one commit; with `work` its files are those of
     that tree instead, and the commit is still the fixture. Without either it is an empty folder. It is there as a whole
     or not at all. Raises StoreDamaged, StoreUnwritable."""
-    aside = folder.with_name(f"{folder.name}.{os.getpid()}")
+    aside = _aside(folder)
     try:
         discard(aside)
         aside.mkdir(parents=True)
@@ -210,6 +210,19 @@ def _write(repository: Repository, tree: Oid, folder: Path) -> None:
                 file.write(repository.blob(entry.oid))
         else:
             raise StoreDamaged(f"tree {tree} holds {one_line(name, 60)!r}, no file", "see: uwf verify")
+
+
+def put_away(folder: Path) -> None:
+    """Removes a folder as a whole or not at all, whoever is killed at that: half of one would be taken for what agents
+    left."""
+    aside = _aside(folder)
+    with contextlib.suppress(OSError):
+        folder.replace(aside)
+    discard(aside)
+
+
+def _aside(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.{os.getpid()}")
 
 
 def discard(path: Path) -> None:

@@ -39,7 +39,7 @@ from uwf_git.evaluation.stepping import (
     head_at,
     run_out,
     spent_since,
-    thread_for,
+    threads_for,
     told_of,
 )
 from uwf_git.git.repository import Oid
@@ -243,7 +243,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
     threads = instance.threads
     assert outcome.trial.last is not None
     key = ScoreKey(outcome.trial.hash, judge, outcome.expected)
-    thread = thread_for(instance, JUDGE, key.hash, outcome.trial.last)
+    thread = next(threads_for(instance, JUDGE, key.hash, outcome.trial.last))
     if not threads.exists(thread):
         with instance.store.together():
             task = instance.redactor.text(_task(outcome))[0]

@@ -25,7 +25,17 @@ from uwf_git.evaluation.records import (
     identified,
 )
 from uwf_git.evaluation.suite import MOST_COMMITS, Added, Suite, Suites
-from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, best, plan, start_thread, tidy
+from uwf_git.evaluation.trials import (
+    Asked,
+    Conducted,
+    Planned,
+    Version,
+    best,
+    plan,
+    put_away_all,
+    start_thread,
+    tidy,
+)
 from uwf_git.evaluation.workers import Task, in_turn, side_by_side
 from uwf_git.git.repository import Oid, StoreUnwritable
 from uwf_git.store.opened import Instance
@@ -77,15 +87,18 @@ def run_suite(
     jobs: int = 1,
     limits: Mapping[str, float] | None = None,
     show: Callable[[Shown], None] = lambda shown: None,
+    waits: Callable[[Sequence[int]], None] = lambda processes: None,
     stepped: Callable[[list[ThreadId]], None] | None = None,
 ) -> Done:
     """Tries cases of a suite with the versions of workflows that `version_of` tells, and records what comes of it.
     `workflow` is the one that was asked for, if one was; `limits` are those of the whole run, by the names of a
-    budget's. `stepped` steps threads to their ends by other means, before what they came to is judged here. Moves
-    `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was recorded by then
-    stays."""
-    run = _Run(instance, name, asked, limits or {}, show)
-    return run.run(cases, version_of, workflow, repeats, jobs, stepped)
+    budget's. `stepped` steps threads to their ends by other means, before what they came to is judged here. Where
+    the suite is being run, by the processes that `waits` is told, what they come to is waited for, and is known then.
+    Moves `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was recorded by
+    then stays."""
+    with instance.locks.turn(f"suite-{name}", waits):
+        run = _Run(instance, name, asked, limits or {}, show)
+        return run.run(cases, version_of, workflow, repeats, jobs, stepped)
 
 
 class _Run:
@@ -187,11 +200,12 @@ class _Run:
 
     def _begun(self, tasks: Sequence[Task]) -> list[ThreadId]:
         """The threads of those trials that go to the end of their workflow without limits of their own, begun."""
-        return [
+        begun = [
             start_thread(self._instance, task.planned)
             for task in tasks
             if task.known is None and task.planned.start is not None and not task.planned.limits.budget
         ]
+        return [thread for thread, recorded in begun if recorded is None]
 
     def _allowed(self, tasks: Iterator[Task]) -> Iterator[Task]:
         """The tasks, as long as the limits of the run allow another."""
@@ -242,6 +256,7 @@ class _Run:
             commits=commits,
         )
         self._suites.add(self._name, added)
+        put_away_all(self._instance, waiting)
 
 
 class _Known:

@@ -5,7 +5,8 @@ off is gone on with. Nobody answers in them: one that asks a human has come to i
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,21 +50,19 @@ class Ended(NamedTuple):
     work: bool = False
 
 
-def thread_for(
+def threads_for(
     instance: Instance, what: str, key: Hash, beside: Hash, removed: Container[str] | None = None
-) -> ThreadId:
-    """The id of the thread that is there, or will be, for a key: a TRIAL's or a JUDGE's. It has the time of the node
-    `beside`, so that it isn't taken for the newest thread. After one that was removed comes another; `removed` are
-    those, where the caller has them."""
+) -> Iterator[ThreadId]:
+    """The ids of the threads that are there, or may be, for a key, a TRIAL's or a JUDGE's: the first, then those that
+    come after one with which nobody can go on. They have the time of the node `beside`, so that none is taken for the
+    newest thread. Those that were removed are left out; `removed` are these, where the caller has them."""
     if removed is None:
         removed = removed_here(instance)
     when = instance.store.get(beside).timestamp
-    number = 0
-    while True:
+    for number in count():
         found = derived_id(when, f"uwf {what} {key}" + (f" {number}" if number else ""))
         if found not in removed:
-            return found
-        number += 1
+            yield found
 
 
 def removed_here(instance: Instance) -> frozenset[str]:

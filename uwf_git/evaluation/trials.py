@@ -6,16 +6,18 @@ its thread and its folder again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.cost.budget import limits as budget_limits
 from uwf_git.engine.status import KILLED
-from uwf_git.errors import NotFound, UwfError
-from uwf_git.evaluation.fixtures import discard, lay_out, left_in
+from uwf_git.errors import Busy, NotFound, StoreDamaged, UwfError
+from uwf_git.evaluation.fixtures import discard, lay_out, left_in, put_away
 from uwf_git.evaluation.judges import Called, agents_of, called
 from uwf_git.evaluation.judging import Outcome, scored, why
 from uwf_git.evaluation.records import (
@@ -42,9 +44,10 @@ from uwf_git.evaluation.stepping import (
     removed_here,
     run_out,
     spent_since,
-    thread_for,
+    threads_for,
     told_of,
 )
+from uwf_git.evaluation.suite import Suite, Suites
 from uwf_git.git.repository import Oid
 from uwf_git.store.history import ancestry
 from uwf_git.store.opened import Instance
@@ -57,6 +60,7 @@ from uwf_git.values.types import USER
 
 _NO_THREAD = ThreadId("0" * 26)
 _LONGEST_ERROR = 300
+_HALF_MADE = 3600.0  # seconds after which nobody is still at making a folder
 
 
 class Version(NamedTuple):
@@ -98,7 +102,8 @@ class Planned(NamedTuple):
 
 class Conducted(NamedTuple):
     """What came of a case: its trial, the scores that judges gave, why some gave none. `commits` are what these stand
-    on, `files` the git trees that they name; `is_new` whether any of it is."""
+    on, `files` the git trees that they name; `is_new` whether any of it is. The folder of `thread` is needed until all
+    of it is recorded."""
 
     trial: Trial
     scores: tuple[Score, ...]
@@ -106,6 +111,7 @@ class Conducted(NamedTuple):
     commits: tuple[Oid, ...] = ()
     files: tuple[str, ...] = ()
     is_new: bool = True
+    thread: ThreadId | None = None
 
 
 def plan(
@@ -161,66 +167,150 @@ def folders_of(instance: Instance) -> Path:
 
 
 def tidy(instance: Instance) -> None:
-    """Removes the folders of trials whose threads have ended or were removed meanwhile."""
+    """Removes the folders of trials that are recorded, or whose threads were removed, and what was half made or half
+    removed when somebody was killed."""
     threads, folder = instance.threads, folders_of(instance)
+    recorded: Mapping[Hash, Hash] | None = None
     for each in folder.iterdir() if folder.is_dir() else ():
-        if not is_thread_id(each.name):
+        name, dot, _ = each.name.partition(".")
+        if not is_thread_id(name):
             continue
-        thread = ThreadId(each.name)
-        if not instance.locks.is_held(thread) and (not threads.exists(thread) or threads.has_ended(thread)):
-            discard(each)
+        thread = ThreadId(name)
+        if dot:
+            if time.time() - each.lstat().st_mtime > _HALF_MADE:
+                discard(each)
+        elif instance.locks.is_held(thread):
+            continue
+        elif not threads.exists(thread):
+            put_away(each)
+        elif threads.has_ended(thread):
+            if recorded is None:
+                recorded = _ends(instance)
+            if key := recorded.get(threads.head(thread).node):
+                _put_away(instance, key, thread)
 
 
-def thread_of(instance: Instance, planned: Planned) -> ThreadId:
-    """The id of a trial's thread, whose StartNode is here."""
-    beside = planned.case.start or planned.key.head
-    return thread_for(instance, TRIAL, planned.key.hash, beside)
+def _put_away(instance: Instance, key: Hash, thread: ThreadId) -> None:
+    """Removes the folder of a trial that is recorded, or of a workflow that judged one, unless another run looks at it
+    just now."""
+    with suppress(Busy), instance.locks.turn(_lock(key)):
+        put_away(folders_of(instance) / thread)
+
+
+def put_away_all(instance: Instance, recorded: Iterable[Conducted]) -> None:
+    """Removes the folders of trials that are recorded, but for those that are gone on with."""
+    for each in recorded:
+        if each.thread is not None and each.trial.status in FINAL:
+            _put_away(instance, each.trial.key.hash, each.thread)
+
+
+def _lock(key: Hash) -> str:
+    """What whoever tries or judges something holds: the same may be a case of several suites."""
+    return f"trial-{key}"
+
+
+def _suites(instance: Instance) -> Iterator[Suite]:
+    suites = Suites(instance.store)
+    for name in suites.names():
+        with suppress(StoreDamaged, NotFound):
+            yield suites.read(name)
+
+
+def _ends(instance: Instance) -> dict[Hash, Hash]:
+    """The keys of what was tried by the last nodes of threads: of trials that are recorded, and of those that were
+    judged by workflows."""
+    found: dict[Hash, Hash] = {}
+    for suite in _suites(instance):
+        for trial in suite.trials.values():
+            if trial.last is not None:
+                found[trial.last] = trial.key.hash
+        for score in suite.scores.values():
+            if score.step is not None and score.key.trial in suite.trials:
+                found[score.step] = suite.trials[score.key.trial].key.hash
+    return found
+
+
+def _recorded(instance: Instance, key: TrialKey, last: Hash) -> Trial | None:
+    """What any suite says of a trial whose thread is at that node."""
+    wanted = key.hash
+    found = [
+        trial
+        for suite in _suites(instance)
+        for trial in suite.trials.values()
+        if trial.last == last and trial.key.hash == wanted
+    ]
+    return best(found) if found else None
 
 
 def threads_of(instance: Instance, results: Iterable[Result]) -> dict[Hash, ThreadId]:
     """The threads of trials by these, of those that are here."""
-    here, removed = instance.threads.ids(), removed_here(instance)
+    threads = instance.threads
+    here, removed = threads.ids(), removed_here(instance)
     found: dict[Hash, ThreadId] = {}
     for result in results:
         key = result.trial.key
+        beside = result.case.start or key.head
         with suppress(NotFound):  # the StartNode of what was never begun
-            thread = thread_for(instance, TRIAL, key.hash, result.case.start or key.head, removed)
-            if thread in here:
-                found[result.trial.hash] = thread
+            some = [*takewhile(here.__contains__, threads_for(instance, TRIAL, key.hash, beside, removed))]
+            if len(some) > 1:
+                some = [each for each in some if threads.head(each).node == result.trial.last] or some[-1:]
+            if some:
+                found[result.trial.hash] = some[0]
     return found
 
 
-def start_thread(instance: Instance, planned: Planned) -> ThreadId:
-    """The thread of a trial, with the folder that its agents work in, made where they aren't there. Makes
-    `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
+def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial | None]:
+    """The thread of a trial, with the folder that its agents work in, made where they aren't there. Of a thread with
+    steps whose folder is gone nobody knows what its agents left there, but for a suite that has it: then that is what
+    comes of it, or is gone on with. Else it is another thread. Makes `refs/uwf/threads/<ULID>`. Raises Inapplicable."""
     with instance.store.together():
         if planned.start is not None:
-            start = instance.store.put(*planned.start)
-        thread = thread_of(instance, planned)
-        if not instance.threads.exists(thread):
-            if planned.start is not None:
-                commit = instance.threads.begin(planned.version.commit, start)
-            else:
-                key = planned.key
-                assert key.role is not None
-                commit = ground(instance, key.head, key.role, key.workflow, planned.version.commit)
-            begin(instance, thread, commit)
-    folder = folders_of(instance) / thread
-    if not folder.is_dir():
-        lay_out(instance.store.repository, folder, planned.case.fixture)
-    instance.folders.remember(thread, folder)
-    return thread
+            instance.store.put(*planned.start)
+    beside, fixture = planned.case.start or planned.key.head, planned.case.fixture
+    for thread in threads_for(instance, TRIAL, planned.key.hash, beside):
+        _begin(instance, planned, thread)
+        folder, work = folders_of(instance) / thread, None
+        if fixture is not None and not folder.is_dir():
+            head = instance.threads.head(thread)
+            if head.row.number > head_at(instance, _base(instance, planned, thread)).row.number:
+                trial = _recorded(instance, planned.key, head.node)
+                if trial is not None and (head.archive is not None or trial.status in FINAL):
+                    return thread, trial
+                if trial is None or trial.work is None:
+                    log.info("6TW2Y9QA", "the folder is gone, so the case is tried anew", thread=thread)
+                    continue
+                work = trial.work
+        if not folder.is_dir():
+            lay_out(instance.store.repository, folder, fixture, work)
+        instance.folders.remember(thread, folder)
+        return thread, None
+    raise AssertionError("there is always another id")
+
+
+def _begin(instance: Instance, planned: Planned, thread: ThreadId) -> None:
+    if instance.threads.exists(thread):
+        return
+    with instance.store.together():
+        if planned.start is not None:
+            commit = instance.threads.begin(planned.version.commit, instance.store.put(*planned.start))
+        else:
+            key = planned.key
+            assert key.role is not None
+            commit = ground(instance, key.head, key.role, key.workflow, planned.version.commit)
+        begin(instance, thread, commit)
 
 
 def conduct(
     instance: Instance, planned: Planned, known: Trial | None, scores: Mapping[Hash, Score]
 ) -> Conducted:
     """Tries a case, unless a trial is `known` that counts, and has it judged, unless the score is among those by the
-    hashes of their keys. Moves refs of the trial's thread, and of those in which workflows judge. Raises Busy where
-    somebody else is at it, Usage and Untrusted where it can't be tried here."""
-    with log.about(case=planned.name):
+    hashes of their keys. Waits for whoever tries or judges the same. Moves refs of the trial's thread, and of those in
+    which workflows judge. Raises Busy where somebody else steps it, Usage and Untrusted where it can't be tried
+    here."""
+    with log.about(case=planned.name), instance.locks.turn(_lock(planned.key.hash), _waits):
+        thread = None
         if known is None:
-            trial, commits = _tried(instance, planned)
+            trial, commits, thread = _tried(instance, planned)
         else:
             trial, commits = known, ()
         found, errors = list[Score](), list[str]()
@@ -241,7 +331,11 @@ def conduct(
                         commits = (*commits, instance.threads.commit_of(score.step))
                 found.append(score)
         files = tuple(filter(None, (trial.work,))) if known is None else ()
-        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new)
+        return Conducted(trial, tuple(found), tuple(errors), commits, files, is_new, thread)
+
+
+def _waits(processes: Sequence[int]) -> None:
+    log.info("M4C0V8ZE", "waits for the processes {processes}, which try the same", processes=processes)
 
 
 def _outcome(instance: Instance, planned: Planned, trial: Trial) -> Outcome:
@@ -249,12 +343,14 @@ def _outcome(instance: Instance, planned: Planned, trial: Trial) -> Outcome:
     return Outcome(trial, instance.threads.history_at(_NO_THREAD, trial.last), planned.expected)
 
 
-def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...]]:
+def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...], ThreadId | None]:
     try:
-        thread = start_thread(instance, planned)
+        thread, recorded = start_thread(instance, planned)
     except Inapplicable as error:
         trial = Trial(UNKNOWN, planned.key, INAPPLICABLE, error=one_line(error.message, _LONGEST_ERROR))
-        return identified(trial), (planned.version.commit,)
+        return identified(trial), (planned.version.commit,), None
+    if recorded is not None:
+        return recorded, (instance.threads.head(thread).commit,), None
     folder = folders_of(instance) / thread
     base = head_at(instance, _base(instance, planned, thread))
     once = 1 if planned.start is None else None
@@ -262,10 +358,7 @@ def _tried(instance: Instance, planned: Planned) -> tuple[Trial, tuple[Oid, ...]
     head = instance.threads.head(thread)
     if once is not None and ended.status == COMPLETED and head.archive is None:
         head = instance.threads.archive(head, KILLED, "a step that was done again ends here")
-    trial = _trial(instance, planned, ended, thread, base.row.number)
-    if ended.status == COMPLETED:
-        discard(folder)
-    return trial, (head.commit,)
+    return _trial(instance, planned, ended, thread, base.row.number), (head.commit,), thread
 
 
 def _base(instance: Instance, planned: Planned, thread: ThreadId) -> Oid:

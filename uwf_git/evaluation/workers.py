@@ -237,6 +237,7 @@ def _told(done: Conducted | UwfError) -> dict[str, Any]:
         "commits": list(map(str, done.commits)),
         "files": done.files,
         "isNew": done.is_new,
+        "thread": done.thread,
     }
 
 
@@ -253,6 +254,7 @@ def _read(said: Mapping[str, Any], task: Task) -> Conducted | UwfError:
         tuple(Oid(hex=commit) for commit in said["commits"]),
         tuple(said["files"]),
         said["isNew"],
+        said["thread"],
     )
 
 

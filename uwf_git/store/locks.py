@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from uwf_git import log
@@ -25,6 +26,7 @@ from uwf_git.values.ids import ThreadId, is_thread_id
 # Asking whether a lock is held takes it for an instant, which must not fail a step.
 PROBE_SECONDS = 0.1
 EXCHANGE_SECONDS = 60
+_LONGEST_PAUSE = 0.1  # seconds between two looks at a lock that others hold
 
 
 class Locks:
@@ -71,6 +73,29 @@ class Locks:
             yield
         finally:
             os.close(descriptor)
+
+    @contextlib.contextmanager
+    def turn(self, name: str, waits: Callable[[Sequence[int]], None] | None = None) -> Iterator[None]:
+        """Holds what a name stands for for the block, after whoever holds it, however long these take: `waits` is told
+        their processes. Raises Busy where somebody holds it and nobody `waits`, or they wait for this process."""
+        busy = Busy(f"another process is at work on {name}", "repeat when it is through")
+        try:
+            descriptor = self._acquire(name, PROBE_SECONDS, busy)
+        except Busy:
+            if waits is None:
+                raise
+            holders = self._holders(name)
+            if not _ancestors().isdisjoint(holders):
+                raise Busy(
+                    f"this is run within what is at work on {name}", "run it when that is through"
+                ) from None
+            waits(holders)
+            descriptor = self._acquire(name, math.inf, busy)
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+            self._tidy(name)
 
     @contextlib.contextmanager
     def deleting(self) -> Iterator[None]:
@@ -133,10 +158,10 @@ class Locks:
                 return
         raise Busy(f"thread {thread} is still running", "end its agent yourself, then repeat")
 
-    def _holders(self, thread: ThreadId) -> list[int]:
+    def _holders(self, name: str) -> list[int]:
         """The processes that hold the lock, this one excepted; where the system doesn't tell, those that have the
         lock file open, as who only tries for it has too."""
-        path = self._folder / thread
+        path = self._folder / name
         if not path.exists():
             return []
         if Path("/proc/self/fd").exists():
@@ -152,9 +177,9 @@ class Locks:
         holders = self._holders(thread)
         return [pid for pid in holders if _group(pid) == pid and _parent(pid) in (*holders, 1)]
 
-    def _tidy(self, thread: ThreadId) -> None:
+    def _tidy(self, name: str) -> None:
         """Removes the lock file unless somebody else holds it by now, or an agent still does."""
-        path = self._folder / thread
+        path = self._folder / name
         with contextlib.suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
             try:
@@ -167,6 +192,7 @@ class Locks:
     def _acquire(self, name: str, wait: float, busy: Busy) -> int:
         deadline = time.monotonic() + wait
         path = self._folder / name
+        pause = 0.005
         while True:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +214,8 @@ class Locks:
                         "8T45G07H", "the lock {lock} is held by others for {waited} s", lock=name, waited=wait
                     )
                     raise busy from None
-                time.sleep(0.005)
+                time.sleep(pause)
+                pause = min(pause * 1.1, _LONGEST_PAUSE)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -235,6 +262,16 @@ def _parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return 1
+
+
+def _ancestors() -> set[int]:
+    """The processes that this one runs within, as far as the system tells."""
+    found: set[int] = set()
+    pid = os.getppid()
+    while pid > 1 and pid not in found:
+        found.add(pid)
+        pid = _parent(pid)
+    return found
 
 
 def _signal(pid: int, number: int) -> None:

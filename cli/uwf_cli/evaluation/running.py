@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -178,6 +178,11 @@ def carried_out(
         invocation, versions, chosen, agent, bool(budget.get("maxCost") or asked.limits.budget.get("maxCost"))
     )
     invocation.going_on = f"nothing is lost, uwf eval run {shlex.quote(suite)} goes on with the same options"
+
+    def waits(processes: Sequence[int]) -> None:
+        who = " and ".join(map(str, processes)) or "another"
+        invocation.warn(f"suite {suite} is being run by process {who}: waiting for its end")
+
     return run_suite(
         instance,
         suite,
@@ -189,6 +194,7 @@ def carried_out(
         jobs=jobs,
         limits=budget,
         stepped=_by_fleet(invocation, agent, retries, budget, jobs) if by_fleet else None,
+        waits=waits,
         show=_teller(invocation, quiet, max(len(read.named[case.hash]) for case in chosen)),
     )
 
