@@ -15,7 +15,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from uwf_git.errors import Invalid, Throttled
+from uwf_git.errors import Invalid, RemoteFailed, Throttled
 from uwf_git.fleet import asked
 from uwf_git.fleet.exchange import Exchange
 from uwf_git.fleet.exits import DONE, UNKEPT, Fault, fault_of, parse_fault, way_on
@@ -24,6 +24,7 @@ from uwf_git.fleet.limits import Gate, queue_of
 
 _SIGNS = 4  # of life within the time after which a step is given to another
 _AT_MOST = 10.0
+_UNSHARED = (UNKEPT, RemoteFailed.code)  # what others would do without, and where nothing was made
 
 
 class Steps:
@@ -60,12 +61,8 @@ class Steps:
     async def _shared(self, exchange: Exchange, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """What has come of a step between a fetch and a push; it counts when that has landed. Who loses the race for it
         has done it all the same: the thread has moved on."""
-        try:
-            answer = await self._made(request)
-        except asyncio.CancelledError:
-            await exchange.share(request["thread"])  # what its agent said so far
-            raise
-        if answer.get("fault", {}).get("code") == UNKEPT:
+        answer = await self._made(request)
+        if answer.get("fault", {}).get("code") in _UNSHARED:
             return answer
         fault = await exchange.share(request["thread"])
         if fault is not None and way_on(fault) == DONE:
@@ -79,7 +76,12 @@ class Steps:
         async with gate.turn():
             if self._exchange is not None and (missing := await self._exchange.gather(request["thread"])):
                 return {"fault": missing.as_json()}
-            answer = await self._hands.do(request)
+            try:
+                answer = await self._hands.do(request)
+            except asyncio.CancelledError:
+                if self._exchange is not None:
+                    await self._exchange.part(request["thread"])  # what its agent said so far
+                raise
         if "fault" in answer:
             fault = parse_fault(answer["fault"])
             if fault.by is not None:

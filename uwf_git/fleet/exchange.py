@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from uwf_git.errors import RemoteFailed
 from uwf_git.fleet.exits import LATER, Fault, lost, parse_fault, pause_before, way_on
-from uwf_git.fleet.hands import PATIENCE, Hands
+from uwf_git.fleet.hands import Hands, Tell
 
 GATHER, SHARE = "gather", "share"
 _TRIES = 5  # of an exchange that fails for the moment, before the step is given back
+_PARTING = 5.0  # seconds for the push of a step that was broken off
 
 
 class Exchange:
     """Exchanges by a process of its own, one after the other."""
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: Hands, remote: str, tell: Tell) -> None:
         self._hands = hands
+        self._troubles = Troubles(remote, tell)
         self._wanted: dict[str, dict[str, asyncio.Future[Fault | None]]] = {SHARE: {}, GATHER: {}}
         self._running: asyncio.Task[None] | None = None
 
@@ -30,21 +34,29 @@ class Exchange:
         return await self._persist(GATHER, thread)
 
     async def share(self, thread: str) -> Fault | None:
-        """Pushes what was made of a thread; what kept it from getting there. Where this is cancelled, it waits for the
-        push all the same, since what was made would have to be made again elsewhere."""
+        """Pushes what was made of a thread; what kept it from getting there. Where this is cancelled, it waits a little
+        for the push all the same, since what was made would have to be made again elsewhere."""
         pushing = asyncio.ensure_future(self._persist(SHARE, thread))
         try:
             return await asyncio.shield(pushing)
         except asyncio.CancelledError:
             with contextlib.suppress(asyncio.TimeoutError):
-                return await asyncio.wait_for(pushing, PATIENCE)
+                return await asyncio.wait_for(pushing, _PARTING)
             raise
+
+    async def part(self, thread: str) -> None:
+        """Pushes what was made of a thread so far, where that doesn't take long."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._persist(SHARE, thread), _PARTING)
 
     async def _persist(self, kind: str, thread: str) -> Fault | None:
         for tries in range(1, _TRIES + 1):
             fault = await self._ask(kind, thread)
+            self._troubles.note(thread, fault)
             if fault is None or way_on(fault) != LATER:
                 break
+            if kind == GATHER and fault.code == RemoteFailed.code:
+                break  # nothing is lost yet, and others may reach it
             if tries < _TRIES:
                 await asyncio.sleep(pause_before(LATER, tries))
         return fault
@@ -68,6 +80,33 @@ class Exchange:
                 for thread, future in asked.items():
                     if not future.done():
                         future.set_result(_of(answer, thread))
+
+
+class Troubles:
+    """What a remote fails at, told once and not each time that it is asked, and that it works again. `tell` is handed
+    `remote` and `trouble`, the fault, None where it is over."""
+
+    def __init__(self, remote: str, tell: Tell) -> None:
+        self._remote = remote
+        self._tell = tell
+        self._now = ""
+        self._of: dict[str, str] = {}  # by thread; what is refused of one alone says nothing of the remote
+
+    def note(self, thread: str, fault: Fault | None) -> None:
+        """What an exchange has come to for a thread."""
+        if fault is None:
+            self._of.pop(thread, None)
+            if self._now:
+                self._of = {each: kind for each, kind in self._of.items() if kind != self._now}
+                self._now = ""
+                self._tell({"remote": self._remote, "trouble": None})
+        elif fault.code == RemoteFailed.code:
+            # Whether it was asked or pushed to, after how many milliseconds it gave up: it is the same trouble.
+            kind = re.sub(r"[0-9]+|^git \S+ failed: ", "", fault.message)
+            if kind not in (self._now, self._of.get(thread)):
+                self._now = kind
+                self._tell({"remote": self._remote, "trouble": fault.as_json()})
+            self._of[thread] = kind
 
 
 def _of(answer: Mapping[str, Any], thread: str) -> Fault | None:

@@ -67,9 +67,14 @@ class _Hand:
         """Lets it end; kills it where it doesn't."""
         self._pipes.close_input()
         if await self._pipes.exit_status(PATIENCE, 0.0) is None:
-            self.process.kill()
+            self.kill()
             self.process.wait()
         await self._pipes.close()
+
+    def kill(self) -> None:
+        """Kills it and the git that it runs, which is of its group. Its agents have groups of their own, and guards."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class Hands:
@@ -144,6 +149,5 @@ class Hands:
             self._free.append(hand)
             return
         self._all.discard(hand)
-        with contextlib.suppress(ProcessLookupError):
-            hand.process.kill()
+        hand.kill()
         await hand.close()

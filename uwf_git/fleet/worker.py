@@ -98,7 +98,9 @@ class _Serving:
         self._hands = Hands(location, duty.orders, 0, tell)
         self._gates: dict[str, Gate] = {}
         self._carrier = Hands(location, duty.orders, 1, tell)
-        self._steps = Steps(self._hands, self._gates, Exchange(self._carrier) if duty.orders.remote else None)
+        remote = duty.orders.remote
+        exchange = Exchange(self._carrier, remote, tell) if remote else None
+        self._steps = Steps(self._hands, self._gates, exchange)
         self._running: dict[Worker, asyncio.Future[None]] = {}
         self._seen: object = ()
 

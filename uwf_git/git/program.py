@@ -8,7 +8,8 @@ A push runs the hooks that the user's own `git push` would run there; nothing el
 hooks in the working tree (core.hooksPath), where agents write, and nobody who packs or pulls threads means those.
 
 Unlike an agent, git stays in the session of this process's terminal, where it asks for passwords, and what it leaves in
-the background (a cache of credentials, a connection of ssh, its own packing) is not ended with it.
+the background (a cache of credentials, a connection of ssh, its own packing) is not ended with it. Where it is broken
+off, what it was waiting for, such as an ssh that nobody answers, is.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ class Git:
                     with contextlib.suppress(OSError):
                         if pipe:
                             pipe.close()
-                stop(child, _GRACE)
+                stop(child, _GRACE, attached=True)
                 log.debug(
                     "33A585NA",
                     "git {arguments} ended with {status}",

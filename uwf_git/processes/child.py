@@ -23,7 +23,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import AgentFailed
-from uwf_git.processes.descendants import Descendants
+from uwf_git.processes.descendants import Descendants, end_each
+from uwf_git.processes.table import started_by
 
 if TYPE_CHECKING:
     import asyncio
@@ -229,15 +230,18 @@ def deferred() -> Iterator[None]:
             handlers[signal.Signals(number)](number, frame)
 
 
-def stop(child: subprocess.Popen[bytes], grace: float) -> None:
-    """Ends the process alone, and not what it has started: with SIGTERM, and `grace` seconds later with SIGKILL."""
+def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -> None:
+    """Ends the process alone, and not what it has started: with SIGTERM, and `grace` seconds later with SIGKILL. With
+    `attached`, then also what it was waiting for: its children, theirs, and so on, which have not become daemons."""
     if child.poll() is None:
+        left = started_by(child.pid) if attached else []
         child.terminate()
         try:
             child.wait(grace)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+        end_each(left, min(grace, GRACE))
 
 
 class Pipes:

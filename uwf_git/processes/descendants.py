@@ -98,7 +98,7 @@ class Descendants:
 
     def started(self, process: subprocess.Popen[bytes]) -> None:
         """Tells the guard, if there is one, which group the process leads."""
-        self._tell(f"{process.pid}\n")
+        self._say(f"{process.pid}\n")
 
     @property
     def pause(self) -> float | None:
@@ -215,7 +215,7 @@ class Descendants:
             bounds.close()
         if guard is None:
             return
-        self._tell("\n\n", guard)
+        self._say("\n\n", guard)
         if guard.stdin is not None:
             with contextlib.suppress(OSError):
                 guard.stdin.close()
@@ -225,7 +225,7 @@ class Descendants:
             guard.kill()
             guard.wait()
 
-    def _tell(self, text: str, guard: subprocess.Popen[bytes] | None = None) -> None:
+    def _say(self, text: str, guard: subprocess.Popen[bytes] | None = None) -> None:
         guard = guard or self._guard
         if guard is not None and guard.stdin is not None:
             with contextlib.suppress(OSError):
@@ -248,15 +248,7 @@ class Descendants:
                 with contextlib.suppress(OSError):
                     os.killpg(whole, signal.SIGKILL)
         for member in found:
-            # By a descriptor of the process: its number may be another one's by now.
-            with contextlib.suppress(OSError):
-                descriptor = os.pidfd_open(member.pid)
-                try:
-                    if numbers and any(each.start == member.start for each in processes((member.pid,))):
-                        for number in numbers:
-                            signal.pidfd_send_signal(descriptor, number)
-                finally:
-                    os.close(descriptor)
+            _tell(member, *numbers)
         return bool(found)
 
     def _is_marked(self, process: Process) -> bool:
@@ -267,3 +259,30 @@ class Descendants:
         if environment or process.parent in (0, _KERNEL):  # it is empty while a program is being loaded, too
             self._known[process.pid] = (process.start, False)
         return self._token in environment
+
+
+def _tell(process: Process, *numbers: signal.Signals) -> None:
+    """Signals one process by a descriptor, for its number may be another one's by now."""
+    with contextlib.suppress(OSError):
+        descriptor = os.pidfd_open(process.pid)
+        try:
+            if numbers and _is_there(process):
+                for number in numbers:
+                    signal.pidfd_send_signal(descriptor, number)
+        finally:
+            os.close(descriptor)
+
+
+def _is_there(process: Process) -> bool:
+    return any(each.start == process.start for each in processes((process.pid,)))
+
+
+def end_each(left: Sequence[Process], grace: float) -> None:
+    """Ends processes, which needn't be children: with SIGTERM, and `grace` seconds later with SIGKILL."""
+    for each in left:
+        _tell(each, signal.SIGTERM, signal.SIGCONT)
+    deadline = time.monotonic() + grace
+    while (left := list(filter(_is_there, left))) and time.monotonic() < deadline:
+        time.sleep(_POLL)
+    for each in left:
+        _tell(each, signal.SIGKILL)

@@ -60,6 +60,18 @@ def processes(wanted: Iterable[int]) -> Iterator[Process]:
             continue
 
 
+def started_by(pid: int) -> list[Process]:
+    """The children of a process, theirs, and so on. Who has been left by its parent, as daemons are, isn't among
+    them."""
+    children: dict[int, list[Process]] = {}
+    for each in processes(numbers()):
+        children.setdefault(each.parent, []).append(each)
+    found = list(children.get(pid, ()))
+    for each in found:  # which grows meanwhile
+        found.extend(children.get(each.pid, ()))
+    return found
+
+
 def content(path: str) -> bytes:
     """A file of /proc. Every process of the machine is looked at when a step ends, which pathlib makes five times as
     long."""

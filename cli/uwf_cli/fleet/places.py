@@ -105,13 +105,14 @@ def orders(
     workspace: str | None,
     workspace_remote: str,
 ) -> Orders:
-    """What workers have their hands do. Workspaces of threads that have ended since are given up. Raises Usage,
-    NotFound for a remote that isn't there and a workspace that there can't be."""
+    """What workers have their hands do. The remote is asked once: it would be asked again and again from then on.
+    Workspaces of threads that have ended since are given up. Raises Usage, NotFound for a remote that isn't there and a
+    workspace that there can't be, RemoteFailed."""
     from uwf_git.fleet.hand import Orders
     from uwf_git.fleet.workspace import Workspaces, parse_wanted
 
     if remote is not None:
-        invocation.instance.remotes.get(remote)
+        _ask(invocation, remote)
     if workspace is None:
         if workspace_remote:
             raise Usage("--workspace-remote needs a workspace", "give one: --workspace worktree:PROJECT")
@@ -121,6 +122,15 @@ def orders(
     wanted = parse_wanted(workspace, workspace_remote)
     Workspaces(invocation.instance, wanted).tidy()
     return Orders(agent, None, remote, wanted.text(), workspace_remote)
+
+
+def _ask(invocation: Invocation, remote: str) -> None:
+    """Has a remote list what it has, as a pull does. Raises what keeps it from that."""
+    from uwf_cli.exchange import git_for
+    from uwf_git.sharing.tracking import list_refs
+
+    instance = invocation.instance
+    list_refs(git_for(instance), instance.store.repository, instance.remotes.get(remote))
 
 
 def place(function: _F) -> _F:

@@ -170,6 +170,7 @@ class Told:
     def __init__(self, invocation: Invocation) -> None:
         self._invocation = invocation
         self._short = short_ids(invocation.instance)
+        self._trouble = ""
 
     def __call__(self, value: Mapping[str, Any]) -> None:
         """Prints one of the things that a worker says."""
@@ -186,10 +187,23 @@ class Told:
                     fault["code"], fault["status"], fault["message"], fault["hint"], throttled=throttled
                 )
                 tell(invocation, failure, thread=thread, label=f"{self._label(thread)}  ")
+        elif "trouble" in value:
+            self._tell_trouble(value["remote"], value["trouble"])
         elif "warning" in value:
             invocation.warn(value["warning"])
         elif "restarted" in value:
             invocation.note(f"the {value['restarted']} has ended, and is started again")
+
+    def _tell_trouble(self, remote: str, fault: Mapping[str, Any] | None) -> None:
+        """What a remote fails at, once, however many workers say so."""
+        before, self._trouble = self._trouble, fault["message"] if fault else ""
+        if fault is None:
+            if before:
+                self._invocation.note(f"remote {remote} answers again")
+        elif not before:
+            message = f"remote {remote}: {fault['message']}"
+            hint = f"it is asked again and again; {fault['hint']}" if fault["hint"] else ""
+            tell(self._invocation, Failure(fault["code"], fault["status"], message, hint))
 
     def _label(self, thread: str) -> str:
         return terminal.style(self._short(thread), "cyan")

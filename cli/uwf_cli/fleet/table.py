@@ -36,6 +36,7 @@ class Table:
         self._told = told
         self._states: dict[str, str] = {}
         self._steps = 0
+        self._trouble = ""
         self._recent: deque[float] = deque()
         self._watch = Watch(instance)
         private = instance.store.repository.private
@@ -49,6 +50,9 @@ class Table:
             self._states[step["thread"]] = "done" if step["done"] else step["status"]
             self._steps += step["role"] is not None
             self._recent.append(time.monotonic())
+        elif "trouble" in value:
+            fault = value["trouble"]
+            self._trouble = f"{value['remote']} is asked again: {fault['message']}" if fault else ""
         elif "fault" in value:
             self._states[value["thread"]] = "failed"
         with self._lines.hidden():
@@ -79,6 +83,7 @@ class Table:
             "waiting": sum(state in _RESTS for state in states),
             "held": states.count("held"),
             "failed": states.count("failed") + states.count("gave up"),
+            "delayed": states.count("delayed"),
             "at work": running,
             "not begun": self._admission.left,
         }
@@ -95,10 +100,11 @@ class Table:
         return terminal.style(" · ".join(filter(None, parts)), "bold")
 
     def _resting(self) -> list[str]:
-        """The providers that are left alone at the moment."""
+        """The remote that fails, and the providers that are left alone at the moment."""
         now = time.time()
         waits = [(name, gate.open_at() - now) for name, gate in self._gates.items()]
-        return [
+        remote = [terminal.escape(self._trouble)] if self._trouble else []
+        return remote + [
             f"{terminal.escape(name)} was asked too often, and is left alone for {lasted(wait + 1)}"
             for name, wait in waits
             if wait > 0

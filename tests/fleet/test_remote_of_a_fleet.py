@@ -1,0 +1,169 @@
+"""A remote that says nothing, or refuses: a fleet says so, and ends when it is told to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cli_samples import write
+from commands import alive, begin, git, wait_for, wait_until_gone
+from complete import examine
+from conftest import Uwf
+from fleets import FIVE, PATIENT, SERVER, STEPS, processes, until
+
+from uwf_git.fleet.server import Server
+
+_SOON = 20  # seconds, of which a loaded machine needs some
+# What stands for ssh: a command on this machine, unless the folder says that it hangs or refuses. It has a child, as a
+# proxy that ssh starts is one.
+_SSH = """\
+#!/bin/sh
+cd {0}
+test -e refuses && { echo 0 >> asked; echo 'ssh: it wants nobody' >&2; exit 255; }
+test -e hangs && { sleep 600 & echo $$ $! >> asked; wait; }
+shift
+exec sh -c "$*"
+"""
+
+
+class Line:
+    """The way to a remote."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def goes(self, how: str) -> None:
+        """From now on it `hangs` or `refuses`; "" for neither."""
+        for each in ("hangs", "refuses"):
+            (self.folder / each).unlink(missing_ok=True)
+        if how:
+            (self.folder / how).touch()
+
+    def asked(self) -> list[str]:
+        """Who has asked in vain, once somebody has."""
+        return wait_for(self.folder / "asked").split()
+
+
+@pytest.fixture
+def line(uwf: Uwf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
+    """The way to a bare repository, which is `origin` of a store with a thread."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(_SSH.replace("{0}", str(tmp_path)))
+    ssh.chmod(0o755)
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(ssh))
+    monkeypatch.setenv("GIT_SSH_VARIANT", "simple")
+    git("init", "-q", "--bare", tmp_path / "bare.git")
+    uwf("workflow", "put", write("five.yaml", FIVE))
+    uwf("remote", "add", "origin", f"ssh://there{tmp_path}/bare.git")
+    made = Line(tmp_path)
+    yield made
+    made.goes("")
+    with contextlib.suppress(FileNotFoundError):
+        for pid in (tmp_path / "asked").read_text().split():
+            if pid != "0" and alive(pid):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def new(uwf: Uwf) -> str:
+    return str(uwf("thread", "start", "five", "-p", "Say it").json["thread"])
+
+
+def end(running: subprocess.Popen[str], root: Path, line: Line, number: int) -> str:
+    """Ends a command, and sees that nothing is left of it; what it said."""
+    running.send_signal(number)
+    _, err = running.communicate(timeout=_SOON)
+    for pid in line.asked():
+        wait_until_gone(pid)
+    assert not processes("uwf_git.fleet", root) and not processes(SERVER, root)
+    return err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["run", "start", "worker", "sync"])
+def test_ctrl_c_ends_a_command_whose_remote_says_nothing_with_all_that_asks_it(
+    uwf: Uwf, root: Path, line: Line, command: str, number: int
+) -> None:
+    which = () if command == "worker" else ("--all",)
+    where = () if command == "run" else ("--address", "127.0.0.1:1")
+    new(uwf)
+    line.goes("hangs")
+    running = begin("fleet", command, *which, "--remote", "origin", *where)
+    line.asked()
+    err = end(running, root, line, number)
+    assert running.returncode == 128 + number and '"code":"interrupted"' in err
+
+
+@pytest.mark.parametrize("phase", ["step", "push"])
+def test_ctrl_c_ends_a_fleet_whose_remote_says_nothing_any_more(
+    uwf: Uwf, root: Path, line: Line, tmp_path: Path, script: Callable[[str, str], Path], phase: str
+) -> None:
+    new(uwf), new(uwf)
+    agent = ("--agent", str(script("patient", PATIENT)), "--cwd", str(tmp_path))
+    running = begin("fleet", "run", "--all", "-j", "2", "--remote", "origin", *agent)
+    until(lambda: (tmp_path / "began").exists(), "agent")
+    until(lambda: len((tmp_path / "began").read_text().split()) == 2, "other agent")
+    line.goes("hangs")
+    if phase == "push":
+        (tmp_path / "go").touch()
+        line.asked()
+    running.send_signal(signal.SIGINT)
+    err = (
+        end(running, root, line, signal.SIGINT) if phase == "push" else running.communicate(timeout=_SOON)[1]
+    )
+    assert running.returncode == 130, err
+
+
+@pytest.mark.parametrize("command", ["run", "start", "worker"])
+@pytest.mark.parametrize("how", ["refuses", "is elsewhere"])
+def test_a_remote_that_refuses_is_told_as_by_a_pull_before_a_fleet_begins(
+    uwf: Uwf, root: Path, line: Line, command: str, how: str
+) -> None:
+    new(uwf)
+    if how == "refuses":
+        line.goes(how)
+    else:
+        (line.folder / "bare.git").rename(line.folder / "moved.git")
+    which = () if command == "worker" else ("--all",)
+    where = () if command == "run" else ("--address", "127.0.0.1:1")
+    refused = uwf("fleet", command, *which, "--remote", "origin", *where, check=8)
+    pulled = uwf("pull", "origin", check=8)
+    of_push = pulled.err.replace("git ls-remote failed", "git push failed")
+    assert refused.err == (of_push if command == "start" else pulled.err)
+    assert not (root / "store.git/uwf/fleet/server.log").exists()
+
+
+def test_a_remote_that_fails_meanwhile_is_told_once_and_delays_its_threads(
+    uwf: Uwf, line: Line, tmp_path: Path
+) -> None:
+    threads = sorted(new(uwf) for _ in range(3))
+    uwf("push", "origin")
+    with Server(tmp_path / "server") as server:
+        at = ("--address", server.address)
+
+        def states() -> set[tuple[str, str, str]]:
+            rows = uwf("fleet", "status", "--all", *at).json
+            return {(each["thread"], each["state"], each["why"]) for each in rows}
+
+        working = begin("fleet", "worker", "-j", "2", "--remote", "origin", *at)
+        uwf("fleet", "start", threads[0], *at)
+        until(lambda: (threads[0], "completed", "") in states(), "end")
+        line.goes("refuses")
+        uwf("fleet", "start", *threads[1:], *at)
+        why = "git fetch failed: ssh: it wants nobody"
+        for thread in threads[1:]:
+            until(lambda thread=thread: (thread, "delayed", why) in states(), "delay")
+        assert len(line.asked()) > 1
+        line.goes("")
+        until(lambda: {state for _, state, _ in states()} == {"completed"}, "ends")
+        working.send_signal(signal.SIGTERM)
+        _, err = working.communicate(timeout=_SOON)
+    told = [json.loads(each)["error"] for each in err.splitlines()]
+    assert [(each["code"], each["message"]) for each in told] == [("remote", f"remote origin: {why}")]
+    assert "asked again" in told[0]["hint"]
+    assert examine(tmp_path / "bare.git", STEPS) == ({}, dict.fromkeys(threads, STEPS))
