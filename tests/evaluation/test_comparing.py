@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import Uwf
 from judged_suites import run, version
+from suite_bench import Bench
 
 from uwf_git.store.opened import Instance
 
@@ -109,3 +110,26 @@ def test_a_case_of_which_one_run_is_an_error_is_compared_by_nobody(uwf: Uwf, ins
     found = uwf("eval", "compare", "one", "other").json
     assert [each["case"] for each in found["cases"]] == ["a"]
     assert (found["onlyA"], found["b"]["unknown"]) == (["b"], {"b": "it broke"})
+
+
+def test_runs_that_the_same_judges_judged_are_compared_where_there_are_any(uwf: Uwf, bench: Bench) -> None:
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    judged: dict[str, str] = {}
+    for agent, judges in (("old", "ab"), ("new", "abc")):
+        for judge in judges:
+            by = ("--judge", f"jsonata:{ {'a': 0.25, 'b': 0.5, 'c': 0.75}[judge] }")
+            judged[agent + judge] = bench.run("--label", agent, *by).json["run"]
+    # The newest of "new" was judged as none of "old" was, and all of these judges have one name.
+    found = uwf("eval", "compare", "old", "new")
+    assert (found.json["a"]["run"], found.json["b"]["run"]) == (judged["oldb"], judged["newb"])
+    assert found.err == ""
+    assert uwf("eval", "compare", "old", judged["newa"]).json["a"]["run"] == judged["olda"]
+    uwf("eval", "baseline", "set", "bugs", judged["newc"])
+    bench.run("--label", "new", "--judge", "nobody=jsonata:1")
+    assert uwf("eval", "compare", "baseline", "new").json["b"]["run"] == judged["newc"]
+    other = uwf("eval", "compare", "old", judged["newc"])
+    assert other.json["a"]["run"] == judged["oldb"]
+    assert "no runs were judged alike" in other.err and "jsonata is not the same judge" in other.err
+    check = ("--judge", "jsonata:0.25", "--against", "old")
+    checked = uwf("eval", "check", "bugs", "--agent", bench.agent, "--label", "new", *check)
+    assert (checked.json["a"]["run"], checked.err) == (judged["olda"], "")

@@ -59,6 +59,10 @@ class Judge(NamedTuple):
             found |= {"version": self.version, "agents": dict(self.agents)}
         return found
 
+    def nameless(self) -> dict[str, Any]:
+        """The same without what it is called, which is no part of what it says."""
+        return {**self.payload(), "name": ""}
+
 
 class Case(NamedTuple):
     """A case of a suite. Either it is of a thread: then `start` is its StartNode, `step` the last StepNode it had come
@@ -196,8 +200,7 @@ class ScoreKey(NamedTuple):
     @property
     def hash(self) -> Hash:
         """13 characters that stand for the key."""
-        judge = {**self.judge.payload(), "name": ""}  # what it is called is no part of what it says
-        return hash_of(SCORE, cbor.normalise([self.trial, judge, self.expected]))
+        return hash_of(SCORE, cbor.normalise([self.trial, self.judge.nameless(), self.expected]))
 
 
 class Score(NamedTuple):

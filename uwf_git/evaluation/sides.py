@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from uwf_git.errors import NotFound, Usage
 from uwf_git.evaluation.comparison import Scored, by_case
-from uwf_git.evaluation.records import ERROR, Result, SuiteRun
+from uwf_git.evaluation.records import COMPLETED, ERROR, Result, SuiteRun
 from uwf_git.evaluation.suite import Suite
 from uwf_git.store.versions import Baseline
 from uwf_git.text import counted
 from uwf_git.values import cbor
 from uwf_git.values.ids import Hash
+from uwf_git.values.node import hash_of
+from uwf_git.values.types import SCORE
 
 SHORTEST = 4
 """Characters of a hash that may stand for it."""
@@ -23,7 +25,8 @@ class Side(NamedTuple):
     """The results of one run, or those of a baseline. `said` is what people call it, `judges` are the names of those
     that gave scores. Of a case in `unknown` nobody can say how good it is, for that reason, and nothing of it is in
     `scored`, though other repeats may have a score: who is to say that they stand for it? `gone` are the results of
-    cases that count no longer, by what these were called."""
+    cases that count no longer, by what these were called. `judged` has the judges of each case that was judged,
+    by hashes of what they are; None of a baseline, where that isn't known."""
 
     said: str
     run: Hash
@@ -33,6 +36,15 @@ class Side(NamedTuple):
     unknown: Mapping[str, str] = {}
     judges: frozenset[str] = frozenset()
     gone: tuple[Scored, ...] = ()
+    judged: Mapping[str, frozenset[Hash]] | None = None
+
+    def is_judged_as(self, other: Side) -> bool:
+        """Whether the same judges judged both: the cases that both have; where one is a baseline, judges of the same
+        names."""
+        if self.judged is None or other.judged is None:
+            return self.judges == other.judges
+        both = self.judged.keys() & other.judged.keys()
+        return all(self.judged[case] == other.judged[case] for case in both)
 
 
 def side_of(
@@ -52,7 +64,17 @@ def side_of(
         unknown,
         judges_of(results),
         tuple(_scored(each for each in every if each.case.hash not in counting)),
+        _judged(results),
     )
+
+
+def _judged(results: Iterable[Result]) -> dict[str, frozenset[Hash]]:
+    found: dict[str, frozenset[Hash]] = {}
+    for result in results:
+        if result.trial.status == COMPLETED and not result.errors:
+            judges = {hash_of(SCORE, cbor.normalise(score.judge.nameless())) for score in result.scores}
+            found[result.name] = found.get(result.name, frozenset()) | judges
+    return found
 
 
 def judges_of(results: Iterable[Result]) -> frozenset[str]:

@@ -186,11 +186,13 @@ def check(
 
     instance = invocation.instance
     suites = Suites(instance.store)
-    base = find_side(invocation, suites.read(suite), against)
+    before = suites.read(suite)
+    find_side(invocation, before, against)  # nothing is run where there is nothing to hold it against
     _require_workflow(invocation, options["workflow"])
     done = carried_out(invocation, suite, (), (), **options)
     read = suites.read(suite)
     now = side_of(read, done.run, names_of(instance, read), done.results)
+    base = find_side(invocation, before, against, like=now)
     # Of a case that was changed and has no score, what is known is how its like was before.
     gone = by_case(base.gone)
     changed = [each for each in base.gone if each.case in now.unknown]

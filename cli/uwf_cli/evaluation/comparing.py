@@ -12,7 +12,7 @@ from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.review import write_whole
 from uwf_cli.evaluation.compared import comparison_text, comparison_value, pairs_of
-from uwf_cli.evaluation.sides import find_side, find_suite, narrowing
+from uwf_cli.evaluation.sides import find_sides, find_suite, narrowing
 from uwf_cli.invocation import Invocation
 from uwf_git.text import counted
 
@@ -44,13 +44,12 @@ def compare(
     """Compare two runs of a suite case by case: what B does better and worse than A, then averages.
 
     A and B are versions of a workflow, agents, labels or hashes of runs, or "baseline". Nothing is run. Of several runs
-    that fit, the newest counts.
+    that fit, the newest count that the same judges have judged.
     """
     from uwf_git.evaluation.comparison import compare as do
 
     found = find_suite(invocation, suite, (a, b))
-    other = find_side(invocation, found, b, workflow, agent)
-    one = find_side(invocation, found, a, workflow, agent, like=other)
+    one, other = find_sides(invocation, found, (a, b), workflow, agent)
     warn_of_judges(invocation, one, other)
     value = compared_value(found, one, other, do(one.scored, other.scored))
     if plot is not None:
@@ -80,9 +79,13 @@ def side_value(side: Side) -> dict[str, Any]:
 
 def warn_of_judges(invocation: Invocation, a: Side, b: Side) -> None:
     """Warns where the scores of two sides don't mean the same."""
-    if a.judges != b.judges:
-        names = [", ".join(sorted(side.judges)) or "nobody" for side in (a, b)]
-        invocation.warn(f"the scores of a are by {names[0]}, those of b by {names[1]}")
+    if a.is_judged_as(b) or not (a.scored and b.scored):
+        return
+    names = [", ".join(sorted(side.judges)) or "nobody" for side in (a, b)]
+    said = f"those of a are by {names[0]}, those of b by {names[1]}"
+    if a.judges == b.judges:
+        said = f"{names[0]} is not the same judge for a and for b"
+    invocation.warn(f"no runs were judged alike, so the scores may not mean the same: {said}")
 
 
 def compared_text(value: Mapping[str, Any]) -> str:

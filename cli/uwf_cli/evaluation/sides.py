@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -13,7 +14,6 @@ from uwf_git.text import nearest
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation
-    from uwf_git.evaluation.records import SuiteRun
     from uwf_git.evaluation.sides import Side
     from uwf_git.evaluation.suite import Suite
     from uwf_git.store.opened import Instance
@@ -46,37 +46,74 @@ def find_side(
 ) -> Side:
     """The side that a word means: the baseline, a run by its hash, the newest run of a version of a workflow or of an
     agent, of runs that came to their end before others. `workflow` and `agent` are those that it must have besides; a
-    run that has them in common with the one that it is `like` goes before others. Raises NotFound, Usage."""
+    run that was judged as the one that it is to be `like` goes before others, then one of the same version and agent.
+    Raises NotFound, Usage."""
+    found = _fitting(invocation, suite, text, workflow, agent)
+    return found[0].side if like is None else _likest(found, like)
+
+
+def find_sides(
+    invocation: Invocation,
+    suite: Suite,
+    texts: tuple[str, str],
+    workflow: str | None = None,
+    agent: str | None = None,
+) -> tuple[Side, Side]:
+    """The two sides that words mean: of those that fit, the newest second one for which there is a first that the same
+    judges have judged; where there are no such two, the newest. Raises NotFound, Usage."""
+    others = _fitting(invocation, suite, texts[1], workflow, agent)
+    ones = _fitting(invocation, suite, texts[0], workflow, agent)
+    for other in others:
+        if (one := _likest(ones, other.side)).is_judged_as(other.side):
+            return one, other.side
+    return _likest(ones, others[0].side), others[0].side
+
+
+class _Fitting:
+    """A side that a word may mean, which is read when it is looked at."""
+
+    def __init__(self, agent: str | None, workflow: Hash | None, read: Callable[[], Side]) -> None:
+        self.agent = agent
+        self.workflow = workflow
+        self._read = read
+
+    @cached_property
+    def side(self) -> Side:
+        """The side."""
+        return self._read()
+
+
+def _likest(found: Sequence[_Fitting], like: Side) -> Side:
+    """The side that has most in common with another: its judges, then its version and agent."""
+    near = sorted(found, key=lambda each: (each.agent != like.agent) + (each.workflow != like.workflow))
+    return next((each.side for each in near if each.side.is_judged_as(like)), near[0].side)
+
+
+def _fitting(
+    invocation: Invocation, suite: Suite, text: str, workflow: str | None, agent: str | None
+) -> list[_Fitting]:
+    """The sides that a word may mean, at least one: those that go before others first. Raises NotFound, Usage."""
     store = invocation.instance.store
     if text.partition("~")[0] == BASELINE:
         from uwf_git.store.versions import Baselines
 
         baselines = Baselines(store)
         version = baselines.named(suite.name + text.removeprefix(BASELINE))
-        return sides.side_of_baseline(suite, baselines.baseline(version.hash))
-    names = names_of(invocation.instance, suite)
-    if (run := sides.by_hash(suite, text)) is not None:
-        return sides.side_of(suite, run, names)
-    version_ = _version(invocation, text)
-    if version_ is not None:
+        side = sides.side_of_baseline(suite, baselines.baseline(version.hash))
+        return [_Fitting(side.agent, side.workflow, lambda: side)]
+    if (one := sides.by_hash(suite, text)) is not None:
+        found = [one]
+    elif (version_ := _version(invocation, text)) is not None:
         found = sides.matching(suite, version_, agent)
     else:
         found = sides.matching(suite, _version(invocation, workflow) if workflow else None, text)
-    if like is not None:
-        common = like
-        found.sort(key=lambda run: _differs(suite, run, common))
     if not found:
         raise _no_run(suite, text, version_ is not None, workflow, agent)
-    return sides.side_of(suite, found[0], names)
-
-
-def _differs(suite: Suite, run: SuiteRun, like: Side) -> int:
-    """In how many things a run is another than a side."""
-    return (
-        (run.agent != like.agent)
-        + (sides.workflow_of(suite, run) != like.workflow)
-        + (sides.judges_of(suite.results(run)) != like.judges)
-    )
+    names = names_of(invocation.instance, suite)
+    return [
+        _Fitting(run.agent, sides.workflow_of(suite, run), partial(sides.side_of, suite, run, names))
+        for run in found
+    ]
 
 
 def _version(invocation: Invocation, text: str) -> Hash | None:
