@@ -28,6 +28,13 @@ from fleets import (
 )
 from killing import soak
 
+from uwf_git.fleet.server import Server
+
+HUSH = """\
+- {role: one, output: {text: hush}}
+- {role: two, output: {status: needs_input, question: "Is it hush?"}}
+"""
+
 
 def start(uwf: Uwf, many: int) -> list[str]:
     """So many threads of five steps."""
@@ -68,6 +75,22 @@ def test_a_thread_that_fails_is_tried_so_often_and_stops_no_other(
     assert len(uwf("thread", "attempts", bad).json) == 2
     assert {each["thread"] for each in steps_told(done.out)} == {good}
     assert examine(store(root)).steps == {good: STEPS}
+
+
+def test_nothing_that_an_agent_says_gets_to_the_queue(uwf: Uwf, tmp_path: Path) -> None:
+    """Its database is searched, whose blobs are plain. What its worker says has all of it."""
+    thread, other = start(uwf, 2)
+    refused = """uwf-exec sh -c 'echo "{\\"text\\": [\\"hush-hush\\"]}"'"""
+    with Server(tmp_path / "server") as server:
+        at = ("--address", server.address)
+        done = uwf("fleet", "run", thread, "--tries", "1", "--agent", refused, *at, check=6, timeout=100)
+        (row,) = uwf("fleet", "status", "--all", *at).json
+        uwf("fleet", "run", other, "--agent", scripted(HUSH), *at, check=5, timeout=100)
+        kept = b"".join(path.read_bytes() for path in (tmp_path / "server").glob("temporal.db*"))
+    assert "hush-hush" in done.err
+    assert (row["state"], row["why"]) == ("gave up", "the step of role one failed with agent_failed")
+    assert row["why"].encode() in kept and thread.encode() in kept
+    assert b"hush" not in kept
 
 
 def test_an_answer_lets_a_waiting_thread_go_on(uwf: Uwf, root: Path) -> None:

@@ -35,6 +35,12 @@ _FIRST = {LATER: 1.0, AGAIN: 1.0}  # seconds before the second try
 _GROWS = {LATER: 2.0, AGAIN: 4.0}
 _MOST = {LATER: 30.0, AGAIN: 300.0}
 
+# The codes whose messages are about the store, the remote and the machine, and quote nothing of an answer.
+_OF_NO_ANSWER = (
+    *("usage", "not_found", "head_moved", "busy", "waiting", "paused", "untrusted", "interrupted"),
+    *("store_unwritable", "signing_failed", "remote", "unkept", "lost"),
+)
+
 UNKEPT = "unkept"
 """The code of a step that was made, and whose workspace didn't get where others find it: they would go on without that,
 so it isn't shared before it has."""
@@ -56,6 +62,16 @@ class Fault(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """As it travels."""
         return self._asdict()
+
+    def without_words(self, thread: str = "ID", role: str | None = None) -> Fault:
+        """The same without what an agent may have said: the message of a step that failed can quote its answer."""
+        if self.code in _OF_NO_ANSWER:
+            return self
+        what = f"the step of role {role}" if role else "a step"
+        return self._replace(
+            message=f"{what} failed with {self.code}",
+            hint=f"see what its worker said, or: uwf thread attempts {thread}",
+        )
 
 
 def parse_fault(value: Mapping[str, Any]) -> Fault:

@@ -96,7 +96,10 @@ class Hand:
                     }
                 thread, head = parse_step(request["thread"], request["head"])
             except Exception as error:
-                return {"fault": self._fault(error).as_json()}
+                fault = self._fault(error)
+                if (travels := fault.without_words()) != fault:
+                    self._tell({"warning": fault.message})
+                return {"fault": travels.as_json()}
             try:
                 stand = self._step(thread, head) if do == "step" else self._stand(thread)
                 return {"stand": self._counted(stand, request).as_json()}
@@ -121,9 +124,16 @@ class Hand:
             pulled = gather(instance, git, remote, threads)
             problems = {thread: _gone(problem_with(instance, remote, thread, pulled)) for thread in threads}
         return {
-            thread: None if problem is None else self._fault(problem).as_json()
+            thread: None if problem is None else self._told(self._fault(problem), thread).as_json()
             for thread, problem in problems.items()
         }
+
+    def _told(self, fault: Fault, thread: ThreadId, role: str | None = None) -> Fault:
+        """What travels of a fault; the rest of it is told here."""
+        travels = fault.without_words(thread, role)
+        if travels != fault:
+            self._tell({"thread": thread, "fault": fault.as_json()})
+        return travels
 
     def _counted(self, stand: Stand, request: Mapping[str, Any]) -> Stand:
         """Where a thread stands, with what it has used, where that counts."""
@@ -143,7 +153,8 @@ class Hand:
             return {"stand": stand}
         fault = self._fault(error)
         self._tell({"thread": thread, "fault": fault.as_json()})
-        return {"fault": fault.as_json(), "stand": stand}
+        travels = fault.without_words(thread, stand["next"] if stand else None)
+        return {"fault": travels.as_json(), "stand": stand}
 
     def _fault(self, error: Exception) -> Fault:
         """An error without the secrets that it may repeat."""
@@ -178,7 +189,7 @@ class Hand:
             outcome.done,
             following.next,
             next_queue(instance, outcome.position.head, following.next, self._orders.agent),
-            problem=following.problem,
+            problem=_problem(following.problem, thread),
             why=why or ("an answer" if outcome.status == "waiting" else ""),
         )
 
@@ -211,7 +222,13 @@ def standing(instance: Instance, thread: ThreadId, agent: str | None = None) -> 
     if status == "waiting":
         why = "an answer" if head.row.asks else budget_reached(instance, head)
     queue = next_queue(instance, head, following.next, agent)
-    return Stand(thread, head.node, status, False, following.next, queue, following.problem, why)
+    problem = _problem(following.problem, thread)
+    return Stand(thread, head.node, status, False, following.next, queue, problem, why)
+
+
+def _problem(found: str | None, thread: ThreadId) -> str | None:
+    """Why a thread can't go on as the queue is told it: without what its last answer says."""
+    return None if found is None else f"no role can go next; see: uwf thread show {thread}"
 
 
 def _gone(problem: UwfError | None) -> UwfError | None:

@@ -53,7 +53,7 @@ class _Hand:
             tell(value)
         return None, False
 
-    async def last_words(self) -> str:
+    async def last_words(self) -> tuple[str, str]:
         """How it has ended, and the last line that it said."""
         status = await self._pipes.exit_status(_GRACE, 0.5)
         said = self._pipes.stderr.strip().rpartition("\n")[2]
@@ -61,7 +61,7 @@ class _Hand:
             how = "closed its output"
         else:
             how = f"was ended by signal {-status}" if status < 0 else f"exited with {status}"
-        return f"{how}: {said}" if said else how
+        return how, said
 
     async def close(self) -> None:
         """Lets it end; kills it where it doesn't."""
@@ -112,7 +112,7 @@ class Hands:
             if answer is not None and takes_another:
                 self._free.append(hand)
                 return answer
-            return await self._replaced(hand, answer)
+            return await self._replaced(hand, request, answer)
 
     async def close(self) -> None:
         """Ends them all."""
@@ -127,12 +127,19 @@ class Hands:
         await hand.connect()
         return hand
 
-    async def _replaced(self, hand: _Hand, answer: Mapping[str, Any] | None) -> Mapping[str, Any]:
-        """Takes leave of a hand, another of which is started when it is needed."""
+    async def _replaced(
+        self, hand: _Hand, request: Mapping[str, Any], answer: Mapping[str, Any] | None
+    ) -> Mapping[str, Any]:
+        """Takes leave of a hand, another of which is started when it is needed. What it said last is told here alone:
+        it may be an agent's."""
         if answer is None:
-            words = await hand.last_words()
+            how, said = await hand.last_words()
+            words = f"{how}: {said}" if said else how
             log.warning("D8Z6RRN4", "a process that made a step is gone: {words}", words=words)
-            answer = {"fault": lost(f"the process that made the step {words}").as_json()}
+            if "thread" in request:
+                fault = lost(f"the process that made the step {words}")
+                self._tell({"thread": request["thread"], "fault": fault.as_json()})
+            answer = {"fault": lost(f"the process that made the step {how}").as_json()}
         self._all.discard(hand)
         await hand.close()
         return answer
