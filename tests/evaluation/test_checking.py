@@ -246,6 +246,8 @@ def test_an_error_is_counted_and_is_no_score(uwf: Uwf, tasks: Tasks) -> None:
     assert "1 in error, without a score; score 0.50" in uwf("eval", "show", "tasks", "--format", "text").out
     judges = tasks("run", "--judge", "jsonata:2", check=6)
     assert (judges.json["score"], judges.json["errors"]) == (None, 3)
+    assert "3 trials of tasks have no score, such as broken: " in judges.error["message"]
+    assert "it goes on where it was" in judges.error["hint"]
     assert "score –" in uwf("eval", "show", "tasks", "--format", "text").out
     uwf("eval", "baseline", "set", "tasks", last["run"], "--partial")
     compared = uwf("eval", "compare", "baseline", judges.json["run"], "--format", "text").out

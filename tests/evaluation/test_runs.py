@@ -154,6 +154,22 @@ def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:
     assert len(result["errors"]) == 7 and all("is no judgement" in each for each in result["errors"])
 
 
+def test_a_judge_that_cannot_judge_is_named_with_what_to_do(bench: Bench) -> None:
+    bench.imports([{"name": "日本", "prompt": "say a", "expected": {"approved": True}}])
+    for judge, said in {
+        "exact:aproved": "judge 'exact': neither the output nor what is expected has a field 'aproved'",
+        "jsonata:1/0": "judge 'jsonata': expression \"1/0\": divides by zero",
+        "x=command:no-such-program": "judge 'x': command 'no-such-program' is not on PATH",
+    }.items():
+        error = bench.run("--judge", judge, check=6).error
+        assert error["message"] == f"1 trial of bugs has no score, such as 日本: {said}"
+        assert error["hint"] == "mend the judge and run it again, which asks no agent"
+    told = bench.run("--repeat", "2", "--judge", "exact:approved", "--format", "text").out.splitlines()
+    assert [line.index("1.00") for line in told[:2]] == [16, 16]
+    shown = bench.uwf("eval", "show", "bugs", "--format", "text").out
+    assert "judged by" in shown and bench.uwf("eval", "show", "bugs").json["runs"][-1]["judges"] == ["exact"]
+
+
 def test_a_command_that_judges_is_given_no_secrets(
     bench: Bench, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

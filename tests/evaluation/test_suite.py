@@ -25,6 +25,7 @@ from uwf_git.evaluation.records import (
     TrialKey,
     identified,
 )
+from uwf_git.evaluation.sides import side_of
 from uwf_git.evaluation.suite import Added, Suites
 from uwf_git.git.repository import BLOB_MODE, Entry, Oid
 from uwf_git.sharing.reconcile import unite
@@ -184,6 +185,7 @@ def test_a_run_that_names_what_is_none_of_its_trials_is_found_and_read_without_t
     assert findings(instance) == {"wrong-kind"}
     suite = suites.read("bugs")
     assert suite.results(suite.runs[0]) == []
+    assert side_of(suite, suite.runs[0]).scored == ()
 
 
 def test_no_case_can_hold_a_command(instance: Instance) -> None:

@@ -156,6 +156,11 @@ def _exactly(judge: Judge, outcome: Outcome) -> Said:
         return Said(float(same), same, "" if same else f"it is {_short(output)}, expected {_short(expected)}")
     wrong = []
     for field in judge.value:
+        if not any(isinstance(each, dict) and field in each for each in (output, expected)):
+            raise Invalid(
+                f"judge {judge.name!r}: neither the output nor what is expected has a field {field!r}",
+                "name the fields to compare",
+            )
         mine, wanted = (each.get(field) if isinstance(each, dict) else None for each in (output, expected))
         if not _same(mine, wanted):
             wrong.append(f"{field} is {_short(mine)}, expected {_short(wanted)}")
@@ -310,6 +315,8 @@ def _json(value: Any) -> str:
     return fenced(text if len(text) <= _SHOWN else text[:_SHOWN] + "\n…", "json")
 
 
-def why(error: UwfError) -> str:
+def why(judge: Judge, error: UwfError) -> str:
     """Why a judge came to no score, in a line."""
-    return one_line(error.message, _LONGEST_REASON)
+    name = f"judge {judge.name!r}"
+    said = error.message if error.message.startswith(name) else f"{name}: {error.message}"
+    return one_line(said, _LONGEST_REASON)

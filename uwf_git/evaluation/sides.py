@@ -149,7 +149,7 @@ def _payload(run: Scored) -> dict[str, Any]:
 
 def workflow_of(suite: Suite, run: SuiteRun) -> Hash | None:
     """The version of a workflow that all trials of a run are of; None where they are of several."""
-    found = {suite.trials[each.trial].key.workflow for each in run.results}
+    found = {suite.trials[each.trial].key.workflow for each in run.results if each.trial in suite.trials}
     return run.workflow or (found.pop() if len(found) == 1 else None)
 
 

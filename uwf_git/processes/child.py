@@ -140,6 +140,8 @@ def start(
     try:
         program = shutil.which(argv[0], path=env.get("PATH"))
         if program is None:
+            if "/" in argv[0]:
+                raise AgentFailed(f"command {argv[0]!r} is no file that can be run", "correct its path")
             raise AgentFailed(
                 f"command {argv[0]!r} is not on PATH", "install it, or name it with its whole path"
             )

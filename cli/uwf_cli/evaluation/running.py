@@ -14,11 +14,11 @@ from uwf_cli.command import command
 from uwf_cli.commands.running import AGENT, QUIET, warn_of_untold
 from uwf_cli.commands.thread import require_agent
 from uwf_cli.completers import complete_suite, complete_workflow
-from uwf_cli.evaluation.shown import result_line, result_value, run_value, summary
+from uwf_cli.evaluation.shown import called, result_line, result_value, run_value, summary
 from uwf_cli.evaluation.suites import JUDGES, parse_judges
 from uwf_cli.failures import Failures
 from uwf_cli.invocation import Invocation
-from uwf_git.errors import AgentFailed, NotFound, Usage, UwfError, Waiting
+from uwf_git.errors import AgentFailed, NotFound, Usage, Waiting
 from uwf_git.text import counted, nearest
 from uwf_git.values.ids import Hash, ThreadId
 
@@ -195,7 +195,7 @@ def carried_out(
         limits=budget,
         stepped=_by_fleet(invocation, agent, retries, budget, jobs) if by_fleet else None,
         waits=waits,
-        show=_teller(invocation, quiet, max(len(read.named[case.hash]) for case in chosen)),
+        show=_teller(invocation, quiet, [read.named[case.hash] for case in chosen], repeat),
     )
 
 
@@ -302,8 +302,11 @@ def _warn(
     warn_of_untold(invocation, list(dict.fromkeys(whys)))
 
 
-def _teller(invocation: Invocation, quiet: bool, size: int) -> Callable[[Shown], None]:
+def _teller(
+    invocation: Invocation, quiet: bool, names: Sequence[str], repeats: int
+) -> Callable[[Shown], None]:
     """Prints a line for each result as it comes, for people."""
+    size = max(terminal.columns(called(terminal.escape(name), repeats)) for name in names)
 
     def tell(shown: Shown) -> None:
         if invocation.format != "text" or shown.result is None or (quiet and shown.is_known):
@@ -349,18 +352,23 @@ def _by_fleet(
 
 
 def _raise_if_short(done: Done, suite: str) -> None:
-    """Raises where not all cases have a result: the run was stopped, or an agent or a judge failed."""
+    """Raises where not all cases have a score: the run was stopped, or an agent or a judge failed."""
+    from uwf_git.evaluation.records import ERROR
+    from uwf_git.evaluation.sides import why_unknown
+
     if done.run.stopped:
         missing = counted(done.missing, "trial")
         raise Waiting(
             f"suite {suite} stopped with what it has, {missing} missing: {done.run.stopped}",
             "run it again with more; what is there isn't done again",
         )
-    broken = [result for result in done.results if result.state == "error"]
+    broken = [result for result in done.results if result.state == ERROR]
     if broken:
-        first = broken[0]
-        why: UwfError | str = first.trial.error or (first.errors[0] if first.errors else "")
+        first = next((result for result in broken if not result.errors), broken[0])
+        have = "has" if len(broken) == 1 else "have"
         raise AgentFailed(
-            f"{counted(len(broken), 'trial')} of {suite} came to nothing, such as {first.name}: {why}",
-            "run it again: it goes on where it was",
+            f"{counted(len(broken), 'trial')} of {suite} {have} no score, such as {first.name}: {why_unknown(first)}",
+            "mend the judge and run it again, which asks no agent"
+            if first.errors
+            else "run it again: it goes on where it was",
         )

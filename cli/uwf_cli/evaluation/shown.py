@@ -114,17 +114,22 @@ def run_value(run: SuiteRun, results: Sequence[Result]) -> dict[str, Any]:
 # For people
 
 
+def called(name: str, repeat: int) -> str:
+    """What a trial is called: its case, and which repeat it is where it isn't the first."""
+    return f"{name} ({repeat})" if repeat > 1 else name
+
+
 def result_line(value: Mapping[str, Any], size: int = 0, is_known: bool = False) -> str:
     """A result in a line: its state, what the case is called, its score, what it took, and why it isn't passed. The
     value must have been escaped."""
-    name = value["case"] + (f" ({value['repeat']})" if value["repeat"] > 1 else "")
+    name = called(value["case"], value["repeat"])
     took = [f"{value['seconds']:.1f} s"] if value["seconds"] else []
     took += [dollars(value["cost"], value["unpriced"])] if value["cost"] or value["unpriced"] else []
     said = ", ".join(took) + (" (known)" if is_known else "")
     why = why_of(value)
     parts = [
         terminal.style(value["state"].ljust(6), _COLOUR[value["state"]]),
-        name.ljust(size),
+        name + " " * (size - terminal.columns(name)),
         "–".ljust(4) if value["score"] is None else f"{value['score']:.2f}",
         terminal.style(said.strip(), "dim"),
         one_line(why, 160) if why else "",
@@ -147,8 +152,8 @@ def summary(value: Mapping[str, Any]) -> str:
     parts += [f"{value['errors']} in error, without a score"] if value["errors"] else []
     parts += [f"{value['missing']} missing"] if value["missing"] else []
     score = "–" if value["score"] is None else f"{value['score']:.2f}"
-    took = f"{value['seconds']:.1f} s of agents' time, {dollars(value['cost'], value['unpriced'])}"
-    judging = value["judging"]
-    if judging["cost"] or judging["unpriced"]:
-        took += f", judges {dollars(judging['cost'], judging['unpriced'])}"
+    took = f"{value['seconds']:.1f} s of agents' time"
+    for paid, who in ((value, ""), (value["judging"], "judges ")):
+        if paid["cost"] or paid["unpriced"]:
+            took += f", {who}{dollars(paid['cost'], paid['unpriced'])}"
     return f"{', '.join(parts)}; score {score}; {took}"

@@ -14,7 +14,7 @@ from uwf_cli.completers import complete_suite, complete_thread, complete_workflo
 from uwf_cli.evaluation.shown import case_value, run_value, summary
 from uwf_cli.invocation import Invocation
 from uwf_cli.output import ago
-from uwf_git.errors import Invalid, NotFound, Usage
+from uwf_git.errors import NotFound, Usage
 from uwf_git.text import counted, one_line
 from uwf_git.values.ids import name_problem
 
@@ -304,6 +304,8 @@ def list_(invocation: Invocation) -> None:
 @click.argument("case", required=False)
 def show(invocation: Invocation, suite: str, case: str | None) -> None:
     """Show the cases of a suite, and what its runs came to."""
+    from uwf_cli.evaluation.sides import names_of
+    from uwf_git.evaluation.sides import judges_of, said_of
     from uwf_git.evaluation.suite import Suites
 
     read = Suites(invocation.instance.store).read(suite)
@@ -312,7 +314,16 @@ def show(invocation: Invocation, suite: str, case: str | None) -> None:
     if case is not None:
         invocation.emit(values[0])
         return
-    runs = [run_value(run, read.results(run)) | {"time": run.time // 1000} for run in read.runs]
+    names = names_of(invocation.instance, read)
+    runs = []
+    for each in read.runs:
+        results = read.results(each)
+        more = {
+            "said": said_of(each, read, names),
+            "judges": sorted(judges_of(results)),
+            "time": each.time // 1000,
+        }
+        runs.append(run_value(each, results) | more)
     value = {"suite": suite, "commit": str(read.commit), "cases": values, "runs": runs}
     invocation.emit(value, _suite_text)
 
@@ -327,13 +338,10 @@ def _suite_text(value: Mapping[str, Any]) -> str:
         )
         for each in value["cases"]
     ]
-    lines = [terminal.table(rows, ("case", "of", "judged by", "task"), free=3)]
-    for run in value["runs"][-10:]:
-        lines.append(f"{ago(run['time'])}  {run['run']}  {summary(run)}")
-    return "\n".join(lines)
-
-
-def require(name: str) -> None:
-    """Raises Invalid for what can't be a suite's name."""
-    if problem := name_problem(name):
-        raise Invalid(f"the name {name!r} of a suite {problem}", "choose another: --to NAME")
+    none = f"no cases; uwf eval add ID --to {value['suite']}\n"
+    cases = terminal.table(rows, ("case", "of", "judged by", "task"), free=3) if rows else none
+    runs = [
+        (ago(run["time"]), run["run"], run["said"], ", ".join(run["judges"]) or "nobody", summary(run))
+        for run in value["runs"][-10:]
+    ]
+    return f"{cases}\n{terminal.table(runs, ('', 'run', 'of', 'judged by', ''))}" if runs else cases
