@@ -36,7 +36,8 @@ def find_site(tag: str, folders: Iterable[Path]) -> Site | None:
 
 def sites(folders: Iterable[Path]) -> list[Site]:
     """Every call below folders, by file and line."""
-    return [site for path in _sources(folders) for site in _calls(path, _text(path))]
+    texts = ((path, _text(path)) for path in _sources(folders))
+    return [site for path, text in texts if "log." in text for site in _calls(path, text)]
 
 
 def _sources(folders: Iterable[Path]) -> Iterator[Path]:
