@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 32  # calls that are under way
 _WAIT = timedelta(seconds=20)
+_DECIDES = timedelta(seconds=5)  # for a worker to say what is next, after which another one is asked
 _OPEN = f"WorkflowType = '{asked.WORKFLOW}' AND ExecutionStatus = 'Running'"
 _ALL = f"WorkflowType = '{asked.WORKFLOW}'"
 
@@ -169,6 +170,7 @@ class Queue:
                     id=begin.thread,
                     task_queue=asked.QUEUE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    task_timeout=_DECIDES,
                     rpc_timeout=_WAIT,
                 )
             except WorkflowAlreadyStartedError:
