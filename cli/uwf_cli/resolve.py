@@ -409,3 +409,24 @@ def _project_files() -> list[Path]:
     return [
         path for folder in _project_folders() for path in folder.iterdir() if path.name.endswith(SUFFIXES)
     ]
+
+
+def find_version(invocation: Invocation, text: str) -> Found:
+    """The workflow that an argument names: NAME@VERSION, where VERSION begins a hash or a commit of the name's history,
+    or what every other command takes. Raises NotFound, Usage."""
+    name, at, version = text.rpartition("@")
+    registry = invocation.instance.registry
+    if not at or name not in registry.names() or len(version) < 4:
+        return find_workflow(invocation, text)
+    found = {
+        past.version.hash: past.version
+        for past in registry.history(name)
+        if past.version.hash.startswith(version.upper()) or past.version.commit.startswith(version.lower())
+    }
+    if not found:
+        raise NotFound(f"workflow {name!r} has no version {version}", f"see: uwf workflow history {name}")
+    if len(found) > 1:
+        raise Usage(f"{text} is {counted(len(found), 'version')}", "give more characters")
+    stored = stored_workflow(invocation.instance, next(iter(found)))
+    assert stored is not None
+    return stored

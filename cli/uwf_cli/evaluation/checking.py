@@ -14,9 +14,10 @@ from uwf_cli.command import Command, command
 from uwf_cli.commands.review import write_whole
 from uwf_cli.completers import complete_suite
 from uwf_cli.evaluation.comparing import compared_text, compared_value, warn_of_judges
-from uwf_cli.evaluation.running import carried_out, find_version, running
+from uwf_cli.evaluation.running import carried_out, running
 from uwf_cli.evaluation.sides import BASELINE, find_side, names_of
 from uwf_cli.invocation import Invocation
+from uwf_cli.resolve import find_version
 from uwf_git.errors import Invalid, NotFound, Undecided, Worse
 from uwf_git.evaluation.comparison import LOSS
 from uwf_git.evaluation.sides import side_of

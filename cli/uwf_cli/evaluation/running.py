@@ -221,7 +221,7 @@ class _Versions:
         self._invocation = invocation
         self._instance = invocation.instance
         self._known: dict[Hash, Version] = {}
-        self._given = self._version(find_version(invocation, text)) if text is not None else None
+        self._given = self._version(resolve.find_version(invocation, text)) if text is not None else None
 
     @property
     def given(self) -> Hash | None:
@@ -256,27 +256,6 @@ class _Versions:
             trust(self._instance, found.workflow)  # a file that is named by its path is trusted by that
         commit = resolve.version_of(self._instance, found)
         return Version(found.hash, commit, found.workflow, found.speaker)
-
-
-def find_version(invocation: Invocation, text: str) -> resolve.Found:
-    """The workflow that an argument names: NAME@VERSION, where VERSION begins a hash or a commit of the name's history,
-    or what every other command takes. Raises NotFound, Usage."""
-    name, at, version = text.rpartition("@")
-    registry = invocation.instance.registry
-    if not at or name not in registry.names() or len(version) < 4:
-        return resolve.find_workflow(invocation, text)
-    found = {
-        past.version.hash: past.version
-        for past in registry.history(name)
-        if past.version.hash.startswith(version.upper()) or past.version.commit.startswith(version.lower())
-    }
-    if not found:
-        raise NotFound(f"workflow {name!r} has no version {version}", f"see: uwf workflow history {name}")
-    if len(found) > 1:
-        raise Usage(f"{text} is {counted(len(found), 'version')}", "give more characters")
-    stored = resolve.stored_workflow(invocation.instance, next(iter(found)))
-    assert stored is not None
-    return stored
 
 
 def _warn(

@@ -118,7 +118,7 @@ def _fitting(
 
 def _version(invocation: Invocation, text: str) -> Hash | None:
     """The Workflow node that a text means; None where it means none."""
-    from uwf_cli.evaluation.running import find_version
+    from uwf_cli.resolve import find_version
 
     try:
         return find_version(invocation, text).hash
