@@ -159,6 +159,79 @@ def test_no_git_enters_a_repository_that_an_agent_left_and_nothing_of_it_is_lost
     assert at(project, "show", f"{branch(thread)}:sub/a") == "another"
 
 
+def hostile(folder: Path, ran: Path) -> None:
+    """A repository with a changed file, whose configuration runs something wherever git looks for changes."""
+    git("init", "-q", folder)
+    (folder / "a").write_text("one")
+    git("-C", folder, "add", "a")
+    git("-C", folder, "commit", "-q", "-m", "one")
+    program = ran.with_name("program")
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+    hooks = ran.with_name("hooks")
+    hooks.mkdir(exist_ok=True)
+    for name in ("post-index-change", "post-checkout", "pre-commit", "reference-transaction"):
+        shutil.copy(program, hooks / name)
+    for name in ("filter.x.clean", "filter.x.smudge", "core.fsmonitor", "core.sshCommand", "diff.external"):
+        git("-C", folder, "config", name, program)
+    git("-C", folder, "config", "core.hooksPath", hooks)
+    (folder / ".gitattributes").write_text("* filter=x\n")
+    (folder / "a").write_text("two")
+
+
+def test_git_passes_by_a_repository_in_a_folder_that_it_ignores(
+    uwf: Uwf, instance: Instance, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".gitignore").write_text("vendor/\nmade*/\n")
+    at(project, "add", ".gitignore")
+    at(project, "commit", "-q", "-m", "ignores")
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    folder = work(instance, spaces, thread, "true")
+    head = instance.threads.head(thread)
+    ran, trace = tmp_path / "ran", tmp_path / "trace"
+    for name in ("vendor/src/x", "vendor", "made:up", "vendor/elsewhere"):
+        hostile(folder / name, ran)
+    shutil.move(folder / "vendor/elsewhere/.git", tmp_path / "elsewhere")
+    (folder / "vendor/elsewhere/.git").write_text(f"gitdir: {tmp_path}/elsewhere\n")
+    (folder / "new.txt").write_text("new")
+
+    monkeypatch.setenv("GIT_TRACE", str(trace))
+    ran.unlink(missing_ok=True)
+    spaces.keep(head)
+    assert at(project, "show", f"{branch(thread)}:new.txt") == "new"
+    # As a submodule git would enter it, ignored or not.
+    commit = git("-C", folder / "vendor/src/x", "rev-parse", "HEAD")
+    index = ("--git-dir", project / ".git/worktrees" / thread, "update-index")
+    git(*index, "--add", "--cacheinfo", f"160000,{commit},vendor/src/x")
+    ran.unlink(missing_ok=True)
+    with pytest.raises(RemoteFailed, match=r"a git repository of its own, vendor/\.git"):
+        spaces.keep(head)
+    git(*index, "--force-remove", "vendor/src/x")
+    uwf("thread", "kill", thread)
+    assert spaces.tidy() == [thread] and not folder.exists()
+    entered = [line for line in trace.read_text().splitlines() if "run_command: cd " in line]
+    assert not entered and not ran.exists()
+
+
+def test_files_in_the_empty_folder_of_a_submodule_are_not_lost(instance: Instance, project: Path) -> None:
+    commit = at(project, "rev-parse", "HEAD")
+    at(project, "update-index", "--add", "--cacheinfo", f"160000,{commit},sub")
+    at(project, "commit", "-q", "-m", "has a submodule")
+    spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
+    thread = start_thread(instance, RELAY)
+    folder = work(instance, spaces, thread, "mkdir sub/empty; echo it > made.txt")
+    head = instance.threads.head(thread)
+    assert at(project, "diff", "--name-status", "main", branch(thread)) == "A\tmade.txt"
+    (folder / "sub/empty/mine.txt").write_text("mine")
+    for refuses in (lambda: spaces.keep(head), lambda: spaces.leave(thread)):
+        with pytest.raises(RemoteFailed, match="there are files in the folder of submodule sub"):
+            refuses()
+    (folder / "sub/empty/mine.txt").rename(folder / "mine.txt")
+    spaces.keep(head)
+    assert at(project, "show", f"{branch(thread)}:mine.txt") == "mine"
+
+
 def test_a_worktree_whose_own_git_file_was_replaced_is_not_touched(instance: Instance, project: Path) -> None:
     spaces = Workspaces(instance, parse_wanted(f"worktree:{project}"))
     thread = start_thread(instance, RELAY)

@@ -11,12 +11,14 @@ ended the worktree is removed, and the branch stays.
 
 An agent may leave a repository in the worktree, by cloning one or on purpose. Git would enter it, run as the user
 what its configuration names, and commit its files as a mere id. So no git looks at a worktree's files while there is
-one, and the worktree stays as it is.
+one, and the worktree stays as it is; unless git ignores the folder that it is in and keeps nothing there, as that of
+packages which were installed, for then git passes by. Of a submodule's folder git keeps nothing either: it has to be
+as empty as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +33,7 @@ from uwf_git.values.ids import ThreadId, is_thread_id
 WORKTREE, FOLDER = "worktree", "folder"
 TRAILER = "Uwf-Step"
 _BRANCHES = "refs/heads/uwf/work/"
+_LINK = "160000"  # the mode of a submodule
 _LINE = 1 << 13  # characters that are read of a worktree's `.git`
 _HINT = "worktree:PROJECT, worktree:PROJECT@REVISION or folder:DIR"
 
@@ -255,18 +258,54 @@ def _check(tree: Git, folder: Path) -> None:
         ) from None
     except (OSError, ValueError) as error:
         raise RemoteFailed(f"workspace {folder} is not kept: {error}", f"tidy it; {again}") from None
-    if found:
+    kept = _indexed(tree)
+    if found := _entered(tree, found, kept):
         path = shown("/".join(found[0]))
         raise RemoteFailed(
             f"workspace {folder} is not kept: it has a git repository of its own, {path}",
             f"move {path} out of it, or remove it; {again}",
         )
+    for module in (name for name, mode in kept.items() if mode == _LINK):
+        if any(not each.is_dir() or each.is_symlink() for each in (folder / module).rglob("*")):
+            path = shown(module)
+            raise RemoteFailed(
+                f"workspace {folder} is not kept: there are files in the folder of submodule {path}",
+                f"move them out of {path}; {again}",
+            )
     if led != tree.git_dir.resolve():
         project = tree.git_dir.parent.parent
         raise RemoteFailed(
             f"workspace {folder} is not kept: its .git is not what it was",
             f"move that away, and git -C {project} worktree repair; {again}",
         )
+
+
+def _indexed(tree: Git) -> dict[str, str]:
+    """The paths that git has of a worktree, and their modes. It looks at none of them for that."""
+    rows = tree.run("ls-files", "--stage", "-z").out.decode("utf-8", "surrogateescape").split("\0")
+    return {path: row.partition(" ")[0] for row in rows for _, tab, path in (row.partition("\t"),) if tab}
+
+
+def _entered(tree: Git, found: Collection[tuple[str, ...]], kept: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The repositories that git might enter, of those in a worktree, by the paths of their `.git`: all but those that
+    are in a folder which is ignored, has nothing that git keeps, and isn't in a submodule's. Git asks whether such a
+    one is a repository, and goes on."""
+    if not found:
+        return []
+    folders = {"/".join(parts[:-1]) for parts in found}
+    # From `./` on, since git takes a path that begins with a colon for a pattern.
+    asked = "".join(f"./{each}\0" for each in sorted(folders)).encode("utf-8", "surrogateescape")
+    said = tree.run("check-ignore", "-z", "--stdin", stdin=asked, check=False).out
+    ignored = {each.removeprefix("./") for each in said.decode("utf-8", "surrogateescape").split("\0")}
+    above = {path[:at] for path in kept for at in range(len(path)) if path[at] == "/"} | kept.keys()
+    links = {path for path, mode in kept.items() if mode == _LINK}
+
+    def passes(folder: str) -> bool:
+        steps = folder.split("/")
+        within = {"/".join(steps[:size]) for size in range(1, len(steps) + 1)}
+        return folder in ignored and folder not in above and not within & links
+
+    return [parts for parts in found if not passes("/".join(parts[:-1]))]
 
 
 def _follow(tree: Git, folder: Path, theirs: str, branch: str) -> None:
