@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import begin, wait_for, wait_until_gone
+from commands import UWF, begin, wait_for, wait_until_gone
 from fleets import processes
 from suite_bench import AGENT, Bench, held
 
@@ -132,6 +132,20 @@ def test_a_thread_that_was_begun_goes_on_with_the_files_that_a_suite_has(bench: 
     assert bench.calls == 2
 
 
+def test_a_run_within_a_trial_of_its_suite_is_refused(
+    bench: Bench, script: Callable[[str, str], Path]
+) -> None:
+    nested = "import subprocess, sys\n" + AGENT.replace(
+        "context = json.load(sys.stdin)",
+        "context = json.load(sys.stdin)\n"
+        f"done = subprocess.run([*{UWF!r}, 'eval', 'run', 'bugs'], capture_output=True, text=True)\n"
+        "sys.stderr.write(done.stderr)\nassert done.returncode == 4",
+    )
+    bench.imports([{"name": "a", "prompt": "say a"}])
+    bench.agent = f"uwf-exec {script('nests', nested)}"
+    assert bench.results() == [("a", "passed", 1.0)]
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_of_two_runs_at_once_the_second_waits_and_finds_all_of_it_known(
     bench: Bench, script: Callable[[str, str], Path], tmp_path: Path, root: Path, jobs: str
@@ -154,6 +168,8 @@ def test_of_two_runs_at_once_the_second_waits_and_finds_all_of_it_known(
     killed.kill()
     killed.communicate()
     bench.uwf("eval", "baseline", "set", "bugs")
+    refused = bench.uwf("eval", "remove", "bugs", "--yes", check=4).error
+    assert refused["message"] == "another process is at work on suite bugs"
     (tmp_path / "calls.go").touch()
     running = {"run": first, "again": third, "check": second, "others": others}
     found = {name: json.loads(each.communicate()[0]) for name, each in running.items()}

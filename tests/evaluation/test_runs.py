@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import git
 from conftest import Uwf
-from suite_bench import SOLVE, Bench
+from suite_bench import AGENT, SOLVE, Bench
 from two_machines import Machine
 
 Config = Callable[[str], Path]
@@ -121,6 +121,20 @@ def test_a_judge_has_the_files_of_a_case_that_the_case_itself_ignores(bench: Ben
     assert listed == [".gitignore", "ignored.log", "notes.txt", "out/b.txt"]
     assert result["scores"][0]["reason"] == "d.txt notes.txt sub/c.txt"
     assert len(result["notes"]) == 1 and "a link that leads out" in result["notes"][0]
+
+
+def test_what_is_not_kept_of_a_folder_is_not_judged_by_what_it_began_with(
+    bench: Bench, script: Callable[[str, str], Path]
+) -> None:
+    for leaves, state in (("open('big', 'wb').truncate(257 << 20)", "error"), ("os.unlink('x')", "failed")):
+        program = script("leaves", f"{AGENT}os.path.exists('x') and {leaves}\n")
+        bench.agent = f"uwf-exec {program}"
+        bench.imports([{"name": "one", "prompt": "say a", "files": {"x": "1"}}])
+        (result,) = bench.run("--judge", "command:test -e x", "--label", state, check=None).json["results"]
+        assert result["state"] == state
+    (result,) = bench.run("--judge", "command:test ! -e x", "--label", state).json["results"]
+    assert result["state"] == "passed"
+    bench.uwf("verify", "--all")
 
 
 def test_what_a_command_prints_last_is_its_score_or_none(bench: Bench) -> None:

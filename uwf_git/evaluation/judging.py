@@ -191,9 +191,8 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
 
     judge, key = called.judge, ScoreKey(outcome.trial.hash, called.judge, outcome.expected)
     folder = folders / f"judge-{key.hash}"
-    given = outcome.trial.key.fixture
     discard(folder)
-    lay_out(instance.store.repository, folder, given, outcome.trial.work)
+    _lay_out(instance, outcome.trial, folder)
     try:
         done = run_command(
             judge.value,
@@ -222,6 +221,17 @@ def _command(instance: Instance, called: Called, outcome: Outcome, folders: Path
             return read(judge, value)
     reason = "" if not done.returncode else last or complaint or f"it exited with {done.returncode}"
     return Said(float(not done.returncode), not done.returncode, reason)
+
+
+def _lay_out(instance: Instance, trial: Trial, folder: Path) -> None:
+    """Makes a folder as the agents left theirs. Raises Invalid where that isn't kept: the files that they began with
+    say nothing of them."""
+    if trial.key.fixture is not None and trial.work is None:
+        why = f": {trial.notes[0]}" if trial.notes else ""
+        raise Invalid(
+            f"what the agents left isn't kept{why}", "have a .gitignore of the case leave out the rest"
+        )
+    lay_out(instance.store.repository, folder, trial.key.fixture, trial.work)
 
 
 def _printed(text: str) -> Any:
@@ -256,7 +266,7 @@ def _workflow(instance: Instance, judge: Judge, outcome: Outcome, folders: Path,
             begin(instance, thread, threads.begin(instance.registry.commit_for(judge.version), node))
     folder = folders / thread
     if not folder.is_dir():
-        lay_out(instance.store.repository, folder, outcome.trial.key.fixture, outcome.trial.work)
+        _lay_out(instance, outcome.trial, folder)
     base = head_at(instance, _first(instance, thread))
     ended = run_out(instance, thread, base, folder, limits)
     head = threads.head(thread)

@@ -24,7 +24,7 @@ from uwf_git.evaluation.records import (
     Trial,
     identified,
 )
-from uwf_git.evaluation.suite import MOST_COMMITS, Added, Suite, Suites
+from uwf_git.evaluation.suite import MOST_COMMITS, Added, Suite, Suites, lock_of
 from uwf_git.evaluation.trials import (
     Asked,
     Conducted,
@@ -96,7 +96,7 @@ def run_suite(
     the suite is being run, by the processes that `waits` is told, what they come to is waited for, and is known then.
     Moves `refs/uwf/evals/<name>` and the refs of the threads. Raises NotFound, Usage, Untrusted; what was recorded by
     then stays."""
-    with instance.locks.turn(f"suite-{name}", waits):
+    with instance.locks.turn(lock_of(name), waits):
         run = _Run(instance, name, asked, limits or {}, show)
         return run.run(cases, version_of, workflow, repeats, jobs, stepped)
 

@@ -46,6 +46,11 @@ MOST_COMMITS = 400
 """That what is added at once may stand on: a commit has a parent for each."""
 
 
+def lock_of(name: str) -> str:
+    """What a run of a suite holds."""
+    return f"suite-{name}"
+
+
 class Suite(NamedTuple):
     """A suite as it is at a commit. `cases` are those that count, by name; `named` says what each case that was ever in
     it is called. The others are by their hashes; `runs` are oldest first."""

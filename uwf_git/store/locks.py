@@ -78,7 +78,8 @@ class Locks:
     def turn(self, name: str, waits: Callable[[Sequence[int]], None] | None = None) -> Iterator[None]:
         """Holds what a name stands for for the block, after whoever holds it, however long these take: `waits` is told
         their processes. Raises Busy where somebody holds it and nobody `waits`, or they wait for this process."""
-        busy = Busy(f"another process is at work on {name}", "repeat when it is through")
+        what = name.replace("-", " ", 1)
+        busy = Busy(f"another process is at work on {what}", "repeat when it is through")
         try:
             descriptor = self._acquire(name, PROBE_SECONDS, busy)
         except Busy:
@@ -87,7 +88,7 @@ class Locks:
             holders = self._holders(name)
             if not _ancestors().isdisjoint(holders):
                 raise Busy(
-                    f"this is run within what is at work on {name}", "run it when that is through"
+                    f"this is run within what is at work on {what}", "run it when that is through"
                 ) from None
             waits(holders)
             descriptor = self._acquire(name, math.inf, busy)

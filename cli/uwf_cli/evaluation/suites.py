@@ -237,9 +237,10 @@ def import_(invocation: Invocation, file: Path, suite: str | None, workflow: str
 @click.option("--yes", is_flag=True, help="Forget the suite.")
 def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool) -> None:
     """Take cases out of a suite, or forget a suite. Threads stay, and so do the results of other cases."""
-    from uwf_git.evaluation.suite import Added, Suites
+    from uwf_git.evaluation.suite import Added, Suites, lock_of
 
-    suites = Suites(invocation.instance.store)
+    instance = invocation.instance
+    suites = Suites(instance.store)
     read = suites.read(suite)
     if cases:
         found = [read.case(text) for text in cases]
@@ -249,7 +250,8 @@ def remove(invocation: Invocation, suite: str, cases: tuple[str, ...], yes: bool
         count = counted(len(read.cases), "case")
         raise Usage(f"suite {suite!r} with {count} and their results would be forgotten", "repeat with --yes")
     else:
-        suites.remove(suite)
+        with instance.locks.turn(lock_of(suite)):  # what is being run would make it anew, without its cases
+            suites.remove(suite)
         names = []
     value = {"suite": suite, "removed": names, "forgotten": not cases}
     said = ", ".join(names) or "the suite"
