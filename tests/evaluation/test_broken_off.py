@@ -179,3 +179,16 @@ def test_of_two_runs_at_once_the_second_waits_and_finds_all_of_it_known(
     assert bench.calls == 14
     assert not (root / "store.git" / "uwf" / "locks" / "suite-bugs").exists()
     bench.uwf("verify", "--all")
+
+
+def test_a_trial_whose_thread_was_killed_says_how_it_is_tried_anew(bench: Bench) -> None:
+    bench.imports([WITH_NOTES])
+    thread = bench.run("--max-steps", "1").json["results"][0]["thread"]
+    bench.uwf("thread", "kill", thread)
+    for _ in range(2):
+        error = bench.run(check=6).error["message"]
+        assert f"thread {thread} was killed; to have it tried anew: uwf thread rm {thread}" in error
+    bench.uwf("thread", "rm", thread, "--yes")
+    assert bench.results("--judge", CAPITALS) == [("one", "passed", 1.0)]
+    assert bench.calls == 3
+    bench.uwf("verify", "--all")

@@ -17,6 +17,7 @@ from judged_suites import case_of
 from lived_in import LivedIn
 from playwright.sync_api import Page, expect
 from site_serving import Serve, entered, keep_picture
+from suite_bench import Bench
 from workflows import opened
 
 from uwf_git.evaluation.suite import Added, Suites
@@ -263,3 +264,17 @@ def test_a_suite_that_was_never_run_and_one_that_is_not_there_say_so(client: htt
     assert "It was not run yet" in client.get("/eval/empty").text
     assert client.get("/eval/emtpy").status_code == 404
     assert client.get("/eval/empty?b=4KNM2PXR3B1QW").status_code == 404
+
+
+def test_runs_of_a_suite_that_other_judges_judged_say_so(
+    client: httpx.Client, uwf: Uwf, bench: Bench
+) -> None:
+    bench.imports([{"name": "one", "prompt": "say a"}])
+    first, other, last = (
+        bench.run("--judge", judge, "--label", label).json["run"]
+        for judge, label in (("x=jsonata:1", "1"), ("y=jsonata:0.5", "2"), ("x=jsonata:1", "3"))
+    )
+    page = client.get("/eval/bugs").text
+    assert f"uwf eval compare {first} {last}" in page and "may not mean the same" not in page
+    told = "The scores may not mean the same: those of the first are by y, those of the second by x."
+    assert told in client.get(f"/eval/bugs?a={other}&b={last}").text

@@ -107,7 +107,7 @@ def run_out(
             if head.archive is not None:
                 if head.archive.status == COMPLETED:
                     return Ended(COMPLETED, "", worked)
-                return Ended(FAILED, head.archive.reason or "its thread was killed", worked)
+                return Ended(FAILED, head.archive.reason or _killed(thread), worked)
             if why := _over(instance, head, base, limits, made):
                 return Ended(LIMITED, why, worked)
             try:
@@ -130,6 +130,10 @@ def run_out(
                 return Ended(FAILED, wrong.message, worked)
             else:
                 worked, tries = True, 0
+
+
+def _killed(thread: ThreadId) -> str:
+    return f"thread {thread} was killed; to have it tried anew: uwf thread rm {thread}"
 
 
 def _pause(failed: AgentFailed, tries: int) -> None:

@@ -274,7 +274,7 @@ def start_thread(instance: Instance, planned: Planned) -> tuple[ThreadId, Trial 
             head = instance.threads.head(thread)
             if head.row.number > head_at(instance, _base(instance, planned, thread)).row.number:
                 trial = _recorded(instance, planned.key, head.node)
-                if trial is not None and (head.archive is not None or trial.status in FINAL):
+                if trial is not None and trial.status in FINAL:
                     return thread, trial
                 if trial is None or trial.work is None:
                     log.info("6TW2Y9QA", "the folder is gone, so the case is tried anew", thread=thread)

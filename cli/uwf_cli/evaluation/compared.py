@@ -12,6 +12,7 @@ from uwf_git.text import counted
 
 if TYPE_CHECKING:
     from uwf_cli.plot import Pair
+    from uwf_git.evaluation.sides import Side
 
 OUTCOMES = {WIN: "better", LOSS: "worse", TIE: "same"}
 """What people call how a case came out."""
@@ -66,6 +67,16 @@ def _rounded(number: float) -> float:
 
 
 # For people
+
+
+def judged_otherwise(a: Side, b: Side, called: Sequence[str] = ("a", "b")) -> str:
+    """Who judged two sides, where these aren't the same; "" where they are, or nothing was judged."""
+    if a.is_judged_as(b) or not (a.scored and b.scored):
+        return ""
+    names = [", ".join(sorted(side.judges)) or "nobody" for side in (a, b)]
+    if a.judges == b.judges:
+        return f"{names[0]} is not the same judge for {called[0]} and for {called[1]}"
+    return f"those of {called[0]} are by {names[0]}, those of {called[1]} by {names[1]}"
 
 
 def comparison_text(value: Mapping[str, Any], names: Sequence[str] = ("a", "b")) -> str:

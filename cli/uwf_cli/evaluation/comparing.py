@@ -11,7 +11,7 @@ import click
 from uwf_cli import terminal
 from uwf_cli.command import command
 from uwf_cli.commands.review import write_whole
-from uwf_cli.evaluation.compared import comparison_text, comparison_value, pairs_of
+from uwf_cli.evaluation.compared import comparison_text, comparison_value, judged_otherwise, pairs_of
 from uwf_cli.evaluation.sides import find_sides, find_suite, narrowing
 from uwf_cli.invocation import Invocation
 from uwf_git.text import counted
@@ -79,13 +79,8 @@ def side_value(side: Side) -> dict[str, Any]:
 
 def warn_of_judges(invocation: Invocation, a: Side, b: Side) -> None:
     """Warns where the scores of two sides don't mean the same."""
-    if a.is_judged_as(b) or not (a.scored and b.scored):
-        return
-    names = [", ".join(sorted(side.judges)) or "nobody" for side in (a, b)]
-    said = f"those of a are by {names[0]}, those of b by {names[1]}"
-    if a.judges == b.judges:
-        said = f"{names[0]} is not the same judge for a and for b"
-    invocation.warn(f"no runs were judged alike, so the scores may not mean the same: {said}")
+    if said := judged_otherwise(a, b):
+        invocation.warn(f"no runs were judged alike, so the scores may not mean the same: {said}")
 
 
 def compared_text(value: Mapping[str, Any]) -> str:

@@ -109,7 +109,13 @@ def suite(instance: Instance, asked: Asked) -> Page:
     """A suite: its newest run, and beside it the baseline, else the run before. Its query: `a` and `b`, which are
     hashes of runs or `baseline`. Raises NotFound, Usage."""
     from uwf_cli.evaluation.baselines import version_value
-    from uwf_cli.evaluation.compared import OUTCOMES, comparison_value, difference_text, pairs_of
+    from uwf_cli.evaluation.compared import (
+        OUTCOMES,
+        comparison_value,
+        difference_text,
+        judged_otherwise,
+        pairs_of,
+    )
     from uwf_cli.evaluation.sides import BASELINE, names_of
     from uwf_git.evaluation import sides
     from uwf_git.evaluation.comparison import compare
@@ -142,10 +148,13 @@ def suite(instance: Instance, asked: Asked) -> Page:
         return sides.side_of(found, run, names)
 
     b = asked.one("b", runs[0].hash if runs else "")
-    a = asked.one("a", BASELINE if baseline else runs[1].hash if len(runs) > 1 else "")
+    earlier = [run.hash for run in runs[1:]]
     if b:
         after = side(b)
         values["shown"] = _shown(instance, found, after)
+    a = asked.one("a", BASELINE if baseline else "")
+    if not a and earlier:
+        a = next((run for run in earlier if side(run).is_judged_as(after)), earlier[0])
     if a and b:
         before = side(a)
         value = comparison_value(compare(before.scored, after.scored))
@@ -156,6 +165,7 @@ def suite(instance: Instance, asked: Asked) -> Page:
             "after": after,
             "compared": value,
             "outcomes": OUTCOMES,
+            "judged": judged_otherwise(before, after, ("the first", "the second")),
             "difference": difference_text(value["score"]) if value["score"] else "",
             "chart": Markup(pairs_drawing(f"{before.said} and {after.said}", pairs_of(value)[:CHARTED])),
             "uncharted": max(0, len(value["cases"]) - CHARTED),
