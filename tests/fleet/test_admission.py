@@ -65,12 +65,10 @@ def test_only_so_many_threads_are_open_and_a_terminal_shows_what_they_are_at(
 
 def test_a_budget_of_the_fleet_holds_all_of_it_and_what_is_left_goes_on_later(uwf: Uwf, root: Path) -> None:
     threads = start(uwf, 4)
-    held = uwf(
-        "fleet", "run", "--all", "--workers", "2", "--open", "3", "--max-steps", "6", check=5, timeout=100
-    )
-    made = len(steps_told(held.out))
-    assert f"the fleet waits: its budget is used up, {made} of 6 steps" in held.error["message"]
-    assert 6 <= made < 4 * STEPS and held.error["code"] == "waiting"
+    bounds = ("--workers", "2", "-j", "3", "--open", "3", "--max-steps", "7")
+    held = uwf("fleet", "run", "--all", *bounds, check=5, timeout=100)
+    assert "the fleet waits: its budget is used up, 7 of 7 steps" in held.error["message"]
+    assert len(steps_told(held.out)) == 7 and held.error["code"] == "waiting"
     uwf("fleet", "run", "--all", "--max-cost", "5", timeout=100)
     assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
 
@@ -86,13 +84,32 @@ def test_without_workers_of_its_own_it_begins_and_holds_threads_that_others_step
         assert held.out == "" and "its budget is used up" in held.error["message"]
         rows = uwf("fleet", "status", "--all", *at).json
         assert {each["state"] for each in rows} <= {"held", "completed"} and len(rows) == 3
-        assert 4 <= sum(each["used"]["steps"] for each in rows) < 3 * STEPS
+        assert sum(each["used"]["steps"] for each in rows if each["used"]) == 4
         uwf("fleet", "resume", "--all", *at)
         until(lambda: not uwf("fleet", "status", *at).json, "end of the queue")
         working.send_signal(signal.SIGINT)
         assert working.wait(60) == 0
     assert examine(root / "store.git", STEPS) == ({}, dict.fromkeys(sorted(threads), STEPS))
     assert "makes no step" in uwf("fleet", "run", "--all", "--workers", "0", check=2).error["message"]
+
+
+def test_no_more_steps_are_allowed_than_there_are_and_who_rests_leaves_its_own_to_others() -> None:
+    begins = [Begin(f"{each}", "head", used={}) for each in range(5)]
+    admission = Admission(begins, Allowance(None, {"maxSteps": 4}))
+    assert [(each.thread, each.most) for each in admission.next(0)] == [(f"{each}", 1) for each in range(4)]
+    assert admission.allow(["0"], [], []) == {} and admission.next(4) == []
+    admission.note("0", {"maxSteps": 1})
+    assert admission.allow(["0"], [], []) == {}
+    # One is blocked before its step, and another has left the queue without one.
+    assert admission.allow(["0"], ["1"], ["2"]) == {"1": 0, "0": 2}
+    assert admission.is_about("0") and not admission.is_about("1")
+    assert [each.thread for each in admission.next(2)] == ["4"]
+    again = admission.again(begins[0])
+    assert (again.most, again.made) == (2, 1)
+    for thread in ("3", "4"):
+        admission.note(thread, {"maxSteps": 1})
+    admission.note("0", {"maxSteps": 2})
+    assert admission.used().reason() == "its budget is used up, 4 of 4 steps"
 
 
 def test_a_budget_counts_what_threads_use_from_their_beginning_on() -> None:

@@ -1,8 +1,9 @@
 """How many threads a fleet has open at a time, and how much it may use of steps, tokens, money and agents' time.
 
 Who feeds a queue begins threads as others come to rest, and holds all of them once a budget is used up: steps in
-progress come to their end. Threads that wait for somebody aren't counted as open, so that they keep no others from
-going on. What the queue says goes in, what is to be done comes out.
+progress come to their end. Where steps are limited each is allowed by itself, so that no more of them are begun.
+Threads that wait for somebody aren't counted as open, so that they keep no others from going on. What the queue says
+goes in, what is to be done comes out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from uwf_git.cost.accounts import account
 from uwf_git.cost.budget import COST, OPTIONS, Limit, limits, prices, share, use, used_up
 from uwf_git.cost.spending import money
-from uwf_git.fleet.asked import Begin
+from uwf_git.fleet.asked import STEPS, Begin
 from uwf_git.store.opened import Instance
 from uwf_git.values.amounts import LIMITS
 from uwf_git.values.ids import ThreadId
@@ -76,6 +77,7 @@ class Admission:
         self.allowance = allowance
         self._left = deque(begins)
         self._used: dict[str, Mapping[str, float]] = {}
+        self._may: dict[str, int] = {}  # steps in all, by the threads that are open
 
     @property
     def is_bound(self) -> bool:
@@ -94,7 +96,51 @@ class Admission:
             return []
         most = self.allowance.open
         count = len(self._left) if most is None else max(0, min(most - busy, len(self._left)))
-        return [self._left.popleft() for _ in range(count)]
+        free = self._free()
+        if free is None:
+            return [self._left.popleft() for _ in range(count)]
+        begun = [self._left.popleft()._replace(most=1) for _ in range(min(count, free))]
+        self._may.update((each.thread, 1) for each in begun)
+        return begun
+
+    def allow(self, wanting: Iterable[str], resting: Iterable[str], closed: Iterable[str]) -> dict[str, int]:
+        """How many steps threads may make in all, where that changes: one more for each that wants to go on, as far as
+        some are left. One that rests without having made its step, or has left the queue, leaves it to the others."""
+        if (free := self._free()) is None:
+            return {}
+        for thread in closed:
+            self._may.pop(thread, None)
+        changed = {
+            thread: self._made(thread) for thread in resting if self._may.get(thread, 0) > self._made(thread)
+        }
+        self._may |= changed
+        free = self._free() or 0
+        for thread in wanting:
+            if free > 0 and self._may.get(thread, 0) <= self._made(thread):
+                changed[thread] = self._may[thread] = self._made(thread) + 1
+                free -= 1
+        return changed
+
+    def again(self, begin: Begin) -> Begin:
+        """How a thread is begun that the queue has lost."""
+        may = self._may.get(begin.thread)
+        return begin if may is None else begin._replace(most=may, made=self._made(begin.thread))
+
+    def is_about(self, thread: str) -> bool:
+        """Whether a thread may make a step that it hasn't made."""
+        return self._may.get(thread, 0) > self._made(thread)
+
+    def _made(self, thread: str) -> int:
+        return int(self._used.get(thread, {}).get(STEPS, 0))
+
+    def _free(self) -> int | None:
+        """How many steps may be begun besides those that are allowed already; None for any number."""
+        most = self.allowance.limits.get(STEPS)
+        if most is None:
+            return None
+        made = sum(map(self._made, self._used))
+        allowed = sum(max(0, may - self._made(thread)) for thread, may in self._may.items())
+        return max(0, int(most) - made - allowed)
 
     def note(self, thread: str, used: Mapping[str, float]) -> None:
         """A thread has used so much since it was begun, altogether."""

@@ -14,8 +14,13 @@ QUEUE = "uwf"
 """The task queue of the workflows, and of steps that ask no provider; with the name of one behind it, of those that ask
 that."""
 WORKFLOW, STEP = "uwf-thread", "uwf-step"
-LOOK, HOLD, LET = "look", "hold", "let"
-"""The signals of a workflow: look at the thread again; make no more steps; make steps again."""
+LOOK, HOLD, LET, ALLOW = "look", "hold", "let", "allow"
+"""The signals of a workflow: look at the thread again; make no more steps; make steps again, however many; make so many
+in all."""
+STEPS = "maxSteps"
+"""Among what a thread has used: how many steps it has made."""
+MADE_ALL = "it has made the steps that it may"
+"""Why a thread is held that waits to be allowed more."""
 
 HEARTBEAT = 30.0
 TRIES = 3
@@ -26,7 +31,8 @@ class Begin(NamedTuple):
     """How a thread is taken into the fleet: the head that was seen last, and the queue of the step that comes next.
     `heartbeat` are the seconds without a sign of life after which a step is given to another worker; `tries` is how
     often one that fails is tried; `held`, it begins without a step. `used` is what the thread has used before, where
-    what it uses counts, see `uwf_git.fleet.admission`."""
+    what it uses counts, see `uwf_git.fleet.admission`; `most` is how many steps it may have made since, None for any
+    number, and `made` how many it has."""
 
     thread: str
     head: str
@@ -35,6 +41,8 @@ class Begin(NamedTuple):
     tries: int = TRIES
     held: bool = False
     used: Mapping[str, float] | None = None
+    most: int | None = None
+    made: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """As it travels."""
@@ -66,6 +74,8 @@ def parse_begin(value: object) -> Begin:
     begin = Begin(**_fields(value, Begin))
     heartbeat, tries = begin.heartbeat, begin.tries
     if not isinstance(begin.queue, str) or type(begin.held) is not bool or not _is_used(begin.used):
+        raise _invalid()
+    if type(begin.made) is not int or type(begin.most) not in (int, type(None)):
         raise _invalid()
     if type(heartbeat) not in (int, float) or not 0 < heartbeat <= _LONGEST or type(tries) is not int:
         raise _invalid()

@@ -187,6 +187,16 @@ class Queue:
 
         return await self._each({thread: thread for thread in threads}, tell)
 
+    async def allow(self, most: Mapping[str, int]) -> None:
+        """Lets threads make so many steps in all."""
+
+        async def tell(item: tuple[str, int]) -> bool:
+            thread, number = item
+            handle = self.client.get_workflow_handle(thread)
+            return await _unless_gone(handle.signal(asked.ALLOW, number, rpc_timeout=_WAIT))
+
+        await self._each({thread: (thread, number) for thread, number in most.items()}, tell)
+
     async def cancel(self, threads: Collection[str]) -> dict[str, bool]:
         """Takes threads out of the queue. A step in progress is broken off, and what its agent said is kept. Of each
         thread whether the queue had it."""

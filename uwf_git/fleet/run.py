@@ -170,8 +170,8 @@ class Fleet:
                 return {**done, **open_}
 
     async def _bound(self, queue: Queue, rows: Mapping[str, Row]) -> bool:
-        """Holds all threads where the budget is used up, else begins others in place of those that rest; whether there
-        is more to come."""
+        """Holds all threads where the budget is used up, else allows steps, and begins other threads in place of those
+        that rest; whether there is more to come."""
         admission = self._admission
         for row in rows.values():
             if row.used is not None and row.thread in self._begun:
@@ -180,8 +180,14 @@ class Fleet:
             going = [row.thread for row in rows.values() if row.open and row.state != "held"]
             await queue.signal(set(going) & self._begun.keys(), asked.HOLD)
             return False
-        busy = sum(not row.resting for row in rows.values() if row.thread in self._begun)
-        return await self._admit(queue, busy)
+        ours = [row for row in rows.values() if row.thread in self._begun]
+        wanting = [row.thread for row in ours if row.state == "held" and row.why == asked.MADE_ALL]
+        resting = [row.thread for row in ours if row.resting and row.thread not in wanting]
+        allowed = admission.allow(wanting, resting, [row.thread for row in ours if not row.open])
+        await queue.allow(allowed)
+        busy = len(wanting) + sum(not row.resting for row in ours)
+        more = await self._admit(queue, busy)
+        return more or any(map(admission.is_about, wanting))
 
     async def _look(self, queue: Queue, done: Mapping[str, Row]) -> tuple[dict[str, Row], dict[str, Row]]:
         """What the queue has, and of the threads that were begun those it has no more. A thread that it has lost is put
@@ -194,7 +200,7 @@ class Fleet:
             if row is not None and row.state in ("completed", "killed"):
                 row = await self._seen_to(row)
             if row is None:
-                await queue.start([wanted[thread]])
+                await queue.start([self._admission.again(wanted[thread])])
                 row = Row(thread, "queued")
             (open_ if row.open else known)[thread] = row
         self._resting = {row.thread: row.state for row in open_.values() if row.resting}

@@ -17,7 +17,7 @@ from temporalio.exceptions import TimeoutError as TimedOut
 
 from uwf_git.errors import Invalid
 from uwf_git.fleet import asked
-from uwf_git.fleet.asked import Begin, Stand
+from uwf_git.fleet.asked import STEPS, Begin, Stand
 from uwf_git.fleet.exits import (
     AGAIN,
     DONE,
@@ -52,6 +52,8 @@ class ThreadInFleet:
         self._held = False
         self._says: dict[str, Any] = {}
         self._used: dict[str, float] = {}
+        self._made = 0
+        self._most: int | None = None
 
     @workflow.signal(name=asked.LOOK)
     def look(self) -> None:
@@ -65,8 +67,17 @@ class ThreadInFleet:
 
     @workflow.signal(name=asked.LET)
     def let(self) -> None:
-        """Steps are made again."""
+        """Steps are made again, however many."""
         self._held = False
+        self._most = None
+
+    @workflow.signal(name=asked.ALLOW)
+    def allow(self, most: int) -> None:
+        """So many steps may have been made since the thread was begun."""
+        self._most = int(most)
+
+    def _may(self) -> bool:
+        return self._most is None or self._made < self._most
 
     @workflow.run
     async def run(self, value: Any = None) -> dict[str, Any]:
@@ -75,13 +86,20 @@ class ThreadInFleet:
         if workflow.info().workflow_id != at.thread:
             raise Invalid("the queue has a thread by another name", "put it in with: uwf fleet start ID")
         self._held = self._held or at.held
+        self._made = at.made
+        self._most = at.most if self._most is None else self._most
         failures = delays = 0
         while True:
             if self._held:
                 self._say("held")
                 await workflow.wait_condition(lambda: not self._held)
+            if not self._may():
+                self._say("held", asked.MADE_ALL)
+                await workflow.wait_condition(lambda: self._held or self._may())
+                continue
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(at._replace(held=self._held).as_json())
+                again = at._replace(held=self._held, most=self._most, made=self._made)
+                workflow.continue_as_new(again.as_json())
             self._say("")
             looks = self._looks
             stand, fault = await self._step(at)
@@ -172,6 +190,7 @@ class ThreadInFleet:
         used = {key: value - at.used.get(key, 0) for key, value in stand.used.items()}
         if used != self._used:
             self._used = used
+            self._made = int(used.get(STEPS, 0))
             workflow.upsert_memo({"used": used})
 
     def _fail(self, fault: Fault) -> None:
