@@ -58,6 +58,8 @@ def test_what_a_word_of_a_comparison_means_is_said_where_it_means_nothing(
     several = uwf("eval", "compare", first, "pair", check=2).error
     assert "issues, others" in several["message"] and "--suite" in several["hint"]
     uwf("eval", "compare", first, "pair", "--suite", "others")
+    none = uwf("eval", "compare", "nobody", "pair", check=3).error
+    assert none["message"] == "no suite has runs of nobody and pair" and "issues, others" in none["hint"]
 
 
 def test_cases_that_only_one_side_has_and_agents_that_failed_count_for_nothing(

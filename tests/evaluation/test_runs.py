@@ -357,7 +357,8 @@ def test_cases_are_named_replaced_and_taken_out(bench: Bench) -> None:
     shown = uwf("eval", "show", "bugs").json
     assert [each["case"] for each in shown["cases"]] == ["fix-the-login", "one"]
     assert bench.results("--tag", "slow") == [("one", "passed", 1.0)]
-    bench.run("--tag", "quick", check=3)
+    assert bench.run("--tag", "quick", check=3).error["hint"]
+    assert "expression '(': " in bench.run("--judge", "jsonata:(", check=2).error["message"]
     bench.imports([{"name": "one", "prompt": "say b"}])
     assert uwf("eval", "show", "bugs", "one").json["prompt"] == "say b"
     assert uwf("eval", "remove", "bugs", "one").json["removed"] == ["one"]

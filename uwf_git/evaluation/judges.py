@@ -112,7 +112,10 @@ def parse_mapping(value: Any) -> Judge:
     name, output, threshold = value.get("name", kind), value.get("output", ""), value.get("threshold", HALF)
     is_share = isinstance(threshold, int | float) and not isinstance(threshold, bool) and 0 <= threshold <= 1
     if given is None or not isinstance(name, str) or not isinstance(output, str) or not is_share:
-        raise Usage(f"judge {one_line(str(name), 40)!r} is not well formed", "see: docs/evaluation.md")
+        raise Usage(
+            f"judge {one_line(str(name), 40)!r} is not well formed",
+            "as in {name: good, jsonata: output.points / 10, threshold: 0.8}",
+        )
     if kind == USE and "name" not in value:
         name = given
     return _checked(Judge(name, kind, given, output, threshold))
@@ -129,12 +132,15 @@ def _checked(judge: Judge) -> Judge:
     expressions = [judge.value] if judge.kind == JSONATA else []
     for expression in (*expressions, *([judge.output] if judge.output else [])):
         if problem := check_expression(expression):
-            raise Usage(f"judge {judge.name!r}: the expression {problem}", "see: docs/evaluation.md")
+            raise Usage(
+                f"judge {judge.name!r}: expression {one_line(expression, 80)!r}: {problem}",
+                "as in jsonata:output.approved",
+            )
     if judge.kind == SCHEMA:
         from uwf_git.values.schema import check_schema
 
         if problems := check_schema(judge.value):
-            raise Usage(f"judge {judge.name!r} is no JSON Schema: {problems[0]}", "see: docs/evaluation.md")
+            raise Usage(f"judge {judge.name!r} is no JSON Schema: {problems[0]}", "correct it")
     return judge
 
 

@@ -209,7 +209,10 @@ def _chosen(suite: Suite, names: tuple[str, ...], tags: tuple[str, ...]) -> list
         found = [case for case in found if tag in case.tags]
     if not found:
         known = sorted({tag for case in suite.cases for tag in case.tags})
-        raise NotFound(f"no case of {suite.name!r} has the tag {tags[-1]!r}", nearest(tags[-1], known))
+        raise NotFound(
+            f"no case of {suite.name!r} has the tag {tags[-1]!r}",
+            nearest(tags[-1], known) or f"see: uwf eval show {suite.name}",
+        )
     return found
 
 

@@ -157,9 +157,12 @@ def find_suite(invocation: Invocation, name: str | None, words: Sequence[str]) -
     if not names:
         raise NotFound("there is no suite", "uwf eval add THREAD --to SUITE")
     found = [suite for suite in map(suites.read, names) if _has(invocation, suite, words)]
-    if len(found) != 1:
-        which = ", ".join(suite.name for suite in found) or ", ".join(names)
-        raise Usage(f"{' and '.join(words)} may be of several suites: {which}", "name one: --suite SUITE")
+    said = " and ".join(words)
+    if not found:
+        raise NotFound(f"no suite has runs of {said}", f"name one: --suite SUITE, of {', '.join(names)}")
+    if len(found) > 1:
+        which = ", ".join(suite.name for suite in found)
+        raise Usage(f"{said} may be of several suites: {which}", "name one: --suite SUITE")
     return found[0]
 
 
