@@ -164,6 +164,8 @@ def test_threads_in_the_queue_are_held_let_go_on_and_taken_out(fleet: Fleet) -> 
     assert fleet.one.status(thread) == "idle"
     assert fleet(fleet.one, "resume", thread).json == {"thread": thread, "resumed": True}
     fleet.ends(thread)
+    idle = fleet(fleet.one, "run", "--all", "--format", "text")
+    assert "no such threads are idle; uwf fleet status shows" in idle.err
     (other,) = fleet.start(1)
     fleet(fleet.one, "cancel", other)
     until(lambda: fleet.state(other) in ("cancelled", "completed"), "cancelled thread")

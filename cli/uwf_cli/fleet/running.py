@@ -100,7 +100,7 @@ def run(
     from uwf_cli.fleet.table import Table
     from uwf_git.fleet import client
     from uwf_git.fleet.admission import Admission
-    from uwf_git.fleet.place import kept
+    from uwf_git.fleet.place import find, kept
     from uwf_git.fleet.run import Fleet, up
     from uwf_git.fleet.worker import Duty
 
@@ -117,8 +117,10 @@ def run(
     found = chosen_threads(invocation, chosen, failures, chosen.filters.statuses or ("idle",))
     if not found:
         if not chosen.ids:
-            with kept(invocation.instance.store.repository.private, alone=address is None):
-                invocation.note("no such threads are idle; uwf thread list shows what they are")
+            private = invocation.instance.store.repository.private
+            shows = "uwf fleet status" if find(private) else "uwf thread list"
+            with kept(private, alone=address is None):
+                invocation.note(f"no such threads are idle; {shows} shows what they are")
         failures.end()
         return
     counts = bool(bounds.limits)
