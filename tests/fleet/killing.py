@@ -55,7 +55,7 @@ def soak(root: Path, threads: int, workers: int, jobs: int, between: float, seed
         instance.threads.start(Oid(hex=version.commit), version.hash, f"Say {number}")
     chance, killed, began = random.Random(seed), collections.Counter[str](), time.monotonic()
     with open(root / "told", "wb") as out, open(root / "said", "wb") as said:
-        options = ["--workers", str(workers), "-j", str(jobs), "--heartbeat", "3"]
+        options = ["--workers", str(workers), "-j", str(jobs), "--heartbeat", "3", "--tries", "10"]
         fleet = subprocess.Popen([*UWF, "fleet", "run", "--all", *options], stdout=out, stderr=said)
         while not _ended(fleet, chance.uniform(0.3, 1.7) * between):
             kind = chance.choice(KINDS)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from commands import alive
 
-from uwf_git.processes.child import deferred, run_command
+from uwf_git.lifetime import deferred
+from uwf_git.processes.child import run_command
 from uwf_git.processes.descendants import MARK
 
 # It starts a process in a session of its own, which notes its environment and its number, and then leaves it alone.

@@ -117,6 +117,20 @@ def test_the_lock_of_who_was_killed_is_removed_by_the_next_who_writes(
     assert locks(uwf) == [] and uwf(*command, check=None).err.count("removed") == 0
 
 
+@traced
+@pytest.mark.parametrize("signal", ["SIGINT", "SIGTERM"])
+def test_who_is_interrupted_as_a_lock_is_made_leaves_none(
+    uwf: Uwf, store: Path, thread: str, signal: str
+) -> None:
+    lock = store / f"refs/uwf/threads/{thread}.lock"
+    inject = ["-e", "trace=openat", "-e", f"inject=openat:signal={signal}:when=1"]
+    tracer = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(lock), *inject]
+    done = subprocess.run([*tracer, *UWF, "thread", "step", thread], capture_output=True, check=False)
+    assert done.returncode in (130, 143), done
+    assert locks(uwf) == []
+    assert uwf("thread", "step", thread).json["done"]
+
+
 def test_the_lock_of_who_is_killed_while_others_wait_for_it_is_removed_by_them(
     uwf: Uwf, store: Path, thread: str
 ) -> None:

@@ -15,8 +15,11 @@ from commands import begin, git
 from conftest import Uwf
 from test_threads import FOLDERS, append, make_step, start
 
+from uwf_git.errors import StoreDamaged
+from uwf_git.git import database
 from uwf_git.git.packing import MANY, OURS, ours
 from uwf_git.git.repository import BLOB, Oid
+from uwf_git.libgit2 import OdbBackendPack
 from uwf_git.store.opened import Instance
 from uwf_git.values.types import TEXT
 
@@ -129,6 +132,7 @@ STEPPER = """
 import sys
 sys.path[:0] = {folders!r}
 from test_threads import append
+from uwf_git.libgit2 import OdbBackendPack
 from uwf_git.store.opened import Instance
 instance = Instance.open()
 head = instance.threads.head(sys.argv[1])
@@ -139,6 +143,7 @@ for number in range({steps}):
 READER = """
 import sys
 from pathlib import Path
+from uwf_git.libgit2 import OdbBackendPack
 from uwf_git.store.opened import Instance
 instance = Instance.open()
 while not Path(sys.argv[1]).exists():
@@ -204,6 +209,41 @@ def test_steps_joins_readers_and_git_side_by_side(instance: Instance, hermetic: 
     for thread in threads:
         numbers = [step.output["n"] for step in fresh.threads.history(fresh.threads.head(thread)).steps]
         assert numbers == list(range(STEPS))
+
+
+class Missed:
+    """A look at packs that have been joined with others since they were listed."""
+
+    def read(self, oid: Oid) -> tuple[int, bytes]:
+        raise KeyError(oid)
+
+
+def test_an_object_whose_pack_is_another_each_time_that_packs_are_listed_is_found(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = instance.threads.head(start(instance)).commit
+    times = iter(range(3))
+
+    def join() -> None:
+        for path in packs(instance):
+            joined = path.with_name(f"{OURS}{os.urandom(17).hex()}.pack")
+            for suffix in (".pack", ".idx"):
+                path.with_suffix(suffix).rename(joined.with_suffix(suffix))
+
+    def listed(objects: str) -> OdbBackendPack:
+        found = OdbBackendPack(objects)
+        if next(times, None) is not None:
+            join()
+        return found
+
+    join()  # into one that this process hasn't open
+    monkeypatch.setattr(database, "OdbBackendPack", listed)
+    monkeypatch.setattr(database, "all_objects", lambda git: Missed())
+    repository = Instance(instance.location).store.repository
+    assert b"author" in repository.read(commit)[1]
+    assert next(times, None) is None
+    with pytest.raises(StoreDamaged, match="it is missing"):
+        repository.read(Oid(hex="1" * 40))
 
 
 def test_no_pack_is_joined_while_a_git_packs_everything(instance: Instance) -> None:

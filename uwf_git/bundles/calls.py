@@ -23,7 +23,8 @@ from uwf_git.agents.exec import held_lock
 from uwf_git.bundles.asked import Question
 from uwf_git.errors import Absent, AgentFailed, UwfError
 from uwf_git.kit import Reply
-from uwf_git.processes.child import GRACE, deferred, spawn
+from uwf_git.lifetime import deferred
+from uwf_git.processes.child import GRACE, spawn
 from uwf_git.processes.descendants import Descendants
 from uwf_git.text import encodable, last_line, one_line
 from uwf_git.values.ids import ThreadId

@@ -40,7 +40,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import AgentFailed, OutOfRounds
-from uwf_git.processes.child import GRACE, KEEP, Tail, deferred, start
+from uwf_git.lifetime import deferred
+from uwf_git.processes.child import GRACE, KEEP, Tail, start
 from uwf_git.processes.descendants import Descendants
 from uwf_git.text import last_line, one_line
 

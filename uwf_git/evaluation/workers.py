@@ -35,7 +35,8 @@ from uwf_git.evaluation.records import (
 from uwf_git.evaluation.stepping import Limits
 from uwf_git.evaluation.trials import Asked, Conducted, Planned, Version, conduct, plan
 from uwf_git.git.repository import Oid
-from uwf_git.processes.child import deferred, spawn
+from uwf_git.lifetime import deferred
+from uwf_git.processes.child import spawn
 from uwf_git.store.opened import Instance
 from uwf_git.values.ids import Hash
 

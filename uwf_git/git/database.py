@@ -13,9 +13,9 @@ import hashlib
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from uwf_git.errors import StoreDamaged, UwfError
 from uwf_git.git.durable import share
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from uwf_git.git.packing import Joining
 
     _Packs = OdbBackendPack | Odb
+
+_T = TypeVar("_T")
 
 WRITE_TRIES = 10
 _OTHER_CONTENT = "its content is not what its id says"
@@ -76,6 +78,12 @@ class ObjectDatabase:
         Raises StoreDamaged, naming the id, when it is missing, truncated or altered."""
         if (self._bulk is not None or self._stored) and (new := self._new(oid)) is not None:
             return new
+        try:
+            return self._read(oid)
+        except StoreDamaged:
+            return self._settled(lambda: self._read(oid))
+
+    def _read(self, oid: Oid) -> tuple[int, bytes]:
         if self._packs.exists(oid):
             try:
                 return self._read_packed(self._packs, oid)
@@ -113,6 +121,27 @@ class ObjectDatabase:
         """Looks anew for packs, after one couldn't give what it should have: it may only be gone."""
         self._packs = OdbBackendPack(self._objects)
 
+    def _settled(self, look: Callable[[], _T]) -> _T:
+        """What another look at an object gives that one look didn't find. Packs are joined and packed anew at any
+        moment, also between the listing of their folder and the opening of one of them, whose objects are in another by
+        then. So it is looked for again for as long as the folder changes."""
+        before = self._pack_names()
+        while True:
+            self._list_packs()
+            try:
+                return look()
+            except StoreDamaged:
+                now = self._pack_names()
+                if now == before:
+                    raise
+                before = now
+
+    def _pack_names(self) -> frozenset[str]:
+        try:
+            return frozenset(os.listdir(f"{self._objects}/pack"))  # noqa: PTH208
+        except OSError:
+            return frozenset()
+
     def _read_packed(self, packs: _Packs, oid: Oid) -> tuple[int, bytes]:
         try:
             kind, content = packs.read(oid)
@@ -127,6 +156,12 @@ class ObjectDatabase:
         it is read. Raises StoreDamaged."""
         if (new := self._new(oid)) is not None:
             return new[0], len(new[1])
+        try:
+            return self._header(oid)
+        except StoreDamaged:
+            return self._settled(lambda: self._header(oid))
+
+    def _header(self, oid: Oid) -> tuple[int, int]:
         if self._packs.exists(oid):
             try:
                 return self._header_packed(self._packs, oid)
@@ -161,6 +196,14 @@ class ObjectDatabase:
         what stands in a pack is checked against its id too. Raises TooLarge, StoreDamaged."""
         if self._bulk is not None and oid in self._bulk:
             return self.read(oid)
+        try:
+            return self._read_within(oid, at_most)
+        except TooLarge:
+            raise
+        except StoreDamaged:
+            return self._settled(lambda: self._read_within(oid, at_most))
+
+    def _read_within(self, oid: Oid, at_most: int) -> tuple[int, bytes]:
         if self._packs.exists(oid):
             try:
                 return self._read_packed_within(self._packs, oid, at_most)

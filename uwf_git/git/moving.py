@@ -2,7 +2,8 @@
 
 libgit2 does neither half of it safely beside others. What it deletes a ref from is the packed-refs that it read before
 it had the lock, so that refs which another process packs in between are lost; and a ref that comes to be while it makes
-one of that name is overwritten. Here a ref is only looked at once its lock is held, and so is packed-refs.
+one of that name is overwritten. Here a ref is only looked at once its lock is held, and so is packed-refs. A Ctrl-C has
+to wait for that, since it would leave locks that nobody remembers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from uwf_git.git.durable import make_folders, share, sync
 from uwf_git.git.lockfiles import LOCK, Lockfiles
 from uwf_git.git.refs import PACKED, PRIVATE, is_packed_under, note_packed, packed_without, read_ref
 from uwf_git.libgit2 import Oid, reference_is_valid_name
+from uwf_git.lifetime import deferred
 
 TRIES = 40
 PACKING_TRIES = 120  # of which a packing of refs may need all: 13 seconds
@@ -40,7 +42,7 @@ class RefFiles:
         name of a ref."""
         if not reference_is_valid_name(name):
             raise Invalid(f"{name!r} is not a valid ref name", "use letters, digits, dots and dashes")
-        with self._lockfiles.locking(name), self._locked(name) as lock:
+        with deferred(), self._lockfiles.locking(name), self._locked(name) as lock:
             if (found := read_ref(self._git_dir, name)) != old:
                 if old is None:
                     raise HeadMoved(f"{name} was made by somebody else", "read it again and repeat")
@@ -74,7 +76,7 @@ class RefFiles:
         all, and no packing brings it back. `before` is told which, if any, once nothing can move them any more;
         what it raises leaves all of them."""
         doomed = []
-        with contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
+        with deferred(), contextlib.ExitStack() as locks, self._lockfiles.locking(*refs, PACKED):
             for name, old in sorted(refs.items()):
                 lock = locks.enter_context(contextlib.ExitStack())
                 lock.enter_context(self._locked(name))

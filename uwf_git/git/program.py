@@ -30,7 +30,8 @@ from uwf_git import log
 from uwf_git.errors import RemoteFailed
 from uwf_git.git.config import BOUNDS, Bounds
 from uwf_git.git.lockfiles import lockfiles_of
-from uwf_git.processes.child import deferred, spawn, stop
+from uwf_git.lifetime import deferred
+from uwf_git.processes.child import spawn, stop
 from uwf_git.text import one_line
 
 _GRACE = 5.0

@@ -12,17 +12,16 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import signal
 import subprocess
-import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType, MappingProxyType
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from uwf_git import log
 from uwf_git.errors import AgentFailed
+from uwf_git.lifetime import deferred
 from uwf_git.processes.descendants import Descendants, end_each
 from uwf_git.processes.table import started_by
 
@@ -36,7 +35,6 @@ GRACE = 2.0
 _PIECE = 1 << 16
 _POLL = 0.01
 _SLOW_POLL = 0.05
-_DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Finished(NamedTuple):
@@ -209,27 +207,6 @@ def _limited(limits: Mapping[str, int]) -> list[str]:
     # Soft ones: at a hard limit of time the kernel kills without a word.
     orders = "".join(f"ulimit -S -{kind} {at_most} 2>/dev/null\n" for kind, at_most in limits.items())
     return ["/bin/sh", "-c", f'{orders}exec "$@"', "sh"]
-
-
-@contextlib.contextmanager
-def deferred() -> Iterator[None]:
-    """Puts off what signals do until the block has ended. A Ctrl-C between the start of a child and the line that
-    remembers it would otherwise leave that child alone. Outside the main thread it does nothing, since signals
-    don't come there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[tuple[int, FrameType | None]] = []
-    handlers = {number: handler for number in _DEFERRED if callable(handler := signal.getsignal(number))}
-    for held in handlers:
-        signal.signal(held, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        for held, handler in handlers.items():
-            signal.signal(held, handler)
-        for number, frame in came:
-            handlers[signal.Signals(number)](number, frame)
 
 
 def stop(child: subprocess.Popen[bytes], grace: float, attached: bool = False) -> None:

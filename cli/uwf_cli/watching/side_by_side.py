@@ -20,7 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 from uwf_cli import terminal
 from uwf_cli.invocation import itself
 from uwf_git.errors import Waiting
-from uwf_git.processes.child import deferred, spawn
+from uwf_git.lifetime import deferred
+from uwf_git.processes.child import spawn
 
 if TYPE_CHECKING:
     from uwf_cli.invocation import Invocation

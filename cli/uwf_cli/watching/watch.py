@@ -20,7 +20,7 @@ from uwf_cli.output import dollars, whose
 from uwf_cli.watching.lines import lasted
 from uwf_git.engine.inbox import QUESTION
 from uwf_git.errors import AgentFailed, Killed, NotFound, NoTransition, Paused, StoreDamaged, Waiting
-from uwf_git.processes.child import deferred
+from uwf_git.lifetime import deferred
 from uwf_git.text import counted, numbered, one_line
 from uwf_git.values.types import END, USER, next_name, role_name
 
